@@ -1,0 +1,1 @@
+"""Full-Network Embeddings for finding images by sentences and sentences by images."""

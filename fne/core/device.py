@@ -1,0 +1,18 @@
+"""Where torch computes."""
+
+import torch
+
+from fne.core.errors import InputError
+from fne.core.runtime import Runtime
+
+
+def prepare_device(runtime: Runtime) -> torch.device:
+    """Set the number of threads and return the device that `runtime` asks for."""
+    if runtime.threads:
+        torch.set_num_threads(runtime.threads)
+    available = torch.cuda.is_available()
+    if runtime.device == "cuda" and not available:
+        raise InputError(
+            "params.yaml: runtime.device is 'cuda', but torch finds no GPU here; use 'auto' or 'cpu'"
+        )
+    return torch.device("cuda" if available and runtime.device != "cpu" else "cpu")
