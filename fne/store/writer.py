@@ -1,0 +1,61 @@
+"""Writing a row store; see `fne.store.layout` for what it is."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from fne.store.files import file_digest, replacing_folder, sync, write_text
+from fne.store.layout import FORMAT, MANIFEST, ROWS, TERNARY, VERSION, Layer, shard_name
+from fne.store.lineage import Lineage, describe
+from fne.store.ternary import pack
+
+
+def write_rows(
+    path: Path,
+    name: str,
+    layers: Sequence[Layer],
+    dtype: str,
+    shards: Iterable[tuple[int, Sequence[str], np.ndarray]],
+    settings: dict[str, Any],
+    lineage: Lineage,
+) -> None:
+    """Write the artifact `name` as a row store, one shard in memory at a time.
+
+    Args:
+        path: the store's folder.
+        name: the artifact's name in lineages, such as `activations`.
+        layers: the named runs of columns.
+        dtype: a NumPy type, or `ternary` for two bit planes.
+        shards: the number, ids and rows of each shard, ids as in `plan_shards`.
+        settings: every setting that made the rows.
+        lineage: what they were made from.
+    """
+    width = sum(layer.features for layer in layers)
+    with replacing_folder(path) as folder:
+        index = [
+            _write_shard(folder / shard_name(number), ids, rows, width, dtype) for number, ids, rows in shards
+        ]
+        manifest = {
+            "format": FORMAT,
+            "version": VERSION,
+            **describe(name, settings, lineage),
+            "dtype": dtype,
+            "layers": [[layer.name, layer.features] for layer in layers],
+            "shards": index,
+        }
+        write_text(folder / MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=1) + "\n")
+
+
+def _write_shard(path: Path, ids: Sequence[str], rows: np.ndarray, width: int, dtype: str) -> dict[str, Any]:
+    if rows.shape != (len(ids), width):
+        raise ValueError(f"expected {len(ids)} rows of {width} values, got an array of {rows.shape}")
+    block = pack(rows) if dtype == TERNARY else rows.astype(dtype, copy=False)
+    # Alignment puts the block where a memory map can read it directly.
+    with h5py.File(path, "w", alignment_threshold=1, alignment_interval=64) as file:
+        file.create_dataset(ROWS, data=block)
+    sync(path)
+    return {"file": path.name, "sha256": file_digest(path), "ids": list(ids)}

@@ -1,0 +1,61 @@
+import hashlib
+import os
+
+import pytest
+
+from fne.core.errors import InputError
+from fne.store.files import file_digest, replacing, replacing_folder, write_text
+
+
+def test_a_failed_writer_leaves_the_old_file_and_no_temporary_one(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(RuntimeError), replacing(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_a_linked_cache_is_replaced_not_overwritten(tmp_path):
+    cached, path = tmp_path / "cached", tmp_path / "linked"
+    cached.write_text("shared")
+    path.hardlink_to(cached)
+    write_text(path, "new")
+    assert (cached.read_text(), path.read_text()) == ("shared", "new")
+
+
+def test_a_failed_folder_leaves_the_old_one(tmp_path):
+    path = tmp_path / "store"
+    with replacing_folder(path) as temporary:
+        (temporary / "row").write_text("old")
+    with pytest.raises(RuntimeError), replacing_folder(path) as temporary:
+        (temporary / "row").write_text("half")
+        raise RuntimeError
+    assert (path / "row").read_text() == "old"
+    assert os.listdir(tmp_path) == ["store"]
+
+
+def test_what_a_killed_writer_left_is_removed(tmp_path):
+    left = tmp_path / ".store.tmp"
+    left.mkdir()
+    (left / "half").write_text("")
+    with replacing_folder(tmp_path / "store") as temporary:
+        (temporary / "row").write_text("new")
+    assert os.listdir(tmp_path) == ["store"]
+    assert os.listdir(tmp_path / "store") == ["row"]
+
+
+def test_text_is_utf8_with_unix_line_ends(tmp_path):
+    write_text(tmp_path / "a.txt", "é\n")
+    assert (tmp_path / "a.txt").read_bytes() == b"\xc3\xa9\n"
+
+
+def test_the_digest_is_sha256(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    assert file_digest(tmp_path / "a") == hashlib.sha256(b"abc").hexdigest()
+
+
+def test_a_missing_file_says_how_to_get_it(tmp_path):
+    with pytest.raises(InputError, match="no such file; run `dvc repro`, or `dvc pull` to fetch it"):
+        file_digest(tmp_path / "a")
