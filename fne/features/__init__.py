@@ -1,0 +1,1 @@
+"""From activations to image embeddings."""
