@@ -1,0 +1,37 @@
+"""How well a model ranks the images and captions of a split."""
+
+from dataclasses import dataclass
+
+import torch
+
+from fne.matching.encoding import encode_captions, encode_images
+from fne.matching.model import Matcher
+from fne.matching.pairs import Pairs
+from fne.ranking.metrics import Metrics, sum_of_recalls, summarize
+from fne.ranking.ranks import rank
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Recalls and ranks in both directions, and the sum of the six recalls."""
+
+    image_to_text: Metrics
+    text_to_image: Metrics
+    rsum: float
+
+
+def validate(matcher: Matcher, pairs: Pairs) -> Validation:
+    """Rank all captions and images of `pairs` against each other."""
+    image_ids = [record.id for record in pairs.captioned]
+    caption_ids = [caption_id for record in pairs.captioned for caption_id in record.caption_ids]
+    counts = torch.tensor([len(record.captions) for record in pairs.captioned])
+    ranking = rank(
+        torch.cat(list(encode_images(matcher, pairs, image_ids))),
+        torch.cat(list(encode_captions(matcher, pairs, caption_ids))),
+        torch.repeat_interleave(torch.arange(len(image_ids)), counts),
+        matcher.similarity,
+        top=1,
+    )
+    image_to_text = summarize(ranking.image_ranks.numpy())
+    text_to_image = summarize(ranking.caption_ranks.numpy())
+    return Validation(image_to_text, text_to_image, sum_of_recalls(image_to_text, text_to_image))

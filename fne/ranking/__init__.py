@@ -1,0 +1,1 @@
+"""Who ranks first for whom, and how good that is."""

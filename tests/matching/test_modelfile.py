@@ -1,0 +1,58 @@
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from fne.core.errors import InputError
+from fne.matching.model import Shape, new_matcher
+from fne.matching.modelfile import read_model, write_model
+
+SHAPE = Shape("linear", "gru", "cosine", False, features=16, vocabulary_size=12, word_dim=5, embed_dim=8)
+
+
+def write(path):
+    write_model(
+        path, new_matcher(SHAPE, seed=0), {"margin": 0.2}, {"tokens": {"digest": "a", "settings": {}}}
+    )
+    return path
+
+
+def test_a_model_comes_back_with_all_that_made_it(tmp_path):
+    matcher, artifact = read_model(write(tmp_path / "m.safetensors"))
+    fresh = new_matcher(SHAPE, seed=0).state_dict()
+    assert matcher.shape == SHAPE
+    assert all(torch.equal(value, fresh[name]) for name, value in matcher.state_dict().items())
+    assert (artifact.settings, list(artifact.lineage)) == ({"margin": 0.2}, ["tokens"])
+
+
+def test_equal_models_give_equal_bytes(tmp_path):
+    assert write(tmp_path / "1").read_bytes() == write(tmp_path / "2").read_bytes()
+
+
+def test_a_flipped_bit_in_the_weights_is_noticed(tmp_path):
+    path = write(tmp_path / "m.safetensors")
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(
+        InputError, match="damaged: expected weights .*…, found .*…; remove it and run `dvc repro`"
+    ):
+        read_model(path)
+
+
+@pytest.mark.parametrize("size", [0, 5, 300, 2000])
+def test_a_truncated_file_is_refused(tmp_path, size):
+    path = write(tmp_path / "m.safetensors")
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(InputError, match="damaged or not a model of ours"):
+        read_model(path)
+
+
+def test_somebody_elses_safetensors_file_is_refused(tmp_path):
+    save_file({"weight": torch.zeros(1)}, tmp_path / "m.safetensors")
+    with pytest.raises(InputError, match="damaged or not a model of ours"):
+        read_model(tmp_path / "m.safetensors")
+
+
+def test_a_missing_model_says_how_to_get_it(tmp_path):
+    with pytest.raises(InputError, match="no such file; run `dvc repro`, or `dvc pull` to fetch it"):
+        read_model(tmp_path / "m.safetensors")
