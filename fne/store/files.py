@@ -4,6 +4,7 @@ Every artifact is written under a temporary name, synced to the disk and renamed
 that a killed writer never leaves a half-written file under a final name.
 """
 
+import glob
 import hashlib
 import os
 import shutil
@@ -21,9 +22,7 @@ def replacing(path: Path) -> Iterator[Path]:
     What stood at `path` before is never opened for writing, only unlinked: it may be a
     link into a cache that a whole team shares.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.unlink(missing_ok=True)
+    temporary = _temporary(path)
     try:
         yield temporary
         sync(temporary)
@@ -36,9 +35,7 @@ def replacing(path: Path) -> Iterator[Path]:
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that becomes `path` when the block succeeds."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary = _temporary(path)
     temporary.mkdir()
     try:
         yield temporary
@@ -51,6 +48,17 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         sync(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def is_alive(process: int) -> bool:
+    """Tell whether a process of this number runs on this machine, whoever owns it."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def sync(path: Path) -> None:
@@ -80,3 +88,13 @@ def file_digest(path: Path) -> str:
 def text_digest(text: str) -> str:
     """Return the SHA-256 of a text, in hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _temporary(path: Path) -> Path:
+    """Return a name that no other process uses, and remove what killed ones left behind."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        writer = int(left.name.split(".")[-2])
+        if writer == os.getpid() or not is_alive(writer):
+            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -56,5 +56,6 @@ def test_too_few_images_are_refused_by_split(pairs):
     with pytest.raises(InputError) as caught:
         require_images(one, "train", least=2, purpose="training")
     assert caught.value.message == (
-        "the catalog has 1 captioned images in split 'train'; training needs at least 2; see `catalog` in params.yaml"
+        "the catalog has 1 captioned images in split 'train'; training needs at least 2; "
+        "see `catalog` in params.yaml"
     )

@@ -37,13 +37,20 @@ def test_a_failed_folder_leaves_the_old_one(tmp_path):
 
 
 def test_what_a_killed_writer_left_is_removed(tmp_path):
-    left = tmp_path / ".store.tmp"
+    left = tmp_path / f".store.{2**22 + 1}.tmp"  # above the largest process id there can be
     left.mkdir()
     (left / "half").write_text("")
     with replacing_folder(tmp_path / "store") as temporary:
         (temporary / "row").write_text("new")
     assert os.listdir(tmp_path) == ["store"]
     assert os.listdir(tmp_path / "store") == ["row"]
+
+
+def test_what_another_writer_is_writing_is_left_alone(tmp_path):
+    theirs = tmp_path / f".store.{os.getppid()}.tmp"
+    theirs.mkdir()
+    with replacing_folder(tmp_path / "store"):
+        assert theirs.exists()
 
 
 def test_text_is_utf8_with_unix_line_ends(tmp_path):

@@ -1,0 +1,58 @@
+"""The `fne` command.
+
+Each subcommand's work is a module of `fne.commands`, imported when it is called: the
+help shall not wait for torch.
+"""
+
+from pathlib import Path
+
+import click
+
+from fne.core.command import INPUT, params_option
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="fne-pipeline", prog_name="fne")
+def main() -> None:
+    r"""Find the image for a sentence, and the sentence for an image.
+
+    The pipeline itself is run by DVC:
+
+    \b
+      dvc repro                             run what has changed, from images to report
+      dvc exp run -S train.margin=0.1       try a variant
+      dvc exp show --only-changed           compare variants
+      dvc metrics show                      recalls and ranks
+
+    The commands below look at parameters and artifacts; they compute nothing.
+    """
+
+
+@main.command()
+@params_option
+@click.option("--demo", is_flag=True, help="Also refuse parameters that do not name the embedded data set.")
+def check(params: Path, demo: bool) -> None:
+    """Validate all parameters before anything is computed.
+
+    Names every unknown key, wrong type, unknown variant and missing file, and what is
+    allowed instead. `dvc repro` does this before it starts.
+    """
+    from fne.commands.check import check_params
+
+    sections = check_params(params, demo)
+    click.echo(f"{params}: {sections} sections, all valid")
+
+
+@main.command()
+@click.argument("paths", nargs=-1, required=True, type=INPUT)
+def inspect(paths: tuple[Path, ...]) -> None:
+    r"""Say what each artifact of the pipeline is, and what made it.
+
+    \b
+      fne inspect metrics/retrieval.json         the table of recalls
+      fne inspect features/embeddings            layers, rows, settings, digests
+      fne inspect models/matching.safetensors    settings, best epoch, ancestors
+    """
+    from fne.commands.inspect import inspect_path
+
+    click.echo("\n\n".join(inspect_path(path) for path in paths))

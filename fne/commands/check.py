@@ -1,0 +1,98 @@
+"""`fne check`: every fault of a parameter file, before anything is computed."""
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from fne.activations.backbones import BACKBONES
+from fne.activations.settings import Extract
+from fne.activations.weights import parse_weights
+from fne.captions.settings import Tokenize
+from fne.core.errors import InputError
+from fne.core.params import Section, load_params, not_one_of, parse_section
+from fne.core.runtime import Runtime
+from fne.datasets.settings import Catalog
+from fne.datasets.world import Render
+from fne.features.settings import Embed
+from fne.matching.settings import Train
+from fne.report.settings import Report
+from fne.retrieval.settings import Evaluate
+
+SECTIONS: dict[str, type[Section]] = {
+    "render": Render,
+    "catalog": Catalog,
+    "extract": Extract,
+    "embed": Embed,
+    "tokenize": Tokenize,
+    "train": Train,
+    "evaluate": Evaluate,
+    "report": Report,
+    "runtime": Runtime,
+}
+DEMO_ROOT = "data/demo"
+
+
+def check_params(path: Path, demo: bool) -> int:
+    """Validate a parameter file and return its number of sections.
+
+    Raises:
+        InputError: naming every fault of every section.
+    """
+    params = load_params(path)
+    faults = _unknown_sections(params)
+    sections: dict[str, Any] = {}
+    for name, schema in SECTIONS.items():
+        sections[name], found = parse_section(params, name, schema)
+        if found:
+            faults.append(f"section '{name}': {'; '.join(found)}")
+    faults += _missing_files(path.parent, sections["catalog"], sections["extract"])
+    faults += _missing_layer(sections["extract"], sections["embed"])
+    if faults:
+        raise InputError("\n".join(f"{path}: {fault}" for fault in faults))
+    if demo and sections["catalog"].root != DEMO_ROOT:
+        raise InputError(
+            f"{path}: catalog.root is '{sections['catalog'].root}', not the embedded data set; "
+            f"type `dvc repro` to run your own data set, or set catalog.root to {DEMO_ROOT} for the demo"
+        )
+    return len(sections)
+
+
+def _unknown_sections(params: dict[str, Any]) -> list[str]:
+    faults = []
+    for name in params:
+        if name not in SECTIONS:
+            close = get_close_matches(str(name), SECTIONS, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"known sections: {', '.join(SECTIONS)}"
+            faults.append(f"unknown section '{name}' ({hint})")
+    return faults
+
+
+def _missing_files(folder: Path, catalog: Catalog | None, extract: Extract | None) -> list[str]:
+    faults = []
+    # The demo's folder is drawn by the first stage.
+    if catalog and catalog.root != DEMO_ROOT and not (folder / catalog.root).is_dir():
+        faults.append(
+            f"section 'catalog': root: there is no folder '{catalog.root}'; name your data set's folder"
+        )
+    if extract:
+        weights = folder / extract.weights
+        if not weights.is_file():
+            faults.append(
+                f"section 'extract': weights: there is no file '{extract.weights}'; "
+                "use weights/random.yaml, weights/imagenet.yaml or a weights file of your own"
+            )
+        elif weights.suffix in (".yaml", ".yml"):
+            try:
+                parse_weights(weights)
+            except InputError as error:
+                faults.append(f"section 'extract': weights: {error.message}")
+    return faults
+
+
+def _missing_layer(extract: Extract | None, embed: Embed | None) -> list[str]:
+    if not extract or not embed or embed.kind != "layer":
+        return []
+    layers = [tap.layer for tap in BACKBONES[extract.backbone].taps]
+    if embed.layer in layers:
+        return []
+    return [f"section 'embed': layer: {not_one_of(embed.layer, layers)}, the layers of {extract.backbone}"]

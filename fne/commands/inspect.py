@@ -1,0 +1,148 @@
+"""`fne inspect`: what an artifact is, in words."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from fne.captions.vocabulary import read_vocabulary
+from fne.core.errors import InputError
+from fne.matching.modelfile import read_model_file
+from fne.store.arrays import describe_arrays
+from fne.store.catalog import SPLITS, read_captions, read_images
+from fne.store.layout import MANIFEST
+from fne.store.rows import Rows
+
+Lines = list[str]
+
+
+def inspect_path(path: Path) -> str:
+    """Return a description of the artifact at `path`, for people to read.
+
+    Raises:
+        InputError: if there is nothing at `path`, or nothing of ours.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder; run `dvc repro`, or `dvc pull` to fetch it")
+    inspect = KINDS.get(_kind(path))
+    if inspect is None:
+        raise InputError(f"{path}: not an artifact of the pipeline; those are {', '.join(KINDS)}")
+    return "\n".join(inspect(path))
+
+
+def _kind(path: Path) -> str:
+    if path.is_dir():
+        return "row stores" if (path / MANIFEST).exists() else ""
+    special = {
+        "images.jsonl": "images.jsonl",
+        "captions.jsonl": "captions.jsonl",
+        "vocabulary.json": "vocabulary.json",
+    }
+    return special.get(path.name, path.suffix)
+
+
+def _rows(path: Path) -> Lines:
+    rows = Rows.open(path)
+    size = sum(file.stat().st_size for file in path.iterdir())
+    layers = ", ".join(f"{layer.name} {layer.features}" for layer in rows.layers)
+    return [
+        f"{path}: {rows.artifact.name}, {len(rows.ids)} rows of {rows.features} values, {size:,} bytes",
+        f"  type      {rows.dtype}",
+        f"  digest    {rows.artifact.digest}",
+        f"  layers    {layers}",
+        *_origin(rows.artifact.settings, rows.artifact.lineage),
+    ]
+
+
+def _arrays(path: Path) -> Lines:
+    description, kinds = describe_arrays(path)
+    return [
+        f"{path}: {description['name']}, {path.stat().st_size:,} bytes",
+        *(f"  {name:<20} {kind}" for name, kind in kinds.items()),
+        *_origin(description["settings"], description["lineage"]),
+    ]
+
+
+def _model(path: Path) -> Lines:
+    header, state = read_model_file(path)
+    weights = sum(value.numel() for value in state.values())
+    return [
+        f"{path}: model, {weights:,} weights, {path.stat().st_size:,} bytes",
+        *(f"  {name:<28} {tuple(value.shape)}" for name, value in sorted(state.items())),
+        *_origin(header["settings"], header["lineage"]),
+    ]
+
+
+def _vocabulary(path: Path) -> Lines:
+    vocabulary = read_vocabulary(path)
+    return [
+        f"{path}: vocabulary, {len(vocabulary.words) - 1} words",
+        f"  digest    {vocabulary.artifact.digest}",
+        f"  frequent  {' '.join(vocabulary.words[1:11])}",
+        *_origin(vocabulary.artifact.settings, {}),
+    ]
+
+
+def _images(path: Path) -> Lines:
+    images, artifact = read_images(path)
+    size = sum(image.bytes for image in images)
+    return [f"{path}: catalog of {len(images)} images, {size:,} bytes", f"  digest    {artifact.digest}"]
+
+
+def _captions(path: Path) -> Lines:
+    captioned, artifact = read_captions(path)
+    images = Counter(record.split for record in captioned)
+    captions = Counter(dict.fromkeys(SPLITS, 0))
+    for record in captioned:
+        captions[record.split] += len(record.captions)
+    return [
+        f"{path}: catalog of {sum(captions.values())} captions of {len(captioned)} images",
+        f"  digest    {artifact.digest}",
+        *(
+            f"  {split:<9} {images[split]} images, {captions[split]} captions"
+            for split in SPLITS
+            if images[split]
+        ),
+    ]
+
+
+def _metrics(path: Path) -> Lines:
+    try:
+        splits = json.loads(path.read_bytes())
+        return [line for split, metrics in splits.items() for line in _table(path, split, metrics)]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(f"{path}: not metrics of the pipeline") from None
+
+
+def _table(path: Path, split: str, metrics: dict[str, Any]) -> Lines:
+    names = list(metrics["image_to_text"])
+    rows = {"image to text": metrics["image_to_text"], "text to image": metrics["text_to_image"]}
+    return [
+        f"{path}: {split}, {metrics['images']} images, {metrics['captions']} captions",
+        "  " + " " * 13 + "".join(f"{name.replace('_', ' '):>13}" for name in names),
+        *(f"  {title}" + "".join(f"{row[name]:>13.1f}" for name in names) for title, row in rows.items()),
+        f"  sum of recalls {metrics['rsum']:.1f} of 600",
+    ]
+
+
+def _page(path: Path) -> Lines:
+    return [f"{path}: the report; open {path.resolve().as_uri()} in a browser"]
+
+
+def _origin(settings: dict[str, Any], lineage: dict[str, Any]) -> Lines:
+    lines = ["  made with", *(f"    {key}: {value}" for key, value in settings.items())] if settings else []
+    if lineage:
+        lines += ["  made from", *(f"    {name:<14} {entry['digest']}" for name, entry in lineage.items())]
+    return lines
+
+
+KINDS = {
+    "row stores": _rows,
+    "images.jsonl": _images,
+    "captions.jsonl": _captions,
+    "vocabulary.json": _vocabulary,
+    ".json": _metrics,
+    ".h5": _arrays,
+    ".safetensors": _model,
+    ".html": _page,
+}

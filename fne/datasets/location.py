@@ -1,0 +1,62 @@
+"""Where the image files of a data set are."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from fne.core.errors import InputError
+from fne.datasets.names import unsafe
+
+AUTO = "auto"
+NONE = "none"
+FOLDERS = (
+    ".",
+    "images",
+    "Images",
+    "Flicker8k_Dataset",
+    "Flicker8k_images",
+    "Flickr8k_Dataset",
+    "Flickr8k_images",
+    "flickr30k-images",
+    "flickr30k_images",
+)
+SAMPLE = 100
+
+
+def dataset_root(root: str) -> Path:
+    """Return the folder that `catalog.root` names.
+
+    Raises:
+        InputError: if there is no such folder.
+    """
+    path = Path(root)
+    if not path.is_dir():
+        fault = "is not a folder" if path.exists() else "does not exist"
+        raise InputError(
+            f"catalog.root: {root!r} {fault}; set it to the folder of your data set; "
+            "inside the repository `dvc add` it first, anywhere else use an absolute path"
+        )
+    return path
+
+
+def image_folder(root: Path, images: str, names: Sequence[str]) -> str:
+    """Return the folder below `root`, in POSIX form, that holds the files `names`.
+
+    With `images: auto` this is the usual folder that holds most of a sample of them.
+
+    Raises:
+        InputError: if the sample is in none of the folders.
+    """
+    if images != AUTO and unsafe(images):
+        raise InputError(f"catalog.images: {images!r} {unsafe(images)}; name a folder below {root}")
+    folders = FOLDERS if images == AUTO else (images,)
+    sample = names[:: max(1, len(names) // SAMPLE)]
+    found = {folder: sum(os.path.isfile(root / folder / name) for name in sample) for folder in folders}  # noqa: PTH113
+    best = max(folders, key=lambda folder: found[folder])
+    if not found[best]:
+        tried = ", ".join(folder for folder in folders if (root / folder).is_dir()) or "no folder at all"
+        raise InputError(
+            f"{root}: none of the images is there, such as {sample[0]!r}; looked in {tried}; "
+            "set catalog.images to their folder below the root, or to none if features come from elsewhere"
+        )
+    return best

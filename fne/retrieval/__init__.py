@@ -1,0 +1,1 @@
+"""How well sentences find images and images find sentences."""

@@ -1,0 +1,1 @@
+"""One thin command per stage of `dvc.yaml`; stage, file and section of `params.yaml` share a name."""

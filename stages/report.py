@@ -1,0 +1,45 @@
+"""Stage `report`: one page that shows what was run and what it found."""
+
+from pathlib import Path
+
+import click
+
+from fne.core.command import INPUT, OUTPUT, params_option
+from fne.core.params import load_params, load_section
+from fne.report.evaluation import read_evaluation
+from fne.report.gallery import choose_gallery
+from fne.report.history import read_history
+from fne.report.page import render
+from fne.report.settings import Report
+from fne.report.thumbnails import make_thumbnails
+from fne.store.catalog import read_captions, read_images
+from fne.store.files import write_text
+from fne.store.lineage import merge
+
+
+@click.command()
+@click.argument("metrics", type=INPUT)
+@click.argument("ranks", type=INPUT)
+@click.argument("history", type=INPUT)
+@click.argument("images", type=INPUT)
+@click.argument("captions", type=INPUT)
+@click.argument("page", type=OUTPUT)
+@params_option
+def main(
+    metrics: Path, ranks: Path, history: Path, images: Path, captions: Path, page: Path, params: Path
+) -> None:
+    """Write PAGE from METRICS and RANKS, the training's HISTORY and the catalog of IMAGES and CAPTIONS."""
+    settings = load_section(params, "report", Report)
+    # Only where the files are; what they are is checked by their digests.
+    root = Path(load_params(params)["catalog"]["root"])
+    evaluation = read_evaluation(metrics, ranks)
+    catalog, images_artifact = read_images(images)
+    captioned, captions_artifact = read_captions(captions)
+    lineage = merge(evaluation.artifact, images_artifact, captions_artifact)
+    gallery = choose_gallery(evaluation, settings.examples, settings.seed)
+    thumbnails = make_thumbnails(gallery.image_ids, catalog, root)
+    write_text(page, render(evaluation, lineage, read_history(history), gallery, captioned, thumbnails))
+
+
+if __name__ == "__main__":
+    main()

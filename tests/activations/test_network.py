@@ -1,0 +1,100 @@
+import pytest
+import torch
+import torchvision
+from torchvision.models.feature_extraction import create_feature_extractor
+
+from fne.activations.backbones import BACKBONES
+from fne.activations.network import activations, build_network
+from fne.activations.weights import Weights
+from fne.core.errors import InputError
+from fne.store.lineage import Artifact
+
+CPU = torch.device("cpu")
+
+
+def meta_state(backbone: str) -> dict[str, torch.Tensor]:
+    with torch.device("meta"):
+        return BACKBONES[backbone].build().state_dict()
+
+
+def weights(tmp_path, state) -> Weights:
+    return Weights(Artifact(tmp_path / "w", "weights", "0" * 64), state)
+
+
+def fault(tmp_path, backbone, state) -> str:
+    with pytest.raises(InputError) as caught:
+        build_network(backbone, weights(tmp_path, state), CPU)
+    return caught.value.message
+
+
+def test_activations_are_those_of_torchvisions_own_extractor(tmp_path):
+    torch.manual_seed(0)
+    model = torchvision.models.alexnet(weights=None).eval()
+    crops = torch.randn(3, 3, 224, 224)
+    nodes = {f"features.{index}": f"conv{number}" for number, index in enumerate([1, 4, 7, 9, 11], start=1)}
+    extractor = create_feature_extractor(model, nodes | {"classifier.2": "fc6", "classifier.5": "fc7"})
+    with torch.no_grad():
+        maps = extractor(crops)
+    expected = torch.cat(
+        [each.flatten(2).mean(2) if each.ndim == 4 else each for each in maps.values()], dim=1
+    )
+    network = build_network("alexnet", weights(tmp_path, model.state_dict()), CPU)
+    assert [layer.name for layer in network.layers] == list(maps)
+    assert torch.allclose(activations(network, crops), expected.mean(dim=0), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("backbone", "features"), [("vgg16", 12416), ("vgg19", 13696), ("alexnet", 9344)])
+def test_a_whole_network_has_as_many_features_as_filters_and_units(tmp_path, backbone, features):
+    state = meta_state(backbone)
+    network = build_network(
+        backbone, weights(tmp_path, {name: torch.empty(v.shape) for name, v in state.items()}), CPU
+    )
+    assert sum(layer.features for layer in network.layers) == features
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_every_tap_is_the_activation_of_its_layer(backbone):
+    with torch.device("meta"):
+        model = BACKBONES[backbone].build()
+    for tap in BACKBONES[backbone].taps:
+        assert isinstance(model.get_submodule(tap.weighted), torch.nn.Conv2d | torch.nn.Linear)
+        assert isinstance(model.get_submodule(tap.activated), torch.nn.ReLU)
+
+
+def test_a_file_with_convolutions_only_gives_a_network_of_those(tmp_path):
+    state = {
+        name: torch.zeros(v.shape) for name, v in meta_state("vgg16").items() if name.startswith("features")
+    }
+    network = build_network("vgg16", weights(tmp_path, state), CPU)
+    assert [network.layers[0].name, network.layers[-1].name] == ["conv1_1", "conv5_3"]
+    assert sum(layer.features for layer in network.layers) == 4224
+    assert list(network.modules)[-1] == "features.29"
+
+
+def test_a_gap_in_the_layers_is_refused(tmp_path):
+    state = {name: torch.empty(v.shape) for name, v in meta_state("alexnet").items()}
+    del state["features.3.bias"]
+    assert (
+        fault(tmp_path, "alexnet", state)
+        == f"{tmp_path}/w: lacks layer conv2 ('features.3.weight' and '.bias')"
+    )
+
+
+def test_no_layers_at_all_are_refused(tmp_path):
+    assert (
+        fault(tmp_path, "alexnet", {}) == f"{tmp_path}/w: lacks layer conv1 ('features.0.weight' and '.bias')"
+    )
+
+
+def test_weights_of_another_network_are_refused(tmp_path):
+    state = {"layer1.0.conv1.weight": torch.empty(1), "fc.bias": torch.empty(1)}
+    assert fault(tmp_path, "vgg16", state) == (
+        f"{tmp_path}/w: does not fit vgg16: it has no 'fc.bias' (2 such names)"
+    )
+
+
+def test_weights_of_another_shape_are_refused(tmp_path):
+    assert fault(tmp_path, "vgg16", {"features.0.weight": torch.empty(64, 3, 5, 5)}) == (
+        f"{tmp_path}/w: does not fit vgg16: 'features.0.weight' has shape (64, 3, 5, 5), "
+        "expected (64, 3, 3, 3)"
+    )

@@ -1,0 +1,103 @@
+import hashlib
+import json
+import os
+
+import pytest
+
+from fne.datasets import examine as module
+from fne.datasets.examine import MISNAMED, examine, examine_all
+from fne.store import decode
+from tests.datasets.samples import encoded, picture, write_images
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """The names of the files that are really read."""
+    names = []
+
+    def noting(path):
+        names.append(path.name)
+        return examine(path)
+
+    monkeypatch.setattr(module, "examine", noting)
+    return names
+
+
+def test_a_finding_holds_digest_and_size(tmp_path):
+    data = encoded(picture(width=20, height=10))
+    (tmp_path / "a.jpg").write_bytes(data)
+    finding = examine(tmp_path / "a.jpg")
+    assert (finding.sha256, finding.bytes) == (hashlib.sha256(data).hexdigest(), len(data))
+    assert (finding.width, finding.height, finding.notes, finding.reason) == (20, 10, (), None)
+
+
+def test_a_wrong_extension_is_noted_and_the_content_decides(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(encoded(picture(), "PNG"))
+    assert examine(tmp_path / "a.jpg").notes == (MISNAMED,)
+
+
+def test_a_second_run_reads_nothing_again(tmp_path, seen):
+    write_images(tmp_path, "a.jpg")
+    (tmp_path / "bad.jpg").write_bytes(b"text")
+    paths = [tmp_path / name for name in ("a.jpg", "bad.jpg")]
+    first = examine_all(paths, 0, tmp_path / "scratch/memory.json")
+    assert seen == ["a.jpg", "bad.jpg"]
+    assert examine_all(paths, 0, tmp_path / "scratch/memory.json") == first
+    assert seen == ["a.jpg", "bad.jpg"]
+
+
+def test_a_changed_file_is_read_again_and_a_missing_one_is_never_remembered(tmp_path, seen):
+    write_images(tmp_path, "a.jpg", "b.jpg")
+    paths = [tmp_path / name for name in ("a.jpg", "b.jpg", "c.jpg")]
+    memory = tmp_path / "memory.json"
+    assert examine_all(paths, 0, memory)[paths[2]].reason == "no such file"
+    os.utime(paths[0], ns=(1, 1))
+    write_images(tmp_path, "c.jpg")
+    assert examine_all(paths, 0, memory)[paths[2]].reason is None
+    assert seen == ["a.jpg", "b.jpg", "c.jpg", "a.jpg", "c.jpg"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\0", b"[]", b'{"decoder": 1, "entries": {"/a": 7}}'])
+def test_a_damaged_memory_is_ignored_and_written_anew(tmp_path, seen, content):
+    write_images(tmp_path, "a.jpg")
+    memory = tmp_path / "memory.json"
+    memory.write_bytes(content)
+    examine_all([tmp_path / "a.jpg"], 0, memory)
+    assert seen == ["a.jpg"]
+    assert json.loads(memory.read_text())["entries"].keys() == {str(tmp_path / "a.jpg")}
+
+
+def test_another_version_of_the_decoder_remembers_nothing(tmp_path, seen, monkeypatch):
+    write_images(tmp_path, "a.jpg")
+    examine_all([tmp_path / "a.jpg"], 0, tmp_path / "memory.json")
+    monkeypatch.setattr("fne.datasets.remember.DECODER_VERSION", decode.DECODER_VERSION + 1)
+    examine_all([tmp_path / "a.jpg"], 0, tmp_path / "memory.json")
+    assert seen == ["a.jpg", "a.jpg"]
+
+
+def test_a_memory_that_cannot_be_written_costs_nothing_but_time(tmp_path):
+    write_images(tmp_path, "a.jpg")
+    (tmp_path / "file").touch()
+    findings = examine_all([tmp_path / "a.jpg"], 0, tmp_path / "file/memory.json")
+    assert findings[tmp_path / "a.jpg"].reason is None
+
+
+def test_an_interrupted_run_is_remembered(tmp_path, monkeypatch):
+    write_images(tmp_path, "a.jpg", "b.jpg")
+
+    def interrupted(path):
+        if path.name == "b.jpg":
+            raise KeyboardInterrupt
+        return examine(path)
+
+    monkeypatch.setattr(module, "examine", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        examine_all([tmp_path / "a.jpg", tmp_path / "b.jpg"], 0, tmp_path / "memory.json")
+    assert list(json.loads((tmp_path / "memory.json").read_text())["entries"]) == [str(tmp_path / "a.jpg")]
+
+
+def test_several_processes_find_the_same_as_one(tmp_path):
+    write_images(tmp_path, "a.jpg", "b.jpg")
+    (tmp_path / "bad.jpg").write_bytes(b"text")
+    paths = [tmp_path / name for name in ("a.jpg", "b.jpg", "bad.jpg")]
+    assert examine_all(paths, 2, None) == examine_all(paths, 0, None)

@@ -1,0 +1,50 @@
+import pytest
+
+from fne.core.errors import InputError
+from fne.datasets.location import FOLDERS, dataset_root, image_folder
+from tests.datasets.samples import write_images
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_usual_folders_are_found(tmp_path, folder):
+    write_images(tmp_path / folder, "a.jpg")
+    assert (tmp_path / image_folder(tmp_path, "auto", ["a.jpg", "b.jpg"])).samefile(tmp_path / folder)
+
+
+def test_the_folder_with_most_of_the_images_wins(tmp_path):
+    write_images(tmp_path, "a.jpg")
+    write_images(tmp_path / "images", "a.jpg", "b.jpg")
+    assert image_folder(tmp_path, "auto", ["a.jpg", "b.jpg", "c.jpg"]) == "images"
+
+
+def test_a_named_folder_is_taken(tmp_path):
+    write_images(tmp_path / "deep/photos", "a.jpg")
+    assert image_folder(tmp_path, "deep/photos", ["a.jpg"]) == "deep/photos"
+
+
+def test_a_folder_outside_the_root_is_an_error(tmp_path):
+    with pytest.raises(
+        InputError, match=r"catalog.images: '../photos' points outside the image folder; name a folder"
+    ):
+        image_folder(tmp_path, "../photos", ["a.jpg"])
+
+
+def test_images_that_are_nowhere_are_one_error_and_not_thousands_of_rejects(tmp_path):
+    (tmp_path / "images").mkdir()
+    with pytest.raises(InputError) as caught:
+        image_folder(tmp_path, "auto", ["a" * 300, "b.jpg"])
+    assert caught.value.message == (
+        f"{tmp_path}: none of the images is there, such as '{'a' * 300}'; looked in ., images; "
+        "set catalog.images to their folder below the root, or to none if features come from elsewhere"
+    )
+
+
+def test_a_root_that_is_missing_or_a_file_is_an_error_that_says_what_to_set(tmp_path):
+    (tmp_path / "file").touch()
+    for name, fault in {"missing": "does not exist", "file": "is not a folder"}.items():
+        with pytest.raises(InputError) as caught:
+            dataset_root(str(tmp_path / name))
+        assert caught.value.message == (
+            f"catalog.root: '{tmp_path / name}' {fault}; set it to the folder of your data set; "
+            "inside the repository `dvc add` it first, anywhere else use an absolute path"
+        )

@@ -1,0 +1,122 @@
+"""A tiny evaluated run, as the `report` stage finds it on disk."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image as Pillow
+
+from fne.store.arrays import write_arrays
+from fne.store.catalog import Captioned, Image, read_captions, read_images, write_captions, write_images
+from fne.store.files import file_digest, text_digest
+from fne.store.lineage import Lineage, merge
+
+SENTENCES = [("a red dog", "a dog"), ("a green cat", "a cat"), ("a blue bird", "a bird"), ("a gray fish",)]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The files of a run, in the order of the stage's arguments, and its parameters."""
+
+    folder: Path
+
+    @property
+    def arguments(self) -> list[str]:
+        names = [
+            "retrieval.json",
+            "ranks.h5",
+            "history",
+            "images.jsonl",
+            "captions.jsonl",
+            "index.html",
+        ]
+        return [str(self.folder / name) for name in names] + ["--params", str(self.folder / "params.yaml")]
+
+    @property
+    def page(self) -> str:
+        return (self.folder / "index.html").read_text(encoding="utf-8")
+
+
+def write_run(
+    folder: Path,
+    sentences: list[tuple[str, ...]] = SENTENCES,
+    top: int = 5,
+    untrained: bool = True,
+    pictures: bool = True,
+    examples: int = 12,
+    seed: int = 0,
+) -> Run:
+    """Write the inputs of the `report` stage: one colored picture for each tuple of sentences."""
+    ids = [f"image-{number:02}" for number in range(len(sentences))]
+    images = [_picture(folder / "photos", id_, number) for number, id_ in enumerate(ids)] if pictures else []
+    write_images(folder / "images.jsonl", images)
+    write_captions(
+        folder / "captions.jsonl",
+        [Captioned(id_, "test", texts, ()) for id_, texts in zip(ids, sentences, strict=True)],
+    )
+    _, images_artifact = read_images(folder / "images.jsonl")
+    captioned, captions_artifact = read_captions(folder / "captions.jsonl")
+    lineage = merge(images_artifact, captions_artifact) | {
+        "weights": {"digest": text_digest("weights"), "settings": {"kind": "random", "untrained": untrained}}
+    }
+    owner = np.repeat(np.arange(len(ids)), [len(texts) for texts in sentences])
+    caption_ids = [caption_id for record in captioned for caption_id in record.caption_ids]
+    write_ranks(folder, ids, caption_ids, owner, top, lineage)
+    (folder / "params.yaml").write_text(
+        f"catalog:\n  root: {folder / 'photos'}\nreport:\n  examples: {examples}\n  seed: {seed}\n"
+    )
+    return Run(folder)
+
+
+def write_ranks(
+    folder: Path, ids: list[str], caption_ids: list[str], owner: np.ndarray, top: int, lineage: Lineage
+) -> None:
+    """Write the ranks and metrics of random scores that lean toward the truth."""
+    true = owner == np.arange(len(ids))[:, None]  # (images, captions)
+    scores = np.random.default_rng(0).normal(size=true.shape).astype(np.float32) + true
+    image_ranks, image_best = _rank(scores, true, top)
+    caption_ranks, caption_best = _rank(scores.T, true.T, top)
+    arrays = {
+        "image_ids": ids,
+        "caption_ids": caption_ids,
+        "caption_image": owner,
+        "image_ranks": image_ranks,
+        "caption_ranks": caption_ranks,
+        "image_best": image_best,
+        "image_best_scores": np.take_along_axis(scores, image_best, 1),
+        "caption_best": caption_best,
+        "caption_best_scores": np.take_along_axis(scores.T, caption_best, 1),
+    }
+    write_arrays(folder / "ranks.h5", "ranks", arrays, {"split": "test", "top": top}, lineage)
+    both = {"image_to_text": _summary(image_ranks), "text_to_image": _summary(caption_ranks)}
+    rsum = sum(summary[f"R@{k}"] for summary in both.values() for k in (1, 5, 10))
+    counts = {"images": len(ids), "captions": len(caption_ids)}
+    (folder / "retrieval.json").write_text(json.dumps({"test": {**both, "rsum": rsum, **counts}}))
+
+
+def write_history(folder: Path, metrics: dict[str, list[float]]) -> None:
+    """Write tables as dvclive does, one value a step."""
+    for name, values in metrics.items():
+        path = folder / "history" / "plots" / "metrics" / f"{name}.tsv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [f"{step}\t{value}" for step, value in enumerate(values)]
+        path.write_text("\n".join([f"step\t{path.stem}", *rows]) + "\n")
+
+
+def _picture(folder: Path, id_: str, number: int) -> Image:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{id_}.png"
+    Pillow.new("RGB", (24, 16), (40 * number % 256, 90, 160)).save(path)
+    return Image(id_, path.name, file_digest(path), path.stat().st_size, 24, 16)
+
+
+def _rank(scores: np.ndarray, true: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
+    order = np.argsort(-scores, axis=1, kind="stable")
+    ranks = np.take_along_axis(true, order, 1).argmax(axis=1) + 1
+    return ranks, order[:, :top]
+
+
+def _summary(ranks: np.ndarray) -> dict[str, float]:
+    recalls = {f"R@{k}": 100 * float(np.mean(ranks <= k)) for k in (1, 5, 10)}
+    return recalls | {"median_rank": float(np.median(ranks)), "mean_rank": float(ranks.mean())}

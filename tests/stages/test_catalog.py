@@ -1,0 +1,159 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stages.catalog import main
+from tests.datasets.samples import encoded, entry, picture, write_images, write_karpathy
+
+RUNTIME = {"device": "cpu", "threads": 0, "workers": 0}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_karpathy(
+        tmp_path / "set",
+        entry("b.jpg", "train", "A dog .", "A\tdog ."),
+        entry("a.jpg", "train", "Snow"),
+        entry("c.jpg", "test", "A cat"),
+    )
+    return tmp_path
+
+
+def run(folder: Path, **changes: object) -> Result:
+    catalog = {
+        "root": str(folder / "set"),
+        "format": "auto",
+        "annotations": "auto",
+        "images": "auto",
+        "restval": "drop",
+        "val_share": 0.1,
+        "test_share": 0.1,
+        "seed": 0,
+        "max_rejects": 0,
+    } | changes
+    params = {"catalog": catalog, "runtime": RUNTIME | {"scratch": str(folder / "scratch")}}
+    (folder / "params.yaml").write_text(json.dumps(params))
+    outs = [str(folder / name) for name in ("images.jsonl", "captions.jsonl", "rejects.csv")]
+    return CliRunner().invoke(main, [*outs, "--params", str(folder / "params.yaml")])
+
+
+def records(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_stage_writes_two_sorted_files_and_a_summary(folder):
+    result = run(folder)
+    assert result.exit_code == 0
+    assert result.output.splitlines() == [
+        "split       images  captions   rejects",
+        "train            2         3         0",
+        "test             1         1         0",
+        "all              3         4         0",
+        "captions that repeat another of the same image, kept: 1",
+        "captions with control characters, line breaks or repeated spaces, made single spaces: 1",
+        f"rejects, in {folder}/rejects.csv: 0",
+    ]
+    assert [image["id"] for image in records(folder / "images.jsonl")] == ["a.jpg", "b.jpg", "c.jpg"]
+    assert records(folder / "captions.jsonl")[1] == {
+        "id": "b.jpg",
+        "split": "train",
+        "captions": ["A dog .", "A dog ."],
+        "tags": [],
+    }
+    assert (folder / "rejects.csv").read_text() == "id,path,caption,reason\n"
+
+
+def test_a_second_run_gives_the_same_bytes(folder):
+    run(folder)
+    names = ("images.jsonl", "captions.jsonl", "rejects.csv")
+    first = [(folder / name).read_bytes() for name in names]
+    assert run(folder).exit_code == 0
+    assert [(folder / name).read_bytes() for name in names] == first
+
+
+def test_more_rejects_than_allowed_stop_the_stage_and_leave_the_table_to_look_at(folder):
+    (folder / "set/images/a.jpg").write_bytes(b"")
+    (folder / "set/images/c.jpg").unlink()
+    result = run(folder, max_rejects=1)
+    assert result.exit_code == 2
+    assert result.output == (
+        f"Error: {folder}/rejects.csv: 2 skipped, more than catalog.max_rejects = 1: "
+        "'a.jpg' (the file is empty); 'c.jpg' (no such file); "
+        "fix them, or set catalog.max_rejects to 2 to go on without them\n"
+    )
+    assert (folder / "rejects.csv").read_text() == (
+        "id,path,caption,reason\na.jpg,images/a.jpg,,the file is empty\nc.jpg,images/c.jpg,,no such file\n"
+    )
+    assert not (folder / "images.jsonl").exists()
+
+
+def test_allowed_rejects_are_counted_in_their_split(folder):
+    (folder / "set/images/a.jpg").write_bytes(b"")
+    result = run(folder, max_rejects=1)
+    assert result.exit_code == 0
+    assert "train            1         2         1" in result.output
+    assert f"rejects, in {folder}/rejects.csv: 1" in result.output
+    assert [image["id"] for image in records(folder / "images.jsonl")] == ["b.jpg", "c.jpg"]
+
+
+def test_a_caption_that_cannot_be_written_is_escaped_in_the_table(folder):
+    write_karpathy(folder / "set", entry("a.jpg", "train", "A dog", "\ud83d, a\ndog"))
+    result = run(folder, max_rejects=1)
+    assert result.exit_code == 0
+    assert (folder / "rejects.csv").read_text() == (
+        'id,path,caption,reason\na.jpg,images/a.jpg,"\\ud83d, a\ndog",'
+        "caption 1 is not valid Unicode (a lone surrogate)\n"
+    )
+
+
+def test_an_image_in_two_splits_stops_the_stage(folder):
+    (folder / "set/images/c.jpg").write_bytes((folder / "set/images/a.jpg").read_bytes())
+    result = run(folder)
+    assert result.exit_code == 2
+    assert result.output == (
+        f"Error: {folder}/set: 'a.jpg' (train) and 'c.jpg' (test) are the same image; "
+        "an image has one split: remove one of them, or put both in the same\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"images": NaN}', b"\xff", b'{"images": [], "images": []}', b"[" * 99_999]
+)
+def test_bad_json_stops_the_stage_with_one_line(folder, content):
+    (folder / "set/dataset.json").write_bytes(content)
+    result = run(folder)
+    assert result.exit_code == 2
+    assert result.output.startswith(f"Error: {folder}/set/dataset.json: not ")
+    assert result.output.count("\n") == 1
+
+
+def test_a_missing_root_stops_the_stage(folder):
+    result = run(folder, root=str(folder / "nowhere"))
+    assert result.exit_code == 2
+    assert result.output.startswith(
+        f"Error: catalog.root: '{folder}/nowhere' does not exist; set it to the folder"
+    )
+
+
+def test_without_images_the_list_of_images_is_empty(folder):
+    (folder / "set/images/a.jpg").unlink()
+    result = run(folder, images="none")
+    assert result.exit_code == 0
+    assert (folder / "images.jsonl").read_bytes() == b""
+    assert len(records(folder / "captions.jsonl")) == 3
+
+
+def test_a_plain_folder_of_photos_becomes_a_gallery(folder):
+    write_images(folder / "photos", "one.jpg", "album/two.jpg")
+    (folder / "photos/three.jpg").write_bytes(encoded(picture(3).convert("RGBA"), "PNG"))
+    result = run(folder, root=str(folder / "photos"))
+    assert result.exit_code == 0
+    assert result.output.splitlines()[1:] == [
+        "gallery          3         0         0",
+        "all              3         0         0",
+        "images named like another format, read by their content: 1",
+        "images transparent, composited on white: 1",
+        f"rejects, in {folder}/rejects.csv: 0",
+    ]

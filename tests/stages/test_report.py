@@ -1,0 +1,221 @@
+"""The report stage: one page that stands alone, shows the truth and refuses what does not fit."""
+
+import base64
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from click.testing import CliRunner, Result
+from PIL import Image as Pillow
+
+from stages.report import main
+from tests.report.runs import SENTENCES, Run, write_history, write_run
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "{{ 7 * 7 }} {% raw %}",
+    "</bdi></li></ol><style>*{display:none}</style>",
+    "&lt;b&gt; \u202e dlrow \u2028 𝕌 🐕",
+]
+
+
+class Tags(HTMLParser):
+    """Collects every start tag with its attributes, and the text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, {key: value or "" for key, value in attrs}))
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def having(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def report(run: Run) -> Result:
+    return CliRunner().invoke(main, run.arguments)
+
+
+def page_of(run: Run) -> Tags:
+    result = report(run)
+    assert result.exit_code == 0, result.output
+    return Tags(run.page)
+
+
+def test_the_page_needs_nothing_but_itself(tmp_path):
+    run = write_run(tmp_path)
+    write_history(tmp_path, {"train/loss": [2, 1], "val/rsum": [1, 2]})
+    tags = page_of(run)
+    assert "http://" not in run.page
+    assert "https://" not in run.page
+    assert "@import" not in run.page
+    assert "url(" not in run.page
+    for tag, attributes in tags.tags:
+        assert tag not in ("script", "iframe", "object", "embed")
+        for key in ("src", "href", "srcset", "action", "poster"):
+            assert attributes.get(key, "#").startswith(("#", "data:")), (tag, attributes)
+    policy = next(each["content"] for each in tags.having("meta") if "http-equiv" in each)
+    assert "default-src 'none'" in policy
+
+
+def test_all_sections_have_a_heading_and_all_pictures_a_text(tmp_path):
+    run = write_run(tmp_path)
+    write_history(tmp_path, {"train/loss": [2, 1], "val/rsum": [1, 2], "val/more": [1, 2]})
+    tags = page_of(run)
+    assert len(tags.having("h1")) == 1
+    headings = [each["id"] for each in tags.having("h2")]
+    assert headings == ["results", "ranks", "training", "images", "sentences", "made"]
+    links = [each["href"] for each in tags.having("a")]
+    assert {link[1:] for link in links} == set(headings)
+    assert tags.having("img")
+    assert all(each["alt"] for each in tags.having("img"))
+    assert len(tags.having("svg")) == 4 + 3
+    assert all(each["role"] == "img" and each["aria-label"] for each in tags.having("svg"))
+
+
+def test_captions_are_shown_and_never_run(tmp_path):
+    run = write_run(tmp_path, sentences=[(text, f"{text} again") for text in HOSTILE])
+    tags = page_of(run)
+    allowed = {"class", "style", "width", "id", "name", "value", "type", "checked", "open", "title"}
+    assert not tags.having("script")
+    assert len(tags.having("style")) == 1
+    assert all(not key.startswith("on") for _, attributes in tags.tags for key in attributes)
+    assert all(set(each) <= {"src", "alt"} for each in tags.having("img"))
+    assert all(set(each) <= allowed for each in tags.having("li"))
+    text = "".join(tags.texts)
+    assert all(hostile in text for hostile in HOSTILE)
+
+
+def test_metrics_stand_beside_what_guessing_would_score(tmp_path):
+    run = write_run(tmp_path)
+    text = re.sub(r"\s+", " ", " ".join(page_of(run).texts))
+    metrics = json.loads((tmp_path / "retrieval.json").read_text())["test"]
+    for direction in ("image_to_text", "text_to_image"):
+        assert f"{metrics[direction]['R@1']:.1f} %" in text
+        assert f"{metrics[direction]['mean_rank']:.1f} guessing" in text
+    assert f"{metrics['rsum']:.1f} guessing" in text
+    assert "guessing 25.0 %" in text  # one image of four
+
+
+def test_the_sentence_above_the_metrics_names_a_list_shorter_than_the_pool(tmp_path):
+    text = re.sub(r"\s+", " ", " ".join(page_of(write_run(tmp_path)).texts))
+    assert "a true sentence is among the first 5 of 7 in" in text
+    assert "its image is among the first 1 of 4 in" in text
+
+
+@pytest.mark.parametrize("untrained", [True, False])
+def test_the_banner_says_untrained_exactly_when_the_weights_are(tmp_path, untrained):
+    run = write_run(tmp_path, untrained=untrained)
+    text = " ".join(page_of(run).texts)
+    assert ("Untrained weights:" in text) == untrained
+    assert ("This shows the plumbing, not a result." in text) == untrained
+
+
+def test_true_ones_are_marked_with_more_than_color(tmp_path):
+    run = write_run(tmp_path)
+    page_of(run)
+    items = re.findall(r'<li class="([^"]*)">(.*?)</li>', run.page, re.DOTALL)
+    assert {"true" in kind.split() for kind, _ in items} == {True, False}
+    for kind, content in items:
+        assert ("✓" in content) == ("true" in kind.split())
+
+
+def test_thumbnails_are_small_pictures_of_the_files(tmp_path):
+    run = write_run(tmp_path)
+    sources = {each["src"] for each in page_of(run).having("img")}
+    assert len(sources) == len(SENTENCES)
+    for source in sources:
+        header, data = source.split(",")
+        assert header == "data:image/jpeg;base64"
+        assert Pillow.open(io.BytesIO(base64.b64decode(data))).size == (24, 16)
+
+
+def test_without_image_files_the_ids_stand_in_their_place(tmp_path):
+    run = write_run(tmp_path, pictures=False)
+    tags = page_of(run)
+    assert not tags.having("img")
+    assert '<span class="blank">image-00</span>' in run.page
+
+
+def test_equal_inputs_give_equal_bytes(tmp_path):
+    run = write_run(tmp_path)
+    write_history(tmp_path, {"train/loss": [2, 1], "val/rsum": [1, 2]})
+    assert report(run).exit_code == 0
+    first = run.page
+    assert report(run).exit_code == 0
+    assert run.page == first
+
+
+def test_without_a_history_there_is_no_training_section(tmp_path):
+    assert "training" not in [each["id"] for each in page_of(write_run(tmp_path)).having("h2")]
+
+
+@pytest.mark.parametrize("choice", [{"examples": 0}, {"examples": 1}, {"top": 1}, {"sentences": [("one",)]}])
+def test_small_runs_and_galleries_work(tmp_path, choice):
+    examples = page_of(write_run(tmp_path, **choice)).having("article")
+    assert bool(examples) == (choice.get("examples") != 0)
+
+
+def test_a_changed_image_is_refused_with_both_digests(tmp_path):
+    run = write_run(tmp_path)
+    path = tmp_path / "photos" / "image-02.png"
+    cataloged = json.loads((tmp_path / "images.jsonl").read_text().splitlines()[2])["sha256"]
+    Pillow.new("RGB", (24, 16), "white").save(path)
+    result = report(run)
+    assert result.exit_code == 2
+    assert f"image-02.png: the catalog has it as {cataloged[:12]}…, but the file is now " in result.output
+    assert not (tmp_path / "index.html").exists()
+
+
+def test_a_missing_image_is_named(tmp_path):
+    run = write_run(tmp_path)
+    (tmp_path / "photos" / "image-01.png").unlink()
+    result = report(run)
+    assert result.exit_code == 2
+    assert "image-01.png: no such file" in result.output
+
+
+def test_captions_that_changed_since_the_evaluation_are_refused(tmp_path):
+    run = write_run(tmp_path)
+    path = tmp_path / "captions.jsonl"
+    path.write_text(path.read_text().replace("red", "pink"))
+    result = report(run)
+    assert result.exit_code == 2
+    assert "was made from captions" in result.output
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "not valid JSON"),
+        ('{"val": {}}', "under 'test'"),
+        ("[]", "under 'test'"),
+        (None, "no such file"),
+    ],
+)
+def test_metrics_of_another_kind_are_refused(tmp_path, content, words):
+    run = write_run(tmp_path)
+    path = tmp_path / "retrieval.json"
+    path.unlink() if content is None else path.write_text(content)
+    result = report(run)
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+def test_metrics_of_another_evaluation_are_refused(tmp_path):
+    run = write_run(tmp_path)
+    path = tmp_path / "retrieval.json"
+    path.write_text(path.read_text().replace('"images": 4', '"images": 5'))
+    result = report(run)
+    assert result.exit_code == 2
+    assert "is about 5 images and 7 captions" in result.output
