@@ -16,7 +16,7 @@ demo: $(VENV)/installed ## Run the whole pipeline on the embedded data set
 	@fne inspect metrics/retrieval.json report/index.html
 
 test: $(VENV)/installed-dev check ## Lint, check types, run the tests
-	@python -m pytest -n 2
+	@python -m pytest -n 2 --dist loadfile
 
 check: $(VENV)/installed-dev ## Lint and check types only
 	@ruff check

@@ -1,0 +1,1 @@
+"""Timed comparisons, printed as ratios; never part of the tests."""

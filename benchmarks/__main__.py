@@ -1,0 +1,20 @@
+"""`python -m benchmarks NAME…` runs benchmarks by name, or all of them without a name."""
+
+import click
+
+from benchmarks.batches import batches
+
+BENCHMARKS = {"batches": batches}
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)))
+def main(names: tuple[str, ...]) -> None:
+    """Run benchmarks; each ends with a line NAME: RATIO."""
+    for name in names or BENCHMARKS:
+        click.echo(f"\n{BENCHMARKS[name].__doc__}\n")
+        click.echo(f"{name}: {BENCHMARKS[name]():.2f}")
+
+
+if __name__ == "__main__":
+    main()

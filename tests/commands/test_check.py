@@ -1,0 +1,93 @@
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fne.cli import main
+from tests.imports import ROOT
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder with the shipped parameters and weights."""
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    shutil.copytree(ROOT / "weights", tmp_path / "weights")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def check(*arguments):
+    return CliRunner().invoke(main, ["check", *arguments])
+
+
+def change(old: str, new: str) -> None:
+    params = Path("params.yaml")
+    assert old in params.read_text()
+    params.write_text(params.read_text().replace(old, new))
+
+
+def test_the_shipped_parameters_are_valid(project):
+    result = check("--demo")
+    assert (result.output, result.exit_code) == ("params.yaml: 9 sections, all valid\n", 0)
+
+
+def test_all_faults_of_all_sections_are_named(project):
+    change("kind: fne", "kind: fnee")
+    change("margin:", "margn:")
+    change("evaluate:", "evaluat:")
+    result = check()
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "Error: params.yaml: unknown section 'evaluat' (did you mean 'evaluate'?)\n"
+        "params.yaml: section 'embed': kind: 'fnee' is not one of 'fne', 'layer'\n"
+        "params.yaml: section 'train': missing key 'margin'; unknown key 'margn' (did you mean 'margin'?)\n"
+        "params.yaml: section 'evaluate': the section is missing\n"
+    )
+
+
+def test_missing_files_are_named_with_what_to_use(project):
+    change("root: data/demo", "root: data/mine")
+    change("weights: weights/random.yaml", "weights: weights/vgg.pth")
+    result = check()
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "Error: params.yaml: section 'catalog': root: there is no folder 'data/mine'; name your data set's folder\n"
+        "params.yaml: section 'extract': weights: there is no file 'weights/vgg.pth'; use weights/random.yaml, "
+        "weights/imagenet.yaml or a weights file of your own\n"
+    )
+
+
+def test_a_weights_file_that_names_nothing_is_a_fault(project):
+    (project / "weights/random.yaml").write_text("kind: random\n")
+    result = check()
+    assert result.exit_code == 2
+    assert "section 'extract': weights: weights/random.yaml: random.seed: Field required" in result.stderr
+
+
+def test_a_layer_that_the_backbone_does_not_have_is_a_fault(project):
+    change("kind: fne", "kind: layer")
+    change("layer: fc7", "layer: fc8")
+    result = check()
+    assert result.exit_code == 2
+    assert "section 'embed': layer: 'fc8' is not one of 'conv1_1', 'conv1_2'" in result.stderr
+    assert result.stderr.endswith("'fc6', 'fc7', the layers of vgg16\n")
+
+
+def test_the_demo_refuses_to_start_hours_of_work_on_another_data_set(project):
+    (project / "mine").mkdir()
+    change("root: data/demo", "root: mine")
+    assert check().exit_code == 0
+    result = check("--demo")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "Error: params.yaml: catalog.root is 'mine', not the embedded data set; type `dvc repro` to run your own "
+        "data set, or set catalog.root to data/demo for the demo\n"
+    )
+
+
+def test_the_help_does_not_wait_for_torch():
+    code = "import sys, fne.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

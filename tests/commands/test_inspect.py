@@ -1,0 +1,126 @@
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from fne.captions.vocabulary import write_vocabulary
+from fne.cli import main
+from fne.matching.model import Shape, new_matcher
+from fne.matching.modelfile import write_model
+from fne.store.arrays import write_arrays
+from fne.store.catalog import Captioned, Image, write_captions, write_images
+from fne.store.layout import Layer
+from fne.store.writer import write_rows
+
+MADE_FROM = {"images": {"digest": "a" * 64, "settings": {}}}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def inspect(*paths) -> list[str]:
+    result = CliRunner().invoke(main, ["inspect", *paths])
+    assert result.exit_code == 0, result.output
+    return result.output.splitlines()
+
+
+def fault(path) -> str:
+    result = CliRunner().invoke(main, ["inspect", path])
+    assert result.exit_code == 2
+    return result.stderr
+
+
+def test_a_row_store_tells_its_rows_layers_and_origin(folder):
+    rows = np.zeros((2, 3), dtype=np.float32)
+    layers = [Layer("conv", 1), Layer("fc", 2)]
+    write_rows(
+        folder / "s", "activations", layers, "float32", [(0, ["a", "b"], rows)], {"crops": "ten"}, MADE_FROM
+    )
+    lines = inspect("s")
+    assert lines[0].startswith("s: activations, 2 rows of 3 values, ")
+    assert lines[1:2] + lines[3:] == [
+        "  type      float32",
+        "  layers    conv 1, fc 2",
+        "  made with",
+        "    crops: ten",
+        "  made from",
+        f"    images         {'a' * 64}",
+    ]
+
+
+def test_a_file_of_arrays_tells_types_and_shapes(folder):
+    write_arrays(folder / "a.h5", "statistics", {"mean": np.zeros(3), "ids": ["x"]}, {"images": 1}, MADE_FROM)
+    lines = inspect("a.h5")
+    assert lines[0].startswith("a.h5: statistics, ")
+    assert lines[1:3] == ["  ids                  text (1,)", "  mean                 float64 (3,)"]
+
+
+def test_a_model_tells_its_weights_and_settings(folder):
+    matcher = new_matcher(Shape("linear", "gru", "cosine", False, 4, 3, 2, 2), seed=0)
+    write_model(folder / "m.safetensors", matcher, {"margin": 0.2}, MADE_FROM)
+    lines = inspect("m.safetensors")
+    assert lines[0].startswith("m.safetensors: model, 50 weights, ")
+    assert "    margin: 0.2" in lines
+
+
+def test_catalog_files_and_vocabulary_tell_their_counts(folder):
+    write_images(folder / "images.jsonl", [Image("a", "a", "0", 1000, 2, 3)])
+    write_captions(folder / "captions.jsonl", [Captioned("a", "train", ("x", "y"), ())])
+    write_vocabulary(folder / "vocabulary.json", ["<unk>", "a", "dog"], {"min_count": 1})
+    lines = inspect("images.jsonl", "captions.jsonl", "vocabulary.json")
+    assert "images.jsonl: catalog of 1 images, 1,000 bytes" in lines
+    assert "captions.jsonl: catalog of 2 captions of 1 images" in lines
+    assert "  train     1 images, 2 captions" in lines
+    assert "vocabulary.json: vocabulary, 2 words" in lines
+    assert "  frequent  a dog" in lines
+
+
+def test_metrics_come_as_a_table(folder):
+    direction = {"R@1": 10.0, "R@5": 20.0, "R@10": 30.0, "median_rank": 4.0, "mean_rank": 5.25}
+    metrics = {
+        "image_to_text": direction,
+        "text_to_image": direction,
+        "rsum": 120.0,
+        "images": 5,
+        "captions": 25,
+    }
+    (folder / "m.json").write_text(json.dumps({"test": metrics}))
+    assert inspect("m.json") == [
+        "m.json: test, 5 images, 25 captions",
+        "                         R@1          R@5         R@10  median rank    mean rank",
+        "  image to text         10.0         20.0         30.0          4.0          5.2",
+        "  text to image         10.0         20.0         30.0          4.0          5.2",
+        "  sum of recalls 120.0 of 600",
+    ]
+
+
+def test_the_report_tells_how_to_open_it(folder):
+    (folder / "index.html").write_text("")
+    assert inspect("index.html") == [f"index.html: the report; open file://{folder}/index.html in a browser"]
+
+
+def test_nothing_there_says_how_to_get_it():
+    assert fault("models/x") == (
+        "Error: models/x: no such file or folder; run `dvc repro`, or `dvc pull` to fetch it\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["a.txt", "noext"])
+def test_something_else_is_refused_with_what_could_be_inspected(folder, name):
+    (folder / name).write_text("")
+    assert fault(name).startswith(f"Error: {name}: not an artifact of the pipeline; those are row stores, ")
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"test": 1}'])
+def test_another_json_file_is_refused(folder, content):
+    (folder / "x.json").write_text(content)
+    assert fault("x.json") == "Error: x.json: not metrics of the pipeline\n"
+
+
+def test_a_folder_without_a_store_is_refused(folder):
+    (folder / "empty").mkdir()
+    assert fault("empty").startswith("Error: empty: not an artifact of the pipeline")

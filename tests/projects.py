@@ -1,0 +1,77 @@
+"""Copies of this project in which tests run the whole pipeline, small."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from tests.imports import ROOT
+
+# A small world, a fast network, a short training: a minute for all stages.
+SMALL = {
+    "render": {"images": 80, "side": 96, "val_share": 0.2, "test_share": 0.3},
+    "extract": {"backbone": "alexnet", "crops": "center", "shards": 2},
+    "train": {"embed_dim": 64, "word_dim": 32, "batch": 16, "epochs": 12},
+    "report": {"examples": 3},
+    "runtime": {"device": "cpu", "threads": 1, "workers": 0},
+}
+
+
+def copy_project(folder: Path) -> Path:
+    """Copy what Git has or would add, so that tests see the files as they are now, and commit it."""
+    listed = _run(ROOT, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    for name in filter(None, listed):
+        if (ROOT / name).exists():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    _run(folder, "git", "init", "--quiet", "--initial-branch=main")
+    _run(folder, "git", "config", "user.name", "Test")
+    _run(folder, "git", "config", "user.email", "test@example.org")
+    commit(folder)
+    return folder
+
+
+def small_project(folder: Path) -> Path:
+    """Copy the project with small parameters."""
+    copy_project(folder)
+    change_params(folder, SMALL)
+    commit(folder)
+    return folder
+
+
+def change_params(folder: Path, changes: dict[str, dict[str, object]]) -> None:
+    """Change keys of `params.yaml`."""
+    yaml = YAML()
+    params = yaml.load(folder / "params.yaml")
+    for section, keys in changes.items():
+        params[section].update(keys)
+    yaml.dump(params, folder / "params.yaml")
+
+
+def commit(folder: Path) -> None:
+    """Commit everything."""
+    _run(folder, "git", "add", "--all")
+    _run(folder, "git", "commit", "--quiet", "--allow-empty", "--message", "State")
+
+
+def dvc(folder: Path, *arguments: str) -> str:
+    """Run DVC and return what it printed."""
+    return _run(folder, sys.executable, "-m", "dvc", *arguments)
+
+
+def stages_run(output: str) -> list[str]:
+    """Return the stages that DVC says it ran."""
+    return re.findall(r"^Running stage '(\w+)'", output, flags=re.MULTILINE)
+
+
+def _run(folder: Path, *command: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_", "GIT_"))}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    environment["OMP_NUM_THREADS"] = "1"
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command} gave {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr

@@ -1,0 +1,123 @@
+"""The whole pipeline in copies of this project, as users run it."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.imports import ROOT
+from tests.projects import change_params, commit, dvc, small_project, stages_run
+
+STAGES = list(YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"])
+AFTER_EMBED = ["train", "encode", "evaluate", "report"]
+MADE = ["data", "features", "captions", "models", "vectors", "metrics", "report"]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    """A small project in which everything has been run once."""
+    folder = small_project(tmp_path_factory.mktemp("project"))
+    output = dvc(folder, "repro")
+    assert stages_run(output) == STAGES
+    commit(folder)
+    return folder
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = [path for name in MADE for path in sorted((folder / name).rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_running_again_does_nothing(project):
+    output = dvc(project, "repro")
+    assert stages_run(output) == []
+    assert "Data and pipelines are up to date." in output
+
+
+def test_the_demo_ends_clearly_above_chance_in_both_directions(project):
+    metrics = json.loads((project / "metrics/retrieval.json").read_text())["test"]
+    assert (metrics["images"], metrics["captions"]) == (24, 120)
+    # By chance, ten of 24 images hold the right one in 42 %, and ten of 120 sentences one of five in 36 %.
+    assert metrics["text_to_image"]["R@10"] > 60
+    assert metrics["image_to_text"]["R@10"] > 55
+
+
+def test_the_report_says_that_the_weights_are_untrained(project):
+    assert "Untrained weights" in (project / "report/index.html").read_text(encoding="utf-8")
+
+
+def test_equal_inputs_give_equal_bytes(project, tmp_path):
+    again = small_project(tmp_path)
+    dvc(again, "repro")
+    assert digests(again) == digests(project)
+
+
+def test_a_training_key_runs_training_and_what_follows_it(project):
+    output = dvc(project, "exp", "run", "-S", "train.margin=0.1")
+    assert stages_run(output) == AFTER_EMBED
+
+
+@pytest.mark.parametrize("changes", [["embed.kind=layer", "embed.layer=fc7"], ["embed.low=-0.5"]])
+def test_a_key_of_the_embedding_touches_neither_extraction_nor_statistics(project, changes):
+    arguments = [part for change in changes for part in ("-S", change)]
+    output = dvc(project, "exp", "run", *arguments)
+    assert stages_run(output) == ["embed", *AFTER_EMBED]
+
+
+def test_a_speed_setting_runs_nothing(project):
+    output = dvc(project, "exp", "run", "-S", "runtime.workers=1")
+    assert stages_run(output) == []
+
+
+def test_variants_can_be_compared(project):
+    dvc(project, "exp", "run", "--name", "narrow", "-S", "train.embed_dim=16")
+    table = dvc(project, "exp", "show", "--only-changed", "--csv")
+    assert "narrow" in table
+    assert "train.embed_dim" in table
+    assert "rsum" in dvc(project, "metrics", "diff", "HEAD", "narrow")
+
+
+def user_data_set(project: Path, folder: Path) -> Path:
+    """A data set outside the repository, as a user has it."""
+    return Path(shutil.copytree(project / "data/demo", folder / "mine"))
+
+
+def test_a_corrected_caption_does_not_touch_extraction(project, tmp_path):
+    mine = user_data_set(project, tmp_path)
+    clone = Path(shutil.copytree(project, tmp_path / "clone", symlinks=True))
+    change_params(clone, {"catalog": {"root": str(mine)}})
+    # The same files elsewhere: the catalog is made anew, it is the same, and DVC stops there.
+    assert stages_run(dvc(clone, "repro")) == ["catalog"]
+    dataset = json.loads((mine / "dataset.json").read_text())
+    dataset["images"][0]["sentences"][0]["raw"] = "A corrected caption."
+    (mine / "dataset.json").write_text(json.dumps(dataset))
+    assert stages_run(dvc(clone, "repro")) == ["catalog", "standardize", "tokenize", *AFTER_EMBED]
+
+
+def test_a_queued_experiment_on_a_users_data_set_runs(project, tmp_path):
+    mine = user_data_set(project, tmp_path)
+    dvc(
+        project,
+        "exp",
+        "run",
+        "--queue",
+        "--name",
+        "queued",
+        "-S",
+        f"catalog.root={mine}",
+        "-S",
+        "train.epochs=1",
+    )
+    dvc(project, "queue", "start")
+    dvc(project, "queue", "logs", "queued", "--follow")
+    assert "Success" in dvc(project, "queue", "status")
+    assert "queued" in dvc(project, "exp", "list")
+
+
+def test_an_experiment_in_a_temporary_copy_runs(project):
+    output = dvc(project, "exp", "run", "--temp", "--name", "aside", "-S", "train.epochs=2")
+    assert stages_run(output) == AFTER_EMBED
+    assert "aside" in dvc(project, "exp", "list")
