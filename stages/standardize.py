@@ -18,23 +18,27 @@ from fne.store.rows import Rows
 @click.argument("captions", type=INPUT)
 @click.argument("statistics", type=OUTPUT)
 def main(activations: Path, captions: Path, statistics: Path) -> None:
-    """Fit mean and deviation of ACTIVATIONS over the training images of CAPTIONS."""
+    """Fit mean and deviation of ACTIVATIONS over the training images of CAPTIONS.
+
+    A collection without any captions has no training images: there, all images count.
+    """
     rows = Rows.open(activations, "activations")
-    captioned, catalog = read_captions(captions)
-    ids = [record.id for record in in_split(captioned, "train")]
+    captioned, _ = read_captions(captions)
+    split = "gallery" if all(record.split == "gallery" for record in captioned) else "train"
+    ids = [record.id for record in in_split(captioned, split)]
     if not ids:
-        raise InputError(f"{captions}: has no train images to standardize by; see `catalog` in params.yaml")
+        raise InputError(f"{captions}: has no {split} images to standardize by; see `catalog` in params.yaml")
     fitted = fit(block for _, block in rows.blocks(ids))
     constant = int((fitted.deviation == 0).sum())
     click.echo(
-        f"{fitted.images} train images, {len(fitted.mean)} features, {constant} of them constant (z = 0)"
+        f"{fitted.images} {split} images, {len(fitted.mean)} features, {constant} of them constant (z = 0)"
     )
     write_arrays(
         statistics,
         "statistics",
         {"mean": fitted.mean, "deviation": fitted.deviation},
-        {"images": fitted.images, "constant_features": constant},
-        merge(rows.artifact, split_artifact(catalog.path, captioned, "train")),
+        {"images": fitted.images, "split": split, "constant_features": constant},
+        merge(rows.artifact, split_artifact(captions, captioned, split)),
     )
 
 
