@@ -1,0 +1,109 @@
+import hashlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fne.core.errors import InputError
+from fne.store.journal import Journal
+from tests.imports import ROOT
+
+SOURCES = [hashlib.sha256(bytes([number])).hexdigest() for number in range(5)]
+
+
+def filled(path, count: int) -> Journal:
+    journal = Journal(path, features=3)
+    assert journal.lock()
+    for number in range(count):
+        journal.append(SOURCES[number], np.full(3, number))
+    journal.unlock()
+    return journal
+
+
+def test_rows_come_back_by_the_digest_of_their_source(tmp_path):
+    rows = filled(tmp_path / "j", 3).read()
+    assert {source: row.tolist() for source, row in rows.items()} == {
+        SOURCES[number]: [number] * 3 for number in range(3)
+    }
+
+
+def test_a_journal_that_was_never_written_is_empty(tmp_path):
+    assert Journal(tmp_path / "j", features=3).read() == {}
+
+
+@pytest.mark.parametrize("kept", range(0, 76, 5))
+def test_a_writer_killed_in_the_middle_of_a_row_costs_that_row_only(tmp_path, kept):
+    journal = filled(tmp_path / "j", 2)
+    size = journal.path.stat().st_size // 2
+    os.truncate(journal.path, size + kept)
+    assert list(journal.read()) == SOURCES[:1]
+    journal.lock()
+    journal.append(SOURCES[2], np.ones(3))
+    journal.unlock()
+    assert list(journal.read()) == [SOURCES[0], SOURCES[2]]
+
+
+def test_a_flipped_bit_costs_its_row_only(tmp_path):
+    journal = filled(tmp_path / "j", 3)
+    content = bytearray(journal.path.read_bytes())
+    content[len(content) // 2] ^= 1
+    journal.path.write_bytes(content)
+    assert list(journal.read()) == [SOURCES[0], SOURCES[2]]
+
+
+def test_a_second_writer_is_kept_out_and_told_the_first_ones_process(tmp_path):
+    first, second = Journal(tmp_path / "j", 3), Journal(tmp_path / "j", 3)
+    assert first.lock()
+    assert not second.lock()
+    assert second.owner() == str(os.getpid())
+    first.unlock()
+    assert second.lock()
+
+
+def test_a_dead_owners_lock_is_taken_over(tmp_path):
+    code = f"""
+from pathlib import Path
+from fne.store.journal import Journal
+assert Journal(Path({str(tmp_path / "j")!r}), 3).lock()
+print("locked", flush=True)
+input()
+"""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert owner.stdout.readline() == "locked\n"
+        journal = Journal(tmp_path / "j", 3)
+        assert not journal.lock()
+        assert journal.owner() == str(owner.pid)
+        owner.send_signal(signal.SIGKILL)
+        owner.wait()
+        assert journal.lock()
+        journal.unlock()
+    finally:
+        owner.kill()
+        owner.communicate()
+
+
+def test_a_full_disk_is_said_clearly_and_costs_nothing_finished(tmp_path):
+    journal = filled(tmp_path / "j", 2)
+    size = journal.path.stat().st_size
+    journal.lock()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, before[1]))
+    try:
+        with pytest.raises(InputError) as caught:
+            journal.append(SOURCES[2], np.ones(3))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert "while keeping finished rows; they are kept: free some space" in caught.value.message
+    assert list(journal.read()) == SOURCES[:2]
+    journal.append(SOURCES[2], np.ones(3))
+    journal.unlock()
+    assert list(journal.read()) == SOURCES[:3]
