@@ -24,7 +24,7 @@ def main() -> None:
       dvc exp show --only-changed           compare variants
       dvc metrics show                      recalls and ranks
 
-    The commands below look at parameters and artifacts; they compute nothing.
+    The commands below look after parameters, artifacts and the machine; they compute nothing.
     """
 
 
@@ -56,3 +56,22 @@ def inspect(paths: tuple[Path, ...]) -> None:
     from fne.commands.inspect import inspect_path
 
     click.echo("\n\n".join(inspect_path(path) for path in paths))
+
+
+@main.command()
+@params_option
+@click.option(
+    "--prune", metavar="ROWS", help="Remove finished rows from the scratch folder: by name, or 'all'."
+)
+def doctor(params: Path, prune: str | None) -> None:
+    """Say what this machine offers and what the scratch folder holds.
+
+    The scratch folder (runtime.scratch) keeps finished rows of the extraction, so that no
+    image is computed twice. It can be shared by clones and users, and removed at any time:
+    what is missing is computed again.
+    """
+    from fne.commands import doctor as work
+    from fne.core.runtime import load_runtime
+
+    runtime = load_runtime(params)
+    click.echo(work.prune(runtime, prune) if prune else work.examine(runtime))

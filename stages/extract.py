@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import click
-import torch
-import torchvision
 
-from fne.activations.crops import CROPS
-from fne.activations.extract import EXTRACTOR_VERSION, extract_shards
-from fne.activations.network import build_network
+from fne.activations.extract import assemble, complete
+from fne.activations.extractor import build_extractor
+from fne.activations.previous import adopt
+from fne.activations.scratch import Scratch
 from fne.activations.settings import Extract
 from fne.activations.weights import load_weights
 from fne.core.command import INPUT, OUTPUT, params_option
@@ -26,31 +25,18 @@ from fne.store.writer import write_rows
 @params_option
 def main(images: Path, activations: Path, params: Path) -> None:
     """Compute the ACTIVATIONS of all layers for all IMAGES of the catalog."""
-    settings = load_section(params, "extract", Extract)
+    settings, runtime = load_section(params, "extract", Extract), load_runtime(params)
     # Only where the files are; what they are is checked by their digests.
     root = Path(load_params(params)["catalog"]["root"])
-    device = prepare_device(load_runtime(params))
     records, catalog = read_images(images)
     weights = load_weights(Path(settings.weights), settings.backbone)
-    network = build_network(settings.backbone, weights, device)
-    shards = extract_shards(records, root, network, CROPS[settings.crops], settings.shards, device)
-    made_by = settings.model_dump(exclude={"weights"}) | {
-        "activations": "post_relu",
-        "resize": "squash",
-        "extractor": EXTRACTOR_VERSION,
-        "device": device.type,
-        "torch": torch.__version__,
-        "torchvision": torchvision.__version__,
-    }
-    write_rows(
-        activations,
-        "activations",
-        network.layers,
-        "float32",
-        shards,
-        made_by,
-        merge(catalog, weights.artifact),
-    )
+    extractor = build_extractor(settings, weights, runtime.algorithm, prepare_device(runtime))
+    scratch = Scratch(runtime.scratch_folder() / "activations", extractor.kind, extractor.features)
+    adopt(scratch, records, activations, images, extractor)
+    complete(scratch, records, root, extractor, runtime.batch, runtime.workers, click.echo)
+    shards = assemble(scratch, records, settings.shards)
+    lineage = merge(catalog, weights.artifact)
+    write_rows(activations, "activations", extractor.layers, "float32", shards, extractor.kind, lineage)
 
 
 if __name__ == "__main__":

@@ -63,6 +63,11 @@ def dvc(folder: Path, *arguments: str) -> str:
     return _run(folder, sys.executable, "-m", "dvc", *arguments)
 
 
+def git(folder: Path, *arguments: str) -> str:
+    """Run Git and return what it printed."""
+    return _run(folder, "git", *arguments)
+
+
 def stages_run(output: str) -> list[str]:
     """Return the stages that DVC says it ran."""
     return re.findall(r"^Running stage '(\w+)'", output, flags=re.MULTILINE)

@@ -3,13 +3,14 @@
 import hashlib
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
 from tests.imports import ROOT
-from tests.projects import change_params, commit, dvc, small_project, stages_run
+from tests.projects import change_params, commit, dvc, git, small_project, stages_run
 
 STAGES = list(YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"])
 AFTER_EMBED = ["train", "encode", "evaluate", "report"]
@@ -17,13 +18,22 @@ MADE = ["data", "features", "captions", "models", "vectors", "metrics", "report"
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory) -> Path:
+def finished(tmp_path_factory) -> Path:
     """A small project in which everything has been run once."""
     folder = small_project(tmp_path_factory.mktemp("project"))
     output = dvc(folder, "repro")
     assert stages_run(output) == STAGES
     commit(folder)
     return folder
+
+
+@pytest.fixture
+def project(finished) -> Iterator[Path]:
+    """The finished project, put back as it was after the test."""
+    yield finished
+    git(finished, "checkout", "--quiet", "--force", "main")
+    git(finished, "reset", "--quiet", "--hard")
+    dvc(finished, "checkout", "--quiet", "--force")
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -56,28 +66,43 @@ def test_equal_inputs_give_equal_bytes(project, tmp_path):
 
 
 def test_a_training_key_runs_training_and_what_follows_it(project):
-    output = dvc(project, "exp", "run", "-S", "train.margin=0.1")
+    output = dvc(project, "exp", "run", "--name", "narrow", "-S", "train.margin=0.1")
     assert stages_run(output) == AFTER_EMBED
+    table = dvc(project, "exp", "show", "--only-changed", "--csv")
+    assert "narrow" in table
+    assert "train.margin" in table
+    assert "rsum" in dvc(project, "metrics", "diff", "HEAD", "narrow")
 
 
-@pytest.mark.parametrize("changes", [["embed.kind=layer", "embed.layer=fc7"], ["embed.low=-0.5"]])
-def test_a_key_of_the_embedding_touches_neither_extraction_nor_statistics(project, changes):
-    arguments = [part for change in changes for part in ("-S", change)]
-    output = dvc(project, "exp", "run", *arguments)
+def test_another_kind_of_embedding_touches_neither_extraction_nor_statistics(project):
+    output = dvc(project, "exp", "run", "-S", "embed.kind=layer", "-S", "embed.layer=fc7")
     assert stages_run(output) == ["embed", *AFTER_EMBED]
 
 
+def test_another_threshold_touches_neither_extraction_nor_statistics(project):
+    change_params(project, {"embed": {"low": -0.5}})
+    assert stages_run(dvc(project, "repro", "embed")) == ["embed"]
+
+
 def test_a_speed_setting_runs_nothing(project):
-    output = dvc(project, "exp", "run", "-S", "runtime.workers=1")
-    assert stages_run(output) == []
+    change_params(project, {"runtime": {"workers": 1}})
+    assert stages_run(dvc(project, "repro")) == []
 
 
-def test_variants_can_be_compared(project):
-    dvc(project, "exp", "run", "--name", "narrow", "-S", "train.embed_dim=16")
-    table = dvc(project, "exp", "show", "--only-changed", "--csv")
-    assert "narrow" in table
-    assert "train.embed_dim" in table
-    assert "rsum" in dvc(project, "metrics", "diff", "HEAD", "narrow")
+def test_an_edited_comment_computes_no_image_even_without_the_scratch_folder(project):
+    shutil.rmtree(project / ".fne")
+    with (project / "fne/activations/crops.py").open("a") as file:
+        file.write("# A comment.\n")
+    output = dvc(project, "repro", "extract")
+    assert stages_run(output) == ["extract"]
+    assert "to do" not in output
+
+
+def test_only_new_images_are_computed(project):
+    change_params(project, {"render": {"images": 83}})
+    output = dvc(project, "repro", "extract")
+    assert stages_run(output) == ["render", "catalog", "extract"]
+    assert "83 images: 80 done, 3 to do" in output
 
 
 def user_data_set(project: Path, folder: Path) -> Path:

@@ -1,42 +1,46 @@
-"""From a decoded image to the crops that the network sees.
+"""The crops of an image that the network sees.
 
-Every variant is called as `crops(image)` with the normalized 256 x 256 image
-(channels, height, width), and returns (crops, channels, 224, 224).
+Every variant is called as `crops(image)` with an image (channels, height, width) of 224
+or more on either side, and returns (crops, channels, 224, 224).
 """
 
-import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 SIDE = 256
 CROP = 224
-# Of the ImageNet images, per channel, as torchvision's weights were trained with.
-MEAN = (0.485, 0.456, 0.406)
-DEVIATION = (0.229, 0.224, 0.225)
-
-
-def prepare(image: Image.Image) -> Tensor:
-    """Squash an RGB image to 256 x 256, whatever its aspect, and normalize it."""
-    squashed = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
-    pixels = torch.from_numpy(np.array(squashed, dtype=np.float32) / 255).permute(2, 0, 1)
-    return (pixels - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(DEVIATION).view(3, 1, 1)
 
 
 def center(image: Tensor) -> Tensor:
     """The middle of the image, once."""
-    return _cut(image, [((SIDE - CROP) // 2, (SIDE - CROP) // 2)])
+    bottom, right = _room(image)
+    return _cut(image, [(bottom // 2, right // 2)])
+
+
+def five(image: Tensor) -> Tensor:
+    """The four corners and the middle."""
+    bottom, right = _room(image)
+    return _cut(image, [(0, 0), (0, right), (bottom, 0), (bottom, right), (bottom // 2, right // 2)])
 
 
 def ten(image: Tensor) -> Tensor:
     """The four corners and the middle, each also mirrored."""
-    far = SIDE - CROP
-    five = _cut(image, [(0, 0), (0, far), (far, 0), (far, far), (far // 2, far // 2)])
-    return torch.cat([five, five.flip(-1)])
+    crops = five(image)
+    return torch.cat([crops, crops.flip(-1)])
+
+
+def _room(image: Tensor) -> tuple[int, int]:
+    return image.shape[1] - CROP, image.shape[2] - CROP
 
 
 def _cut(image: Tensor, corners: list[tuple[int, int]]) -> Tensor:
     return torch.stack([image[:, y : y + CROP, x : x + CROP] for y, x in corners])
 
 
-CROPS = {"center": center, "ten": ten}
+CROPS = {"center": center, "five": five, "ten": ten}
+
+
+def prepare(image):  # temporary
+    from fne.activations.resizing import normalize, squash
+
+    return normalize(squash(image))

@@ -1,68 +1,105 @@
-"""The activations of every image of a catalog, shard by shard."""
+"""Every image of a catalog through the network once, and never again.
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
+Rows are computed batch by batch and kept in the scratch folder as soon as they are
+finished. The store is assembled from there, so it does not matter in which order, in
+how many runs or by how many processes the rows were computed.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from fne.activations.crops import prepare
-from fne.activations.network import Network, activations
+from fne.activations.cost import Effort, announcement, summary
+from fne.activations.extractor import Extractor
+from fne.activations.reading import ImageFiles, read_ahead
+from fne.activations.scratch import Scratch
 from fne.core.errors import InputError
 from fne.store.catalog import Image
-from fne.store.decode import UndecodableError, decode_bytes
+from fne.store.journal import Journal
 from fne.store.layout import Layer, plan_shards
 
-# Raised whenever the same image would give another result.
-EXTRACTOR_VERSION = 1
+# Rows that may wait to be written: bounded, so that memory does not grow behind a slow disk.
+UNWRITTEN = 64
+# Images computed at once where nobody says otherwise.
+BATCHES = {"cpu": 2, "cuda": 16}
+# Seconds between two looks at what another process is doing.
+PATIENCE = 0.5
 
 
-def extract_shards(
+@dataclass(frozen=True)
+class _Claim:
+    """An image to compute, and the locked journal that its row goes to."""
+
+    digest: str
+    journal: Journal
+    last: bool
+
+
+def complete(
+    scratch: Scratch,
     images: Sequence[Image],
     root: Path,
-    network: Network,
-    crops: Callable[[Tensor], Tensor],
-    shards: int,
-    device: torch.device,
-) -> Iterator[tuple[int, list[str], np.ndarray]]:
-    """Yield the number, ids and activations of each shard.
+    extractor: Extractor,
+    batch: int,
+    workers: int,
+    say: Callable[[str], None],
+) -> None:
+    """Compute the rows of all images that the scratch folder does not have yet.
+
+    Another process that computes the same rows is waited for, journal by journal.
+
+    Args:
+        scratch: where finished rows are kept.
+        images: the images of the catalog.
+        root: the folder of their files.
+        extractor: from pixels to rows.
+        batch: the number of images computed at once, or 0 for what suits the device.
+        workers: the number of processes that read images ahead.
+        say: told what is going on.
 
     Raises:
-        InputError: if an image is not the one in the catalog any more, or if an activation
-            is not finite.
+        InputError: if an image is not the one in the catalog any more, if an activation is
+            not finite, or if the disk is full; rows finished before are kept.
     """
-    by_id = {image.id: image for image in images}
-    with tqdm(total=len(images), desc="extract", unit="image", disable=None) as progress:
-        for number, ids in plan_shards(list(by_id), shards).items():
-            rows = np.empty((len(ids), sum(layer.features for layer in network.layers)), dtype=np.float32)
-            for row, image_id in zip(rows, ids, strict=True):
-                pixels = read_pixels(by_id[image_id], root).to(device)
-                row[:] = activations(network, crops(pixels)).cpu().numpy()
-                check_finite(row, image_id, network.layers)
-                progress.update()
-            yield number, ids, rows
+    positions = {image.sha256: position for position, image in enumerate(images)}
+    pending = set(positions) - set(scratch.rows(positions))
+    if not pending:
+        return
+    batch = batch or BATCHES[extractor.device.type]
+    done = len(positions) - len(pending)
+    say(announcement(extractor, len(positions), done, batch))
+    files = ImageFiles(images, root, extractor.resize)
+    work = _Work(scratch, positions, pending, files, extractor, batch, workers)
+    start, waited_for = time.perf_counter(), list[str]()
+    with tqdm(total=len(positions), initial=done, desc="extract", unit="image", disable=None) as progress:
+        while pending:
+            before = len(pending)
+            work.compute_claimed(progress.update)
+            if len(pending) == before:
+                owners = scratch.owners(pending)
+                if owners != waited_for:
+                    say(f"waiting for process {', '.join(owners)}, which is computing the same images")
+                    waited_for = owners
+                time.sleep(PATIENCE)
+    work.effort.seconds = time.perf_counter() - start
+    say(summary(extractor, work.effort))
 
 
-def read_pixels(image: Image, root: Path) -> Tensor:
-    """Read one image of the catalog, (channels, height, width), refusing it if it has changed."""
-    path = root / image.path
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); run `dvc repro catalog`") from None
-    found = hashlib.sha256(content).hexdigest()
-    if found != image.sha256:
-        raise InputError(
-            f"{path}: has changed since the catalog was made: it was {image.sha256[:12]}…, "
-            f"now it is {found[:12]}…; run `dvc repro catalog`"
-        )
-    try:
-        return prepare(decode_bytes(content))
-    except UndecodableError as error:
-        raise InputError(f"{path}: {error}; run `dvc repro catalog`") from None
+def assemble(
+    scratch: Scratch, images: Sequence[Image], shards: int
+) -> Iterator[tuple[int, list[str], np.ndarray]]:
+    """Yield the number, ids and rows of each shard of the store, all rows being finished."""
+    digests = {image.id: image.sha256 for image in images}
+    rows = scratch.rows(digests.values())
+    for number, ids in plan_shards(list(digests), shards).items():
+        yield number, ids, np.stack([rows[digests[image_id]] for image_id in ids])
 
 
 def check_finite(row: np.ndarray, image_id: str, layers: Sequence[Layer]) -> None:
@@ -75,3 +112,80 @@ def check_finite(row: np.ndarray, image_id: str, layers: Sequence[Layer]) -> Non
     raise InputError(
         f"image {image_id!r}: layer {layer} gives {row[column]}; check the weights file and the image"
     )
+
+
+@dataclass
+class _Work:
+    """The rows still to be computed, and what computes them."""
+
+    scratch: Scratch
+    positions: Mapping[str, int]  # of the images, by their digests
+    pending: set[str]
+    files: ImageFiles
+    extractor: Extractor
+    batch: int
+    workers: int
+    effort: Effort = field(default_factory=Effort)
+
+    def compute_claimed(self, progress: Callable[[int], object]) -> None:
+        """Compute what no other process is computing; what is settled is taken out of `pending`."""
+        claims: deque[_Claim] = deque()
+        writing: deque[Future[None]] = deque()
+        positions = self._claim(claims, progress)
+        pixels = read_ahead(self.files, positions, self.workers, pin=self.extractor.device.type == "cuda")
+        with ThreadPoolExecutor(max_workers=1) as writer:
+            try:
+                for chunk in _batches(self._timed(pixels), self.batch):
+                    for row in self.extractor.compute(chunk):
+                        image = self.files.images[self.positions[claims[0].digest]]
+                        check_finite(row, image.id, self.extractor.layers)
+                        writing.append(writer.submit(_write, claims.popleft(), row))
+                    started = time.perf_counter()
+                    while len(writing) > UNWRITTEN:
+                        writing.popleft().result()
+                    self.effort.output_seconds += time.perf_counter() - started
+                    self.effort.images += len(chunk)
+                    progress(len(chunk))
+                for each in writing:
+                    each.result()
+            finally:
+                wait(writing)
+                for claim in claims:
+                    claim.journal.unlock()
+
+    def _claim(self, claims: deque[_Claim], progress: Callable[[int], object]) -> Iterator[int]:
+        """Lock journals one after the other, as late as possible, and yield the images they lack."""
+        for journal, wanted, missing in self.scratch.claims(sorted(self.pending)):
+            self.pending.difference_update(wanted)
+            progress(len(wanted) - len(missing))
+            if not missing:
+                journal.unlock()
+            for digest in missing:
+                claims.append(_Claim(digest, journal, digest == missing[-1]))
+                yield self.positions[digest]
+
+    def _timed(self, pixels: Iterator[Tensor]) -> Iterator[Tensor]:
+        while True:
+            started = time.perf_counter()
+            each = next(pixels, None)
+            self.effort.input_seconds += time.perf_counter() - started
+            if each is None:
+                return
+            yield each
+
+
+def _write(claim: _Claim, row: np.ndarray) -> None:
+    claim.journal.append(claim.digest, row)
+    if claim.last:
+        claim.journal.unlock()
+
+
+def _batches(pixels: Iterator[Tensor], size: int) -> Iterator[list[Tensor]]:
+    batch: list[Tensor] = []
+    for each in pixels:
+        batch.append(each)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

@@ -13,13 +13,12 @@ from typing import Annotated, Literal
 from urllib.error import URLError
 
 import torch
-import torchvision
 from pydantic import Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 
-from fne.activations.backbones import BACKBONES
+from fne.activations.backbones import BACKBONES, build_backbone
 from fne.core.errors import InputError
 from fne.core.params import Section, load_params
 from fne.store.files import file_digest, text_digest
@@ -87,15 +86,20 @@ def _draw(backbone: str, seed: int) -> State:
     # He's uniform distribution, not the normal one, whose values differ between kinds of CPU.
     generator = torch.Generator().manual_seed(seed)
     with torch.device("meta"):
-        shapes = BACKBONES[backbone].build().state_dict()
+        model = build_backbone(backbone)
     state = {}
     for tap in BACKBONES[backbone].taps:
-        weight, bias = shapes[f"{tap.weighted}.weight"], shapes[f"{tap.weighted}.bias"]
-        bound = math.sqrt(6 / nn.init._calculate_correct_fan(weight, "fan_in"))
-        state[f"{tap.weighted}.weight"] = torch.empty(weight.shape).uniform_(
-            -bound, bound, generator=generator
-        )
-        state[f"{tap.weighted}.bias"] = torch.zeros(bias.shape)
+        for name in dict.fromkeys([tap.weighted, tap.before]):
+            normalization = name != tap.weighted
+            for key, value in model.get_submodule(name).state_dict().items():
+                if value.ndim > 1:
+                    bound = math.sqrt(6 / value[0].numel())
+                    drawn = torch.empty(value.shape).uniform_(-bound, bound, generator=generator)
+                else:
+                    # Biases and means are 0; the scales and variances of a normalization are 1.
+                    ones = normalization and key in ("weight", "running_var")
+                    drawn = torch.full(value.shape, int(ones), dtype=value.dtype)
+                state[f"{name}.{key}"] = drawn
     return state
 
 
@@ -103,8 +107,10 @@ def _from_torchvision(path: Path, named: Torchvision, backbone: str) -> Weights:
     expected = named.sha256.get(backbone)
     if expected is None:
         raise InputError(f"{path}: names no weights for '{backbone}', only for {', '.join(named.sha256)}")
+    from torchvision.models import get_model_weights  # slow to import, and rarely needed
+
     try:
-        weights = torchvision.models.get_model_weights(backbone)[named.name]
+        weights = get_model_weights(backbone)[named.name]
     except KeyError:
         raise InputError(f"{path}: torchvision has no weights '{named.name}' for '{backbone}'") from None
     file = Path(torch.hub.get_dir()) / "checkpoints" / weights.url.rsplit("/", 1)[1]
@@ -137,5 +143,5 @@ def _from_file(path: Path) -> Weights:
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise InputError(f"{path}: expected named tensors, found {type(state).__name__}")
     settings = {"kind": "file", "file": path.name, "untrained": False}
-    floats = {name: value.float() for name, value in state.items()}
+    floats = {name: value.float() if value.is_floating_point() else value for name, value in state.items()}
     return Weights(Artifact(path, "weights", file_digest(path), settings), floats)

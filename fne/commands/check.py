@@ -4,6 +4,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from fne.activations.algorithms import ALGORITHMS, AUTO
 from fne.activations.backbones import BACKBONES
 from fne.activations.settings import Extract
 from fne.activations.weights import parse_weights
@@ -47,6 +48,7 @@ def check_params(path: Path, demo: bool) -> int:
             faults.append(f"section '{name}': {'; '.join(found)}")
     faults += _missing_files(path.parent, sections["catalog"], sections["extract"])
     faults += _missing_layer(sections["extract"], sections["embed"])
+    faults += _unknown_algorithm(sections["runtime"])
     if faults:
         raise InputError("\n".join(f"{path}: {fault}" for fault in faults))
     if demo and sections["catalog"].root != DEMO_ROOT:
@@ -96,3 +98,9 @@ def _missing_layer(extract: Extract | None, embed: Embed | None) -> list[str]:
     if embed.layer in layers:
         return []
     return [f"section 'embed': layer: {not_one_of(embed.layer, layers)}, the layers of {extract.backbone}"]
+
+
+def _unknown_algorithm(runtime: Runtime | None) -> list[str]:
+    if not runtime or runtime.algorithm in (AUTO, *ALGORITHMS):
+        return []
+    return [f"section 'runtime': algorithm: {not_one_of(runtime.algorithm, (AUTO, *ALGORITHMS))}"]

@@ -19,6 +19,8 @@ class Runtime(Section):
     device: Annotated[str, one_of(["auto", "cpu", "cuda"])]
     threads: Annotated[int, Field(ge=0)]
     workers: Annotated[int, Field(ge=0)]
+    batch: Annotated[int, Field(ge=0)]
+    algorithm: Annotated[str, Field(min_length=1)]
     scratch: Annotated[str, Field(min_length=1)]
 
     def scratch_folder(self) -> Path:

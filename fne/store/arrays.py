@@ -53,11 +53,10 @@ def write_arrays(
         **describe(name, settings, lineage),
         "arrays": {key: _digest(value) for key, value in values.items()},
     }
-    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
-        # A dataset and not an attribute: attributes end at 64 kB.
-        file.create_dataset(DESCRIPTION, data=json.dumps(description, ensure_ascii=False))
-        for key, value in values.items():
-            file.create_dataset(key, data=value)
+    # A dataset and not an attribute: attributes end at 64 kB.
+    content = {DESCRIPTION: json.dumps(description, ensure_ascii=False)} | values
+    with replacing(path) as temporary:
+        temporary.write_bytes(file_image(content))
 
 
 def read_arrays(path: Path, name: str) -> Arrays:
@@ -86,6 +85,20 @@ def describe_arrays(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     description, values = _load(path)
     kinds = {key: "text" if value.dtype.kind == "O" else str(value.dtype) for key, value in values.items()}
     return description, {key: f"{kinds[key]} {values[key].shape}" for key in values}
+
+
+def file_image(datasets: Mapping[str, np.ndarray | str], **options: int) -> bytes:
+    """Return the bytes of an HDF5 file with some datasets.
+
+    Files are made in memory and written by ourselves, because HDF5 that meets a full disk
+    can bring the process down when it closes the file.
+    """
+    with h5py.File("image", "w", driver="core", backing_store=False, **options) as file:
+        for name, value in datasets.items():
+            file.create_dataset(name, data=value)
+        file.flush()
+        image: bytes = file.id.get_file_image()
+    return image
 
 
 def refuse_foreign_storage(path: Path, file: h5py.File) -> None:

@@ -4,6 +4,7 @@ Every artifact is written under a temporary name, synced to the disk and renamed
 that a killed writer never leaves a half-written file under a final name.
 """
 
+import errno
 import glob
 import hashlib
 import os
@@ -24,10 +25,11 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     temporary = _temporary(path)
     try:
-        yield temporary
-        sync(temporary)
-        temporary.replace(path)
-        sync(path.parent)
+        with said_clearly(path):
+            yield temporary
+            sync(temporary)
+            temporary.replace(path)
+            sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -36,18 +38,30 @@ def replacing(path: Path) -> Iterator[Path]:
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that becomes `path` when the block succeeds."""
     temporary = _temporary(path)
-    temporary.mkdir()
     try:
-        yield temporary
-        sync(temporary)
-        if path.is_symlink() or path.is_file():
-            path.unlink()
-        elif path.exists():
-            shutil.rmtree(path)
-        temporary.replace(path)
-        sync(path.parent)
+        with said_clearly(path):
+            temporary.mkdir()
+            yield temporary
+            sync(temporary)
+            if path.is_symlink() or path.is_file():
+                path.unlink()
+            elif path.exists():
+                shutil.rmtree(path)
+            temporary.replace(path)
+            sync(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def said_clearly(path: Path) -> Iterator[None]:
+    """Turn the errors of a full disk into one that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            raise
+        raise InputError(f"{path}: {error.strerror}; free some space and run again") from None
 
 
 def is_alive(process: int) -> bool:

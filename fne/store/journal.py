@@ -15,8 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fne.core.errors import InputError
-from fne.store.files import sync
+from fne.store.files import said_clearly, sync
 
 
 class Journal:
@@ -48,19 +47,14 @@ class Journal:
         source = bytes.fromhex(digest)
         values = np.ascontiguousarray(values, dtype="<f4")
         record = source + values.tobytes() + _checksum(source, values)
-        try:
-            with self.path.open("ab", buffering=0) as file:
-                written = file.write(record)
-            if written != len(record):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            self._cut_half_row()
-            if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+        with said_clearly(self.path):
+            try:
+                with self.path.open("ab", buffering=0) as file:
+                    if file.write(record) != len(record):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError:
+                self._cut_half_row()
                 raise
-            raise InputError(
-                f"{self.path.parent}: {error.strerror} while keeping finished rows; they are kept: "
-                "free some space, or set runtime.scratch to a larger disk, and run again"
-            ) from None
 
     def lock(self) -> bool:
         """Take the lock if nobody has it; tell whether it is ours now."""

@@ -1,14 +1,15 @@
 """Writing a row store; see `fne.store.layout` for what it is."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
-from fne.store.files import file_digest, replacing_folder, sync, write_text
+from fne.store.arrays import file_image
+from fne.store.files import replacing_folder, sync, write_text
 from fne.store.layout import FORMAT, MANIFEST, ROWS, TERNARY, VERSION, Layer, shard_name
 from fne.store.lineage import Lineage, describe
 from fne.store.ternary import pack
@@ -55,7 +56,7 @@ def _write_shard(path: Path, ids: Sequence[str], rows: np.ndarray, width: int, d
         raise ValueError(f"expected {len(ids)} rows of {width} values, got an array of {rows.shape}")
     block = pack(rows) if dtype == TERNARY else rows.astype(dtype, copy=False)
     # Alignment puts the block where a memory map can read it directly.
-    with h5py.File(path, "w", alignment_threshold=1, alignment_interval=64) as file:
-        file.create_dataset(ROWS, data=block)
+    image = file_image({ROWS: block}, alignment_threshold=1, alignment_interval=64)
+    path.write_bytes(image)
     sync(path)
-    return {"file": path.name, "sha256": file_digest(path), "ids": list(ids)}
+    return {"file": path.name, "sha256": hashlib.sha256(image).hexdigest(), "ids": list(ids)}

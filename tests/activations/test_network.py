@@ -3,8 +3,8 @@ import torch
 import torchvision
 from torchvision.models.feature_extraction import create_feature_extractor
 
-from fne.activations.backbones import BACKBONES
-from fne.activations.network import activations, build_network
+from fne.activations.backbones import BACKBONES, build_backbone
+from fne.activations.network import ACTIVATIONS, activations, build_network
 from fne.activations.weights import Weights
 from fne.core.errors import InputError
 from fne.store.lineage import Artifact
@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 
 def meta_state(backbone: str) -> dict[str, torch.Tensor]:
     with torch.device("meta"):
-        return BACKBONES[backbone].build().state_dict()
+        return build_backbone(backbone).state_dict()
 
 
 def weights(tmp_path, state) -> Weights:
@@ -43,7 +43,9 @@ def test_activations_are_those_of_torchvisions_own_extractor(tmp_path):
     assert torch.allclose(activations(network, crops), expected.mean(dim=0), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("backbone", "features"), [("vgg16", 12416), ("vgg19", 13696), ("alexnet", 9344)])
+@pytest.mark.parametrize(
+    ("backbone", "features"), [("vgg16", 12416), ("vgg19", 13696), ("alexnet", 9344), ("resnet50", 26560)]
+)
 def test_a_whole_network_has_as_many_features_as_filters_and_units(tmp_path, backbone, features):
     state = meta_state(backbone)
     network = build_network(
@@ -53,12 +55,54 @@ def test_a_whole_network_has_as_many_features_as_filters_and_units(tmp_path, bac
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
-def test_every_tap_is_the_activation_of_its_layer(backbone):
+def test_every_convolution_and_hidden_layer_is_kept_in_the_order_of_the_network(backbone):
     with torch.device("meta"):
-        model = BACKBONES[backbone].build()
-    for tap in BACKBONES[backbone].taps:
-        assert isinstance(model.get_submodule(tap.weighted), torch.nn.Conv2d | torch.nn.Linear)
-        assert isinstance(model.get_submodule(tap.activated), torch.nn.ReLU)
+        model = build_backbone(backbone)
+    weighted = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Conv2d | torch.nn.Linear)
+    ]
+    assert sorted(tap.weighted for tap in BACKBONES[backbone].taps) == sorted(weighted[:-1])
+    assert len({tap.layer for tap in BACKBONES[backbone].taps}) == len(weighted) - 1
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_a_network_with_normalizations_is_that_of_torchvisions_own_extractor(tmp_path, activation):
+    torch.manual_seed(0)
+    model = torchvision.models.resnet18(weights=None).eval()
+    for module in model.modules():  # statistics that do something
+        if isinstance(module, torch.nn.BatchNorm2d):
+            torch.nn.init.uniform_(module.running_mean, -0.1, 0.1)
+            torch.nn.init.uniform_(module.running_var, 0.5, 2.0)
+    crops = torch.randn(2, 3, 224, 224)
+    after = {"bn1": True, "layer1.0.bn1": True, "layer2.0.bn2": False, "layer2.0.downsample.1": False}
+    with torch.no_grad():
+        # Cloned by the graph's own ReLUs otherwise: torchvision's work in place.
+        for module in model.modules():
+            if isinstance(module, torch.nn.ReLU):
+                module.inplace = False
+        maps = create_feature_extractor(model, list(after))(crops)
+    network = build_network("resnet18", weights(tmp_path, model.state_dict()), CPU, activation)
+    row = activations(network, crops)
+    names = [tap.activated for tap in network.taps]
+    starts = [0, *torch.tensor([layer.features for layer in network.layers]).cumsum(0).tolist()]
+    for name, rectified in after.items():
+        place = names.index(name)
+        values = maps[name].relu() if rectified and activation == "post_relu" else maps[name]
+        expected = values.mean(dim=(2, 3)).mean(dim=0)
+        assert torch.allclose(row[starts[place] : starts[place + 1]], expected, rtol=1e-4, atol=1e-5), name
+
+
+def test_values_before_the_relu_are_those_of_the_convolution(tmp_path):
+    torch.manual_seed(0)
+    model = torchvision.models.alexnet(weights=None).eval()
+    crops = torch.randn(2, 3, 224, 224)
+    network = build_network("alexnet", weights(tmp_path, model.state_dict()), CPU, "pre_relu")
+    with torch.no_grad():
+        expected = model.features[0](crops).mean(dim=(2, 3)).mean(dim=0)
+    assert torch.allclose(activations(network, crops)[:64], expected, atol=1e-5)
+    assert (expected < 0).any()
 
 
 def test_a_file_with_convolutions_only_gives_a_network_of_those(tmp_path):
@@ -75,14 +119,13 @@ def test_a_gap_in_the_layers_is_refused(tmp_path):
     state = {name: torch.empty(v.shape) for name, v in meta_state("alexnet").items()}
     del state["features.3.bias"]
     assert (
-        fault(tmp_path, "alexnet", state)
-        == f"{tmp_path}/w: lacks layer conv2 ('features.3.weight' and '.bias')"
+        fault(tmp_path, "alexnet", state) == f"{tmp_path}/w: lacks layer conv2: there is no 'features.3.bias'"
     )
 
 
 def test_no_layers_at_all_are_refused(tmp_path):
     assert (
-        fault(tmp_path, "alexnet", {}) == f"{tmp_path}/w: lacks layer conv1 ('features.0.weight' and '.bias')"
+        fault(tmp_path, "alexnet", {}) == f"{tmp_path}/w: lacks layer conv1: there is no 'features.0.weight'"
     )
 
 

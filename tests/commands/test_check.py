@@ -76,6 +76,15 @@ def test_a_layer_that_the_backbone_does_not_have_is_a_fault(project):
     assert result.stderr.endswith("'fc6', 'fc7', the layers of vgg16\n")
 
 
+def test_an_unknown_algorithm_is_a_fault(project):
+    change("algorithm: auto", "algorithm: fft")
+    result = check()
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: params.yaml: section 'runtime': algorithm: 'fft' is not one of 'auto', 'plain', 'sharing', 'winograd'\n",
+    )
+
+
 def test_the_demo_refuses_to_start_hours_of_work_on_another_data_set(project):
     (project / "mine").mkdir()
     change("root: data/demo", "root: mine")

@@ -9,7 +9,12 @@ from fne.core.runtime import Runtime
 
 
 def runtime(**changes) -> Runtime:
-    return Runtime(**({"device": "auto", "threads": 0, "workers": 0, "scratch": ".fne"} | changes))
+    return Runtime(
+        **(
+            {"device": "auto", "threads": 0, "workers": 0, "batch": 0, "algorithm": "auto", "scratch": ".fne"}
+            | changes
+        )
+    )
 
 
 def test_scratch_counts_from_the_root_that_dvc_names(monkeypatch):

@@ -1,0 +1,75 @@
+"""What extraction costs: arithmetic, time and disk."""
+
+import time
+from dataclasses import dataclass
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from fne.activations.backbones import BACKBONES, build_backbone
+from fne.activations.crops import CROPS, SIDE
+from fne.activations.extractor import Extractor
+
+
+@dataclass
+class Effort:
+    """What computing took: images, and seconds in all, waiting for input and waiting for output."""
+
+    images: int = 0
+    seconds: float = 0.0
+    input_seconds: float = 0.0
+    output_seconds: float = 0.0
+
+
+def announcement(extractor: Extractor, images: int, done: int, batch: int) -> str:
+    """Say what is to be done, about how long it will take and how much disk it needs."""
+    seconds = (images - done) * _seconds_per_image(extractor, batch)
+    size = images * extractor.features * 4 / 1e6
+    return (
+        f"{images} images: {done} done, {images - done} to do, about {in_words(seconds)} with algorithm "
+        f"'{extractor.kind['algorithm']}' on {extractor.device.type}; disk: {size:,.0f} MB each in the "
+        "scratch folder, in the store and, unless it links, in DVC's cache"
+    )
+
+
+def summary(extractor: Extractor, effort: Effort) -> str:
+    """Say what was done and how fast."""
+    rate = effort.images / effort.seconds
+    return (
+        f"{effort.images} images in {in_words(effort.seconds)}: {rate:.2f} images/s, "
+        f"{rate * plain_flops(extractor) / 1e9:,.0f} GFLOP/s (counted as if computed plainly), "
+        f"{effort.input_seconds / effort.seconds:.1%} of the time waiting for input, "
+        f"{effort.output_seconds / effort.seconds:.1%} for output"
+    )
+
+
+def plain_flops(extractor: Extractor) -> int:
+    """Return the floating-point operations that one image takes when every crop is computed plainly."""
+    backbone = extractor.kind["backbone"]
+    with torch.device("meta"):
+        values = CROPS[extractor.kind["crops"]](torch.empty(3, SIDE, SIDE))
+        pieces = BACKBONES[backbone].pieces(build_backbone(backbone))
+    with FlopCounterMode(display=False) as counter:
+        for name in extractor.network.modules:
+            values = pieces[name](values)
+    return int(counter.get_total_flops())
+
+
+def in_words(seconds: float) -> str:
+    """Return a duration for people to read.
+
+    Example:
+        >>> [in_words(each) for each in (9, 200, 10_000)]
+        ['9 s', '3.3 min', '2.8 h']
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _seconds_per_image(extractor: Extractor, batch: int) -> float:
+    blank = [torch.zeros(3, SIDE, SIDE, dtype=torch.uint8)] * batch
+    extractor.compute(blank)  # the first time, code is compiled and memory is fetched
+    start = time.perf_counter()
+    extractor.compute(blank)
+    return (time.perf_counter() - start) / batch

@@ -1,0 +1,69 @@
+"""Finished rows outside every artifact, so that no image is ever computed twice.
+
+DVC deletes a stage's outs before it runs the stage, so what is to survive a killed run
+cannot live there. Rows live in the scratch folder, in one folder for each kind of row:
+everything that decides a row's values, besides the image, is part of the kind, and
+rows of different kinds never meet. Within a kind, rows are found by the digest of
+their image, whatever data set it belongs to, and several processes, also of several
+users, may fill it together.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fne.store.files import text_digest, write_text
+from fne.store.journal import Journal
+
+KIND = "kind.json"
+# The leading digits of an image's digest that name its journal: 256 journals share the locks.
+PREFIX = 2
+
+
+class Scratch:
+    """The finished rows of one kind."""
+
+    def __init__(self, folder: Path, kind: dict[str, Any], features: int) -> None:
+        description = json.dumps(kind | {"features": features}, indent=1, sort_keys=True) + "\n"
+        self.folder = folder / text_digest(description)[:16]
+        self._features = features
+        if not (self.folder / KIND).exists():
+            write_text(self.folder / KIND, description)
+
+    def rows(self, digests: Iterable[str]) -> dict[str, np.ndarray]:
+        """Return the finished rows among those of `digests`, memory-mapped."""
+        found = {}
+        for prefix, wanted in _by_prefix(digests).items():
+            finished = self._journal(prefix).read()
+            found.update({digest: finished[digest] for digest in wanted if digest in finished})
+        return found
+
+    def claims(self, digests: Iterable[str]) -> Iterator[tuple[Journal, list[str], list[str]]]:
+        """Yield locked journals, those of `digests` that belong there, and those of them not finished.
+
+        Journals that another process is filling are passed over. The receiver appends the
+        rows and unlocks each journal.
+        """
+        for prefix, wanted in _by_prefix(digests).items():
+            journal = self._journal(prefix)
+            if journal.lock():
+                finished = journal.read()
+                yield journal, wanted, [digest for digest in wanted if digest not in finished]
+
+    def owners(self, digests: Iterable[str]) -> list[str]:
+        """Return the process numbers that hold the journals of `digests`."""
+        return sorted({self._journal(prefix).owner() for prefix in _by_prefix(digests)} - {""})
+
+    def _journal(self, prefix: str) -> Journal:
+        return Journal(self.folder / f"{prefix}.rows", self._features)
+
+
+def _by_prefix(digests: Iterable[str]) -> dict[str, list[str]]:
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for digest in digests:
+        groups[digest[:PREFIX]].append(digest)
+    return dict(sorted(groups.items()))

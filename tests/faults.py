@@ -1,0 +1,302 @@
+"""Faults on purpose: `python -m tests.faults --help`.
+
+Each command is one experiment with a seed. The tests run small versions of them.
+"""
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+
+import click
+import dvc.repo  # imported here, and torchvision too, so that forked children have them at hand
+import torch
+import torchvision
+from PIL import Image as Picture
+from safetensors.torch import save_file
+
+from fne.activations import extract as extraction
+from fne.activations.scratch import Scratch
+from fne.store import writer
+from fne.store.catalog import read_images
+from fne.store.rows import Rows
+from stages.extract import main as stage
+from tests.imports import ROOT
+from tests.projects import SMALL, change_params
+
+PRELOADED = (dvc.repo, torchvision)
+FORMATS = ("JPEG", "PNG", "GIF", "TIFF", "BMP", "WEBP")
+
+
+@click.group()
+def main() -> None:
+    """Break things on purpose and see whether anything is lost."""
+
+
+@contextmanager
+def extraction_project(images: int) -> Iterator[Path]:
+    """A folder with drawn images, their catalog, and the first two layers of a network: quick to extract."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shutil.copy(ROOT / "params.yaml", folder)
+        quick = {"backbone": "alexnet", "crops": "center", "weights": "two.safetensors"}
+        change_params(
+            folder, SMALL | {"render": {"images": images, "side": 32}, "extract": quick | {"shards": 5}}
+        )
+        generator = torch.Generator().manual_seed(0)
+        shapes = {"features.0": (64, 3, 11, 11), "features.3": (192, 64, 5, 5)}
+        weights = {
+            f"{each}.weight": torch.rand(shape, generator=generator) - 0.5 for each, shape in shapes.items()
+        }
+        biases = {f"{each}.bias": torch.zeros(shape[0]) for each, shape in shapes.items()}
+        save_file(weights | biases, folder / "two.safetensors")
+        _run_stage(folder, "render", "data/demo")
+        _run_stage(folder, "catalog", "data/images.jsonl", "data/captions.jsonl", "data/rejects.csv")
+        yield folder
+
+
+@main.command()
+@click.option("--rounds", default=200, show_default=True, help="How many processes to kill.")
+@click.option(
+    "--publishing", default=60, show_default=True, help="How many of them while they publish the store."
+)
+@click.option("--images", default=60, show_default=True)
+@click.option("--seed", default=0, show_default=True)
+def kills(rounds: int, publishing: int, images: int, seed: int) -> None:
+    """Kill the extraction (kill -9) again and again, at random moments and while it publishes its store."""
+    chance = random.Random(seed)
+    with extraction_project(images) as folder:
+        os.chdir(folder)
+        started = time.perf_counter()
+        _in_child(_extract, Path("uninterrupted"), Path("scratch-uninterrupted"))
+        duration = time.perf_counter() - started
+        expected = _contents(Path("uninterrupted"))
+        lost, killed, while_publishing, complete = 0, 0, 0, 0
+        while killed < rounds:
+            publish = while_publishing < publishing and (complete or killed >= rounds - publishing)
+            finished = _finished(Path("scratch"))
+            moment = chance.uniform(0, 0.05) if publish else chance.uniform(0, duration)
+            died = _in_child(
+                _extract, Path("store"), Path("scratch"), kill_after=moment, kill_in_publication=publish
+            )
+            killed += died
+            while_publishing += died and publish
+            complete += not died
+            lost += len(finished - _finished(Path("scratch")))
+            recomputed = _appended() & finished
+            assert not recomputed, f"{len(recomputed)} finished images were computed again"
+            if len(_finished(Path("scratch"))) == images and not publish:
+                shutil.rmtree("scratch")
+        _in_child(_extract, Path("store"), Path("scratch"))
+        assert not lost, f"{lost} finished images were lost"
+        assert _contents(Path("store")) == expected, "the store differs from that of an uninterrupted run"
+        left = [str(path) for path in Path().rglob("*.tmp")]
+        assert not left, f"temporary files were left: {left}"
+    click.echo(
+        f"{killed} kills, {while_publishing} of them while publishing: nothing lost, store identical, no temporary files"
+    )
+
+
+@main.command()
+@click.option("--sizes", default=30, show_default=True, help="How many sizes of disk to try.")
+@click.option("--images", default=60, show_default=True)
+@click.option("--seed", default=0, show_default=True)
+def disk(sizes: int, images: int, seed: int) -> None:
+    """Fill the disk at different moments of the extraction."""
+    chance = random.Random(seed)
+    with extraction_project(images) as folder:
+        os.chdir(folder)
+        _in_child(_extract, Path("uninterrupted"), Path("scratch-uninterrupted"))
+        expected = _contents(Path("uninterrupted"))
+        largest = max(path.stat().st_size for path in Path("uninterrupted").iterdir())
+        for _ in range(sizes):
+            shutil.rmtree("scratch", ignore_errors=True)
+            shutil.rmtree("store", ignore_errors=True)
+            limit = chance.randrange(1, largest)
+            code, message = _extract_limited(limit)
+            assert code == 2, f"exit code {code} at {limit} bytes: {message}"
+            assert message.count("\n") == 1, message
+            assert "; free some space and run again" in message, message
+            assert not Path("store").exists()
+            _in_child(_extract, Path("store"), Path("scratch"))
+            assert _contents(Path("store")) == expected, (
+                f"the store differs after a full disk at {limit} bytes"
+            )
+            assert not [*Path().rglob("*.tmp")]
+    click.echo(f"{sizes} full disks: a clear error each, the run after it gives the same bytes")
+
+
+@main.command()
+@click.option("--files", default=5000, show_default=True, help="How many files to damage.")
+@click.option("--seed", default=0, show_default=True)
+def images(files: int, seed: int) -> None:
+    """Put damaged image files of all formats through the catalog."""
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "photos").mkdir()
+        originals = [_picture(chance, kind) for kind in FORMATS for _ in range(4)]
+        for number in range(files):
+            kind, content = originals[number % len(originals)]
+            damaged = _damage(chance, bytearray(content))
+            (folder / f"photos/{number:05d}.{kind.lower()}").write_bytes(damaged)
+        shutil.copy(ROOT / "params.yaml", folder)
+        change_params(
+            folder, {"catalog": {"root": "photos", "max_rejects": files}, "runtime": {"workers": 2}}
+        )
+        start = time.perf_counter()
+        done = _run_stage(folder, "catalog", "data/images.jsonl", "data/captions.jsonl", "data/rejects.csv")
+        seconds = time.perf_counter() - start
+        assert "Traceback" not in done.stdout + done.stderr
+        accepted = len(read_images(folder / "data/images.jsonl")[0])
+        rejected = len((folder / "data/rejects.csv").read_text().splitlines()) - 1
+        assert accepted + rejected == files, f"{accepted} accepted, {rejected} rejected"
+    click.echo(
+        f"{files} damaged files in {seconds:.0f} s: {rejected} rejected, {accepted} could be decoded, no crash"
+    )
+
+
+def _run_stage(folder: Path, stage: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", f"stages.{stage}", *arguments]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=3600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def _extract(store: Path, scratch: Path) -> None:
+    """Run the stage in this process, noting each image whose row is kept."""
+    keep = extraction._write
+
+    def noting(claim: extraction._Claim, row: object) -> None:
+        with Path("appended").open("a") as file:
+            file.write(f"{claim.digest}\n")
+        keep(claim, row)
+
+    extraction._write = noting
+    change_params(Path(), {"runtime": {"scratch": str(scratch)}})
+    stage.main(["data/images.jsonl", str(store)], standalone_mode=False)
+
+
+def _in_child(
+    run: Callable[..., None],
+    *arguments: Path,
+    kill_after: float | None = None,
+    kill_in_publication: bool = False,
+) -> bool:
+    """Run something in a forked child, which has torch at hand; tell whether it was killed."""
+    Path("appended").write_text("")
+    reader, note = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(1, 2)
+        publish = writer._write_shard
+
+        def telling(*arguments: object) -> object:
+            os.write(note, b".")
+            return publish(*arguments)
+
+        writer._write_shard = telling
+        code = 1
+        try:
+            run(*arguments)
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(note)
+    if kill_in_publication:
+        os.read(reader, 1)
+    if kill_after is not None:
+        time.sleep(kill_after)
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    os.close(reader)
+    if os.WIFSIGNALED(status):
+        return True
+    assert os.WEXITSTATUS(status) == 0, "the extraction failed"
+    return False
+
+
+def _extract_limited(limit: int) -> tuple[int, str]:
+    """Run the stage with a limit to the size of files; return its exit code and error message."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    change_params(Path(), {"runtime": {"scratch": "scratch"}})
+    done = subprocess.run(
+        [sys.executable, "-m", "stages.extract", "data/images.jsonl", "store"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    return done.returncode, done.stderr
+
+
+def _finished(folder: Path) -> set[str]:
+    digests = [image.sha256 for image in read_images(Path("data/images.jsonl"))[0]]
+    return {
+        digest
+        for kind in folder.glob("activations/*/kind.json")
+        for digest in _open_scratch(kind).rows(digests)
+    }
+
+
+def _open_scratch(kind: Path) -> Scratch:
+    description = json.loads(kind.read_text())
+    features = description.pop("features")
+    return Scratch(kind.parent.parent, description, features)
+
+
+def _appended() -> set[str]:
+    return set(Path("appended").read_text().split())
+
+
+def _contents(store: Path) -> dict[str, bytes]:
+    Rows.open(store, "activations")
+    return {path.name: path.read_bytes() for path in sorted(store.iterdir())}
+
+
+def _picture(chance: random.Random, kind: str) -> tuple[str, bytes]:
+    size = chance.randrange(16, 64), chance.randrange(16, 64)
+    picture = Picture.frombytes("RGB", size, chance.randbytes(3 * size[0] * size[1]))
+    buffer = BytesIO()
+    picture.save(buffer, kind)
+    return kind, buffer.getvalue()
+
+
+def _damage(chance: random.Random, content: bytearray) -> bytes:
+    """Flip, cut, repeat, insert or overwrite some bytes."""
+    for _ in range(chance.randrange(1, 6)):
+        place = chance.randrange(len(content))
+        length = chance.randrange(1, 40)
+        match chance.randrange(5):
+            case 0:
+                content[place] ^= 1 << chance.randrange(8)
+            case 1:
+                del content[place : place + length]
+            case 2:
+                content[place:place] = content[place : place + length]
+            case 3:
+                content[place:place] = chance.randbytes(length)
+            case 4:
+                content[place : place + 4] = b"\xff\xff\xff\x7f"
+        if not content:
+            break
+    return bytes(content)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""Small versions of the experiments in `tests/faults.py`."""
+
+from click.testing import CliRunner
+
+from tests import faults
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(faults.main, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_killed_extractions_lose_nothing(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    output = run("kills", "--rounds", "8", "--publishing", "3", "--images", "24")
+    assert output == (
+        "8 kills, 3 of them while publishing: nothing lost, store identical, no temporary files\n"
+    )
+
+
+def test_full_disks_are_said_clearly_and_cost_nothing(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert run("disk", "--sizes", "2", "--images", "12").startswith("2 full disks: a clear error each")
+
+
+def test_damaged_images_crash_nothing():
+    assert run("images", "--files", "240").startswith("240 damaged files in ")
