@@ -6,6 +6,7 @@ take by themselves, and are checked against each other before anything is measur
 
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,7 @@ def _measure(names: list[str], ours: str, opponent: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         variants = {name: _build(name, weights, Path(folder)) for name in names}
         _check({name: rows(images) for name, rows in variants.items()})
-        seconds = compare({name: lambda rows=rows: rows(images) for name, rows in variants.items()}, ROUNDS)
+        seconds = compare({name: partial(rows, images) for name, rows in variants.items()}, ROUNDS)
     print_table(seconds, opponent, "images", IMAGES)
     return ratio(seconds, ours, opponent)
 

@@ -11,10 +11,11 @@ import click
 from fne.core.command import INPUT, params_option
 
 
+# In the docstrings below, \b tells click to leave a paragraph's lines as they are.
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="fne-pipeline", prog_name="fne")
 def main() -> None:
-    r"""Find the image for a sentence, and the sentence for an image.
+    """Find the image for a sentence, and the sentence for an image.
 
     The pipeline itself is run by DVC:
 
@@ -31,22 +32,27 @@ def main() -> None:
 @main.command()
 @params_option
 @click.option("--demo", is_flag=True, help="Also refuse parameters that do not name the embedded data set.")
-def check(params: Path, demo: bool) -> None:
+@click.option("--captions", type=INPUT, help="Also look for the splits needed later in this catalog.")
+def check(params: Path, demo: bool, captions: Path | None) -> None:
     """Validate all parameters before anything is computed.
 
     Names every unknown key, wrong type, unknown variant and missing file, and what is
     allowed instead. `dvc repro` does this before it starts.
     """
-    from fne.commands.check import check_params
+    from fne.commands.check import check_demo, check_params, check_splits
 
-    sections = check_params(params, demo)
-    click.echo(f"{params}: {sections} sections, all valid")
+    sections = check_params(params)
+    if demo:
+        check_demo(params, sections)
+    if captions:
+        check_splits(params, sections, captions)
+    click.echo(f"{params}: {len(sections)} sections, all valid")
 
 
 @main.command()
 @click.argument("paths", nargs=-1, required=True, type=INPUT)
 def inspect(paths: tuple[Path, ...]) -> None:
-    r"""Say what each artifact of the pipeline is, and what made it.
+    """Say what each artifact of the pipeline is, and what made it.
 
     \b
       fne inspect metrics/retrieval.json         the table of recalls

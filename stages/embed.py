@@ -33,6 +33,8 @@ def main(activations: Path, statistics: Path, embeddings: Path, params: Path) ->
     write_rows(
         embeddings, "embeddings", embedding.layers, embedding.dtype, shards, settings.model_dump(), lineage
     )
+    width = sum(layer.features for layer in embedding.layers)
+    click.echo(f"{len(rows.ids)} images, {width} values each ({embedding.dtype})")
 
 
 if __name__ == "__main__":

@@ -50,6 +50,9 @@ def main(
         numbers.ids, matcher.shape.embed_dim, lambda ids: encode_captions(matcher, pairs, ids)
     )
     write_rows(caption_vectors, "caption_vectors", joint, "float32", sentences, {}, lineage)
+    click.echo(
+        f"{len(rows.ids)} images and {len(numbers.ids)} captions, {matcher.shape.embed_dim} values each"
+    )
 
 
 if __name__ == "__main__":

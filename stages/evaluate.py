@@ -46,7 +46,9 @@ def main(
     similarity = SIMILARITIES[lineage["model"]["settings"]["similarity"]]
     evaluation = evaluate(chosen, images, sentences, similarity, settings.top)
     write_arrays(ranks, "ranks", evaluation.arrays(), settings.model_dump(), lineage)
-    write_text(metrics, json.dumps({settings.split: evaluation.metrics()}, indent=2) + "\n")
+    found = evaluation.metrics()
+    write_text(metrics, json.dumps({settings.split: found}, indent=2) + "\n")
+    click.echo(f"{settings.split}: {found['images']} images, sum of recalls {found['rsum']:.1f}")
 
 
 if __name__ == "__main__":

@@ -38,9 +38,3 @@ def _cut(image: Tensor, corners: list[tuple[int, int]]) -> Tensor:
 
 
 CROPS = {"center": center, "five": five, "ten": ten}
-
-
-def prepare(image):  # temporary
-    from fne.activations.resizing import normalize, squash
-
-    return normalize(squash(image))

@@ -131,7 +131,7 @@ def _linear(module: nn.Linear, values: Tensor) -> Tensor:
         result: Tensor = module(values)
         return result
     # In parts, because a CPU then takes two thirds of the time for a layer as large as fc6.
-    parts = [functional.linear(values, weight) for weight in module.weight.split(UNITS)]
+    parts = [functional.linear(values, weight) for weight in torch.split(module.weight, UNITS)]
     return torch.cat(parts, dim=1) + (0 if module.bias is None else module.bias)
 
 

@@ -39,7 +39,7 @@ class Random(Section):
     """Untrained weights, drawn from a seed."""
 
     kind: Literal["random"]
-    seed: Annotated[int, Field(ge=0)]
+    seed: Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class Torchvision(Section):

@@ -48,7 +48,7 @@ class Buffers:
         """Return memory for the results of a layer, valid until the layer after the next one."""
         self._turn = 1 - self._turn
         sizes = [math.prod(shape) for shape in shapes]
-        parts = self.borrow(f"results {self._turn}", sum(sizes)).split(sizes)
+        parts = torch.split(self.borrow(f"results {self._turn}", sum(sizes)), sizes)
         return [part.view(*shape) for part, shape in zip(parts, shapes, strict=True)]
 
 

@@ -4,6 +4,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import click
+
 from fne.activations.algorithms import ALGORITHMS, AUTO
 from fne.activations.backbones import BACKBONES
 from fne.activations.settings import Extract
@@ -18,6 +20,7 @@ from fne.features.settings import Embed
 from fne.matching.settings import Train
 from fne.report.settings import Report
 from fne.retrieval.settings import Evaluate
+from fne.store.catalog import read_captions
 
 SECTIONS: dict[str, type[Section]] = {
     "render": Render,
@@ -33,8 +36,8 @@ SECTIONS: dict[str, type[Section]] = {
 DEMO_ROOT = "data/demo"
 
 
-def check_params(path: Path, demo: bool) -> int:
-    """Validate a parameter file and return its number of sections.
+def check_params(path: Path) -> dict[str, Any]:
+    """Validate a parameter file and return its sections.
 
     Raises:
         InputError: naming every fault of every section.
@@ -51,12 +54,37 @@ def check_params(path: Path, demo: bool) -> int:
     faults += _unknown_algorithm(sections["runtime"])
     if faults:
         raise InputError("\n".join(f"{path}: {fault}" for fault in faults))
-    if demo and sections["catalog"].root != DEMO_ROOT:
+    return sections
+
+
+def check_demo(path: Path, sections: dict[str, Any]) -> None:
+    """Refuse parameters that do not name the embedded data set."""
+    root = sections["catalog"].root
+    if root != DEMO_ROOT:
         raise InputError(
-            f"{path}: catalog.root is '{sections['catalog'].root}', not the embedded data set; "
-            f"type `dvc repro` to run your own data set, or set catalog.root to {DEMO_ROOT} for the demo"
+            f"{path}: catalog.root is '{root}', not the embedded data set; type `dvc repro` to run your own "
+            f"data set, or set catalog.root to {DEMO_ROOT} for the demo"
         )
-    return len(sections)
+
+
+def check_splits(path: Path, sections: dict[str, Any], captions: Path) -> None:
+    """Look whether training and evaluation will find their images, before hours of extraction.
+
+    A collection without captions is fine: its embeddings can be made.
+
+    Raises:
+        InputError: if another `evaluate.split` would be possible.
+    """
+    splits = {record.split for record in read_captions(captions)[0] if record.captions}
+    chosen = sections["evaluate"].split
+    if splits and "val" not in splits:
+        warning = "no captioned image is in split 'val', which `train` needs to choose its epoch"
+        click.echo(f"Warning: {warning}", err=True)
+    if "val" in splits and chosen not in splits:
+        raise InputError(
+            f"{path}: evaluate.split is '{chosen}', but the catalog has captions only in "
+            f"{', '.join(sorted(splits))}; use `-S evaluate.split=val`"
+        )
 
 
 def _unknown_sections(params: dict[str, Any]) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from fne.captions.vocabulary import read_vocabulary
 from fne.core.errors import InputError
-from fne.matching.modelfile import read_model_file
-from fne.store.arrays import describe_arrays
+from fne.matching.modelfile import read_model
+from fne.store.arrays import read_arrays
 from fne.store.catalog import SPLITS, read_captions, read_images
 from fne.store.layout import MANIFEST
 from fne.store.rows import Rows
@@ -17,7 +17,7 @@ Lines = list[str]
 
 
 def inspect_path(path: Path) -> str:
-    """Return a description of the artifact at `path`, for people to read.
+    """Return a description of the artifact at `path`, for people to read; its digests are checked.
 
     Raises:
         InputError: if there is nothing at `path`, or nothing of ours.
@@ -43,6 +43,7 @@ def _kind(path: Path) -> str:
 
 def _rows(path: Path) -> Lines:
     rows = Rows.open(path)
+    rows.verify()
     size = sum(file.stat().st_size for file in path.iterdir())
     layers = ", ".join(f"{layer.name} {layer.features}" for layer in rows.layers)
     return [
@@ -55,21 +56,27 @@ def _rows(path: Path) -> Lines:
 
 
 def _arrays(path: Path) -> Lines:
-    description, kinds = describe_arrays(path)
+    arrays = read_arrays(path)
+    kinds = {
+        name: "text" if value.dtype.kind == "O" else str(value.dtype) for name, value in arrays.values.items()
+    }
     return [
-        f"{path}: {description['name']}, {path.stat().st_size:,} bytes",
-        *(f"  {name:<20} {kind}" for name, kind in kinds.items()),
-        *_origin(description["settings"], description["lineage"]),
+        f"{path}: {arrays.artifact.name}, {path.stat().st_size:,} bytes",
+        f"  digest    {arrays.artifact.digest}",
+        *(f"  {name:<20} {kinds[name]} {value.shape}" for name, value in arrays.values.items()),
+        *_origin(arrays.artifact.settings, arrays.artifact.lineage),
     ]
 
 
 def _model(path: Path) -> Lines:
-    header, state = read_model_file(path)
+    matcher, artifact = read_model(path)
+    state = matcher.state_dict()
     weights = sum(value.numel() for value in state.values())
     return [
         f"{path}: model, {weights:,} weights, {path.stat().st_size:,} bytes",
+        f"  digest    {artifact.digest}",
         *(f"  {name:<28} {tuple(value.shape)}" for name, value in sorted(state.items())),
-        *_origin(header["settings"], header["lineage"]),
+        *_origin(artifact.settings, artifact.lineage),
     ]
 
 
@@ -109,9 +116,12 @@ def _captions(path: Path) -> Lines:
 def _metrics(path: Path) -> Lines:
     try:
         splits = json.loads(path.read_bytes())
-        return [line for split, metrics in splits.items() for line in _table(path, split, metrics)]
+        lines = [line for split, metrics in splits.items() for line in _table(path, split, metrics)]
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(f"{path}: not metrics of the pipeline") from None
+        lines = []
+    if not lines:
+        raise InputError(f"{path}: not metrics of the pipeline")
+    return lines
 
 
 def _table(path: Path, split: str, metrics: dict[str, Any]) -> Lines:

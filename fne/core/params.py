@@ -53,6 +53,10 @@ def load_params(path: Path) -> dict[str, Any]:
         raise InputError(
             f"{path}: no such file; run this in the project's folder, or name the file"
         ) from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except RecursionError:
+        raise InputError(f"{path}: not valid YAML: too deeply nested") from None
     except (YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(params, dict):

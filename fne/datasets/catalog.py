@@ -17,7 +17,7 @@ from fne.datasets.location import NONE, image_folder
 from fne.datasets.records import Reading, Record, refuse
 from fne.datasets.rejects import Reject
 from fne.datasets.remember import Finding, memory
-from fne.datasets.splits import Splitting, resolve_splits
+from fne.datasets.splits import DROPPED, Splitting, resolve_splits
 from fne.store.catalog import Captioned, Image
 
 CAPTIONLESS = "images without captions, in the split 'gallery'"
@@ -67,7 +67,7 @@ def build_catalog(
     counts = reading.counts + dropped
     records = [record for record in reading.records if record.id in splits]
     if not any(captions[record.id].faults for record in records):
-        refuse_empty_train(root, Counter(splits.values()))
+        refuse_empty_train(root, Counter(splits.values()), 0, dropped[DROPPED])
     paths, findings = _examine(root, records, images, workers, remembered)
 
     built = Built([], [], [], counts)
@@ -101,16 +101,28 @@ def check_catalog(root: Path, built: Built) -> None:
                 pair = f"{other.id!r} ({splits[other.id]}) and {image.id!r} ({splits[image.id]})"
                 faults.append(f"{pair} are the same image")
     refuse(root, faults, "an image has one split: remove one of them, or put both in the same")
-    refuse_empty_train(root, Counter(splits.values()))
+    refuse_empty_train(root, Counter(splits.values()), len(built.rejects), built.counts[DROPPED])
 
 
-def refuse_empty_train(root: Path, sizes: Counter[str]) -> None:
-    """Refuse a data set without training images, unless all its images are for the gallery."""
-    if not sizes:
-        raise InputError(f"{root}: no image is left; see the rejects and catalog.restval")
-    if not sizes["train"] and sizes.keys() != {"gallery"}:
-        found = ", ".join(f"{count} {split}" for split, count in sorted(sizes.items()))
-        raise InputError(f"{root}: no image with captions is in the split 'train' ({found}); add some")
+def refuse_empty_train(root: Path, sizes: Counter[str], rejected: int, dropped: int) -> None:
+    """Refuse a data set without training images, unless all its images are for the gallery.
+
+    Args:
+        root: the data set's folder.
+        sizes: the number of images in each split.
+        rejected: how many images and captions were skipped.
+        dropped: how many images of the split 'restval' were left out.
+    """
+    if sizes["train"] or sizes.keys() == {"gallery"}:
+        return
+    found = ", ".join(f"{count} {split}" for split, count in sorted(sizes.items()))
+    fault = f"no image with captions is in the split 'train' ({found})" if found else "no image is left"
+    reasons = {
+        f"images and captions rejected: {rejected}, see the rejects file": rejected,
+        f"images of the split 'restval' left out: {dropped}, see catalog.restval": dropped,
+    }
+    advice = "; ".join(reason for reason, count in reasons.items() if count) or "add some"
+    raise InputError(f"{root}: {fault}; {advice}")
 
 
 def _clean(record: Record) -> _Captions:

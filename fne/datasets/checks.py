@@ -32,6 +32,8 @@ def _faults(record: Record) -> Iterable[str]:
     fault = unsafe(record.id)
     if fault:
         yield fault
+    elif record.id.rpartition("/")[2] in ("", "."):
+        yield "names no file"
     if record.split is not None and record.split not in KNOWN:
         yield f"has an unknown split: {not_one_of(record.split, KNOWN)}"
     for number, caption in enumerate(record.captions):

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from fne.core.errors import InputError
+from fne.datasets.names import normal
 from fne.datasets.records import Reading, Record, refuse, sorted_tags
 from fne.datasets.strict import as_model, read_json
 
@@ -58,7 +59,7 @@ def read_coco(root: Path, annotations: list[Path]) -> Reading:
 
 def _read_file(source: Path) -> Reading:
     name = source.stem.partition("_")[2]
-    split = re.match(r"(train|val|test)(?![a-z])", name)
+    split = re.match(r"(train|val|test)(?![a-z])", name.lower())
     if split is None:
         raise InputError(
             f"{source}: the file's name tells no split; name it like captions_train2017.json, or val, or test"
@@ -68,10 +69,10 @@ def _read_file(source: Path) -> Reading:
     captions: defaultdict[int, list[object]] = defaultdict(list)
     for annotation in content.annotations:
         captions[annotation.image_id].append(annotation.caption)
-    tags = _tags(source.with_name(f"instances_{name}.json"))
+    tags = _tags(source.with_name(f"instances_{name}{source.suffix}"))
     records = [
         Record(
-            f"{name}/{image.file_name}",
+            normal(f"{name}/{image.file_name}"),
             split[1],
             tuple(captions.pop(image.id, ())),
             sorted_tags(tags.get(image.id, [])),

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from fne.core.errors import InputError
+from fne.datasets.names import any_case, normal
 from fne.datasets.records import Reading, Record, refuse
 from fne.datasets.strict import read_text
 
@@ -40,14 +41,14 @@ def _captions(source: Path) -> dict[str, list[object]]:
         if not tab or not name or not position.strip().isdecimal():
             faults.append(f"line {number} {line[:40]!r} is not 'name.jpg#0<TAB>caption'")
         else:
-            captions.setdefault(name, []).append(caption)
+            captions.setdefault(normal(name), []).append(caption)
     refuse(source, faults, "fix or remove these lines")
     return captions
 
 
 def _listings(folder: Path) -> dict[str, Path]:
     found = {
-        split: [path for pattern in patterns for path in sorted(folder.glob(pattern))]
+        split: [path for pattern in patterns for path in sorted(folder.glob(any_case(pattern)))]
         for split, patterns in LISTS.items()
     }
     for split, paths in found.items():
@@ -56,7 +57,10 @@ def _listings(folder: Path) -> dict[str, Path]:
             raise InputError(f"{folder}: several lists for split '{split}': {names}; keep one of them")
     if not any(found.values()):
         looked_for = ", ".join(pattern for patterns in LISTS.values() for pattern in patterns)
-        raise InputError(f"{folder}: no split list beside the token file; looked for {looked_for}")
+        raise InputError(
+            f"{folder}: no split list beside the token file; looked for {looked_for}; "
+            "add trainImages.txt, devImages.txt and testImages.txt, with the name of an image on every line"
+        )
     return {split: paths[0] for split, paths in found.items() if paths}
 
 
@@ -66,7 +70,7 @@ def _listed(
     records: dict[str, Record] = {}
     faults = []
     for number, line in _lines(listing):
-        name = line.strip()
+        name = normal(line.strip())
         if name not in captions and not Path(name).suffix:
             name = f"{name}.jpg"
         if name in others:

@@ -1,22 +1,46 @@
 """A plain folder of photographs, at any depth, without captions: all for the gallery."""
 
 import os
+from collections import Counter
 from pathlib import Path
 
 from fne.core.errors import InputError
 from fne.datasets.names import EXTENSIONS
-from fne.datasets.records import Reading, Record
+from fne.datasets.records import Reading, Record, examples
 
 SUFFIXES = frozenset().union(*EXTENSIONS.values())
+UNREADABLE = frozenset(
+    ".arw .avif .cr2 .cr3 .dng .heic .heif .jp2 .jxl .nef .orf .psd .raf .rw2 .svg".split()  # noqa: SIM905
+)
+CONVERT = "images of formats that cannot be read here, passed over; convert them to JPEG or PNG"
+OTHERS = "files passed over, neither read as images nor as captions"
 
 
 def read_folder(root: Path, annotations: list[Path]) -> Reading:
-    """List the image files below `root`, by their extension; hidden files and folders are passed over."""
-    records = [Record(name, "gallery", (), (), root, "file") for name in sorted(_image_names(root))]
-    return Reading(records)
+    """List the image files below `root`, by their extension; other files are counted.
+
+    Raises:
+        InputError: if all images are of formats that cannot be read.
+    """
+    names = sorted(files_below(root))
+    suffixes = {name: Path(name).suffix.lower() for name in names}
+    images = [name for name in names if suffixes[name] in SUFFIXES]
+    unreadable = [name for name in names if suffixes[name] in UNREADABLE]
+    others = [name for name in names if suffixes[name] not in SUFFIXES | UNREADABLE]
+    if unreadable and not images:
+        raise InputError(
+            f"{root}: {len(unreadable)} images, all of formats that cannot be read here "
+            f"({examples(unreadable)}); convert them to JPEG or PNG"
+        )
+    counts = {
+        f"{CONVERT} ({examples(unreadable)})": len(unreadable),
+        f"{OTHERS} ({examples(others)})": len(others),
+    }
+    return Reading([Record(name, "gallery", (), (), root, "file") for name in images], +Counter(counts))
 
 
-def _image_names(root: Path) -> list[str]:
+def files_below(root: Path) -> list[str]:
+    """Return the paths of all files below `root`, in POSIX form; hidden files and folders are passed over."""
     names = []
     visited: set[tuple[int, int]] = set()
     for folder, subfolders, files in os.walk(root, onerror=_refuse, followlinks=True):
@@ -27,9 +51,7 @@ def _image_names(root: Path) -> list[str]:
         visited.add((status.st_dev, status.st_ino))
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
         names += [
-            (Path(folder) / name).relative_to(root).as_posix()
-            for name in files
-            if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
+            (Path(folder) / name).relative_to(root).as_posix() for name in files if not name.startswith(".")
         ]
     return names
 

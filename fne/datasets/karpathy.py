@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from fne.datasets.names import normal
 from fne.datasets.records import Reading, Record
 from fne.datasets.strict import as_model, read_json
 
@@ -38,4 +39,4 @@ def read_karpathy(root: Path, annotations: list[Path]) -> Reading:
 def _record(image: _Image, source: Path, number: int) -> Record:
     name = f"{image.filepath}/{image.filename}" if image.filepath else image.filename
     captions = tuple(sentence.raw for sentence in image.sentences)
-    return Record(name, image.split, captions, (), source, f"image {number}")
+    return Record(normal(name), image.split, captions, (), source, f"image {number}")

@@ -1,10 +1,13 @@
 """Where the image files of a data set are."""
 
 import os
+import unicodedata
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from fne.core.errors import InputError
+from fne.datasets.folder import files_below
 from fne.datasets.names import unsafe
 
 AUTO = "auto"
@@ -57,6 +60,36 @@ def image_folder(root: Path, images: str, names: Sequence[str]) -> str:
         tried = ", ".join(folder for folder in folders if (root / folder).is_dir()) or "no folder at all"
         raise InputError(
             f"{root}: none of the images is there, such as {sample[0]!r}; looked in {tried}; "
-            "set catalog.images to their folder below the root, or to none if features come from elsewhere"
+            f"{_advice(root, sample)}"
         )
     return best
+
+
+def _advice(root: Path, names: Sequence[str]) -> str:
+    """Say in which folder the files are, or how else they are spelled, as far as they can be found."""
+    alike: defaultdict[str, list[str]] = defaultdict(list)
+    for file in files_below(root):
+        alike[_folded(PurePosixPath(file).name)].append(file)
+    pairs = [(name, file) for name in names for file in alike[_folded(PurePosixPath(name).name)]]
+    folders = Counter(file[: -len(name)].rstrip("/") for name, file in pairs if _ends(file, name))
+    if folders:
+        return f"set catalog.images to {folders.most_common(1)[0][0] or '.'!r}"
+    for name, file in pairs:
+        if _ends(_folded(file), _folded(name)):
+            what = (
+                "Unicode normalization" if _ends(_composed(file), _composed(name)) else "upper and lower case"
+            )
+            return f"{file!r} differs only in {what}; rename the files, or change the names"
+    return "set catalog.images to their folder below the root, or to none if features come from elsewhere"
+
+
+def _ends(file: str, name: str) -> bool:
+    return f"/{file}".endswith(f"/{name}")
+
+
+def _composed(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
+
+
+def _folded(name: str) -> str:
+    return _composed(_composed(name).casefold())

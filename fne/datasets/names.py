@@ -1,9 +1,10 @@
-"""Names of files in a data set: which ones are refused, and which belong to images.
+"""Names of files in a data set: their one spelling, which are refused, and which belong to images.
 
 The check looks at the name only. Links on the disk are followed: a linked DVC cache
 makes a link of every tracked image.
 """
 
+import re
 from pathlib import PurePosixPath, PureWindowsPath
 
 EXTENSIONS = {
@@ -15,6 +16,28 @@ EXTENSIONS = {
     "WEBP": {".webp"},
     "PPM": {".ppm", ".pgm", ".pbm", ".pnm"},
 }
+
+_IDLE = re.compile(r"(^\.|(?<=/)\.?)/")
+
+
+def normal(name: str) -> str:
+    """Return the one spelling of a name, without `./` and doubled slashes.
+
+    Example:
+        >>> normal("./train//a.jpg")
+        'train/a.jpg'
+    """
+    return _IDLE.sub("", name)
+
+
+def any_case(pattern: str) -> str:
+    """Return a pattern of file names that also matches other upper and lower case.
+
+    Example:
+        >>> any_case("*.csv")
+        '*.[cC][sS][vV]'
+    """
+    return re.sub("[a-zA-Z]", lambda letter: f"[{letter[0].lower()}{letter[0].upper()}]", pattern)
 
 
 def unsafe(name: str) -> str | None:

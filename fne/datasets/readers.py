@@ -1,8 +1,9 @@
 """Which reader fits a data set, and which annotation files it is to read.
 
 A reader is called as `reader(root, annotations)` and returns a `Reading`. With the
-format `auto`, the names of the files below the root decide; more than one possibility
-is an error that lists them, because a guess would be wrong for somebody.
+format `auto`, the names of the files below the root decide, in upper or lower case; more
+than one possibility is an error that lists them, because a guess would be wrong for
+somebody.
 """
 
 from fnmatch import fnmatch
@@ -13,7 +14,7 @@ from fne.datasets.coco import read_coco
 from fne.datasets.flickr import read_flickr
 from fne.datasets.folder import read_folder
 from fne.datasets.karpathy import read_karpathy
-from fne.datasets.names import unsafe
+from fne.datasets.names import any_case, unsafe
 from fne.datasets.records import Reader, Reading
 from fne.datasets.table import read_table
 
@@ -67,7 +68,7 @@ def _find(root: Path, format_name: str, annotations: str) -> dict[str, list[Path
             return {format_name: paths}
         return {name: paths for name, patterns in PATTERNS.items() if _fit(paths, patterns)}
     formats = PATTERNS if format_name == AUTO else {format_name: PATTERNS[format_name]}
-    listed = {name: _glob(root, patterns) for name, patterns in formats.items()}
+    listed = {name: _glob(root, [*map(any_case, patterns)]) for name, patterns in formats.items()}
     found = {name: paths for name, paths in listed.items() if paths}
     if not found and format_name == AUTO and read_folder(root, []).records:
         return {"folder": []}
@@ -78,7 +79,7 @@ def _named(root: Path, annotations: str) -> list[Path]:
     fault = unsafe(annotations)
     if fault:
         raise InputError(f"catalog.annotations: {annotations!r} {fault}; name a file below {root}")
-    paths = [root / annotations] if (root / annotations).is_file() else _glob(root, (annotations,))
+    paths = [root / annotations] if (root / annotations).is_file() else _glob(root, [annotations])
     if not paths:
         raise InputError(
             f"catalog.annotations: no file {annotations!r} below {root}; set it to one, or to auto"
@@ -86,17 +87,17 @@ def _named(root: Path, annotations: str) -> list[Path]:
     return paths
 
 
-def _glob(root: Path, patterns: tuple[str, ...]) -> list[Path]:
+def _glob(root: Path, patterns: list[str]) -> list[Path]:
     paths = {path for pattern in patterns for path in root.glob(pattern) if path.is_file()}
     return sorted(
         path
         for path in paths
-        if not path.name.startswith(".") and not any(fnmatch(path.name, passed) for passed in PASSED_OVER)
+        if not path.name.startswith(".") and not any(fnmatch(path.name.lower(), each) for each in PASSED_OVER)
     )
 
 
 def _fit(paths: list[Path], patterns: tuple[str, ...]) -> bool:
-    names = [pattern.rpartition("/")[2] for pattern in patterns]
+    names = [any_case(pattern.rpartition("/")[2]) for pattern in patterns]
     return all(any(fnmatch(path.name, name) for name in names) for path in paths)
 
 

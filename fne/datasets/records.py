@@ -59,6 +59,11 @@ def shorten(items: Sequence[str]) -> str:
     return "; ".join([*items[:SHOWN], *more])
 
 
+def examples(names: Sequence[str]) -> str:
+    """Return the first three names, and a sign that there are more."""
+    return ", ".join([*map(repr, names[:3]), *["…"] * (len(names) > 3)])
+
+
 def sorted_tags(tags: Sequence[str]) -> tuple[str, ...]:
     """Return the different tags in order, without empty ones."""
     return tuple(sorted({tag.strip() for tag in tags} - {""}))

@@ -1,8 +1,9 @@
 """The `catalog` section of `params.yaml`."""
 
+from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from fne.core.params import Section, one_of
 from fne.datasets.readers import AUTO, READERS
@@ -10,12 +11,13 @@ from fne.datasets.splits import RESTVAL, Splitting
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Name = Annotated[str, Field(min_length=1)]
+Folder = Annotated[Name, AfterValidator(lambda name: str(Path(name)))]  # `./data/demo/` is `data/demo`
 
 
 class Catalog(Section):
     """Where the data set is, how to read it, and how much of it may be unusable."""
 
-    root: Name
+    root: Folder
     format: Annotated[str, one_of([AUTO, *READERS])]
     annotations: Name
     images: Name

@@ -35,7 +35,7 @@ def resolve_splits(
     if without and len(without) < len(records):
         raise InputError(
             f"{without[0].source}: {len(without)} of {len(records)} images have no split "
-            f"(first {without[0].id!r}, {without[0].place}); give all of them one, or none"
+            f"(first {without[0].id!r}, {without[0].place}); give all of them a split, or none"
         )
     drawn = draw_splits([record.id for record in without if record.id in captioned], splitting)
     splits: dict[str, str] = {}

@@ -102,4 +102,6 @@ def _in_words(detail: ErrorDetails) -> str:
     shown = repr(detail["input"])
     shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
     message = detail["msg"][:1].lower() + detail["msg"][1:]
+    if detail["type"] in ("model_type", "dict_type"):  # pydantic's own words name our classes
+        message = "input should be a JSON object"
     return f"{'.'.join([*outer, last])}: {message}, got {shown}"

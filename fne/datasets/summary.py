@@ -6,9 +6,14 @@ from pathlib import Path
 from fne.datasets.catalog import Built
 from fne.store.catalog import SPLITS
 
+NEEDED = {
+    "val": "'val', which training needs to choose its best epoch; see catalog.val_share",
+    "test": "'test'; set evaluate.split to val",
+}
+
 
 def summary(built: Built, rejects: Path) -> str:
-    """Return a table of images, captions and rejects per split, and what was normalized."""
+    """Return a table of images, captions and rejects per split, what was normalized, and what is lacking."""
     images = Counter(record.split for record in built.captioned)
     captions = Counter(dict.fromkeys(SPLITS, 0))
     for record in built.captioned:
@@ -23,6 +28,12 @@ def summary(built: Built, rejects: Path) -> str:
     lines.append(_row("all", images.total(), captions.total(), skipped.total()))
     lines += [f"{what}: {count}" for what, count in sorted(built.counts.items()) if count]
     lines.append(f"rejects, in {rejects}: {len(built.rejects)}")
+    if captions.total():
+        lines += [
+            f"note: no captioned image is in split {note}"
+            for split, note in NEEDED.items()
+            if not captions[split]
+        ]
     return "\n".join(lines)
 
 

@@ -2,7 +2,8 @@
 
 A decoder that crashes on a poisonous file, or that the system kills for its hunger,
 takes its process and Python's whole pool along. The files that were under way then go
-through a process of their own, one at a time, until the culprit is found.
+through a process of their own, one at a time, until the culprit is found. Ctrl-C is left
+to the parent, or every process would print a traceback of its own.
 """
 
 import multiprocessing
@@ -64,20 +65,20 @@ def _one_by_one(work: Callable[[Path], Result], paths: list[Path]) -> Iterator[t
 
 
 def _submit(pool: ProcessPoolExecutor, work: Callable[[Path], Result], path: Path) -> Future[Result]:
+    # Submitting may start a process, which inherits what is blocked from its first instruction on.
+    # Here a blocked Ctrl-C only waits; were it ignored, it would be lost.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return pool.submit(work, path)
     except BrokenProcessPool as error:  # an earlier file has broken the pool already
         future: Future[Result] = Future()
         future.set_exception(error)
         return future
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
     # Not "fork": a copy of a process with threads may wait forever for a lock.
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(max(1, workers), mp_context=context, initializer=_ignore_interrupts)
-
-
-def _ignore_interrupts() -> None:
-    """Leave Ctrl-C to the parent, or every worker prints a traceback of its own."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return ProcessPoolExecutor(max(1, workers), mp_context=context)

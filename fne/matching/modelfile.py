@@ -44,7 +44,7 @@ def read_model(path: Path) -> tuple[Matcher, Artifact]:
     Raises:
         InputError: if it is missing, damaged, of a newer format or not a model of ours.
     """
-    header, state = read_model_file(path)
+    header, state = _read(path)
     found = _digest(state)
     if found != header["sha256"]:
         raise InputError(
@@ -57,8 +57,7 @@ def read_model(path: Path) -> tuple[Matcher, Artifact]:
     return matcher, artifact
 
 
-def read_model_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the header and the weights of a model file, unchecked."""
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if not path.exists():
         raise InputError(f"{path}: no such file; run `dvc repro`, or `dvc pull` to fetch it")
     try:

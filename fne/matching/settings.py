@@ -20,13 +20,13 @@ OneOrMore = BeforeValidator(lambda value: value if isinstance(value, list) else 
 class Train(Section):
     """The model and its training. Keys from `loss` to `patience` may be lists, one value per phase."""
 
-    seed: Annotated[int, Field(ge=0)]
+    seed: Annotated[int, Field(ge=0, lt=2**32)]
     image_head: Annotated[str, one_of(IMAGE_HEADS)]
     text_encoder: Annotated[str, one_of(TEXT_ENCODERS)]
     similarity: Annotated[str, one_of(SIMILARITIES)]
     absolute: bool
-    embed_dim: Count
-    word_dim: Count
+    embed_dim: Annotated[int, Field(ge=1, le=65536)]
+    word_dim: Annotated[int, Field(ge=1, le=65536)]
     # With a batch of one there is nothing to contrast with, and every loss is 0.
     batch: Annotated[int, Field(ge=2)]
     clip: Positive

@@ -1,13 +1,15 @@
 """Single-file artifacts: a few named arrays in one HDF5 file that describes itself.
 
-Text is kept as UTF-8 strings. The description holds the SHA-256 of every array, which
-reading checks, because HDF5 itself does not notice a flipped bit.
+Text is kept as UTF-8 strings. The file ends with a seal, the SHA-256 of all that comes
+before it, which HDF5 passes over and reading checks first: HDF5 itself does not notice
+a flipped bit in a value, and one in its own structures can keep it busy for ever.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,13 @@ import h5py
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.store.files import file_digest, replacing
+from fne.store.files import replacing
 from fne.store.lineage import Artifact, Lineage, describe
 
 FORMAT = "fne-arrays"
 VERSION = 1
 DESCRIPTION = "description"
+SEAL = b"fne-sha256:"
 
 
 @dataclass(frozen=True)
@@ -46,45 +49,43 @@ def write_arrays(
     lineage: Lineage,
 ) -> None:
     """Write the artifact `name` to one HDF5 file."""
-    values = {key: _storable(value) for key, value in arrays.items()}
-    description = {
-        "format": FORMAT,
-        "version": VERSION,
-        **describe(name, settings, lineage),
-        "arrays": {key: _digest(value) for key, value in values.items()},
-    }
+    description = {"format": FORMAT, "version": VERSION, **describe(name, settings, lineage)}
     # A dataset and not an attribute: attributes end at 64 kB.
-    content = {DESCRIPTION: json.dumps(description, ensure_ascii=False)} | values
+    content: dict[str, np.ndarray | str] = {DESCRIPTION: json.dumps(description, ensure_ascii=False)}
+    values = {key: _storable(value) for key, value in arrays.items()}
     with replacing(path) as temporary:
-        temporary.write_bytes(file_image(content))
+        temporary.write_bytes(seal(file_image(content | values)))
 
 
-def read_arrays(path: Path, name: str) -> Arrays:
-    """Read the artifact `name` from one HDF5 file, checking every array's digest.
+def read_arrays(path: Path, name: str | None = None) -> Arrays:
+    """Read the artifact `name`, or any, from one HDF5 file, checking its seal.
 
     Raises:
         InputError: if the file is missing, damaged, of another kind or of a newer format.
     """
-    description, values = _load(path)
-    if description["name"] != name:
+    content = _unsealed(path)
+    try:
+        with h5py.File(BytesIO(content), "r") as file:
+            refuse_foreign_storage(path, file)
+            description = json.loads(file[DESCRIPTION][()])
+            version = (description["format"], description["version"])
+            if version[0] != FORMAT or version[1] > VERSION:
+                raise InputError(
+                    f"{path}: has format {version[0]} {version[1]}; this version reads {FORMAT} {VERSION}"
+                )
+            values = {key: file[key][()] for key in file if key != DESCRIPTION}
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        raise InputError(f"{path}: not one of ours ({error}); remove it and run `dvc repro`") from None
+    if name is not None and description["name"] != name:
         raise InputError(f"{path}: expected {name}, found {description['name']}")
-    for key, expected in description["arrays"].items():
-        found = _digest(values[key]) if key in values else "nothing"
-        if found != expected:
-            raise InputError(
-                f"{path}: array '{key}' is damaged: expected {expected[:12]}…, found {found[:12]}…; "
-                "remove the file and run `dvc repro`"
-            )
-    digest = file_digest(path)
-    artifact = Artifact(path, name, digest, description["settings"], description["lineage"])
+    digest = hashlib.sha256(seal(content)).hexdigest()
+    artifact = Artifact(path, description["name"], digest, description["settings"], description["lineage"])
     return Arrays(artifact, values)
 
 
-def describe_arrays(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the description of a file and the type and shape of each array, for people to read."""
-    description, values = _load(path)
-    kinds = {key: "text" if value.dtype.kind == "O" else str(value.dtype) for key, value in values.items()}
-    return description, {key: f"{kinds[key]} {values[key].shape}" for key in values}
+def seal(content: bytes) -> bytes:
+    """Return content with its seal."""
+    return content + SEAL + hashlib.sha256(content).hexdigest().encode()
 
 
 def file_image(datasets: Mapping[str, np.ndarray | str], **options: int) -> bytes:
@@ -112,35 +113,17 @@ def refuse_foreign_storage(path: Path, file: h5py.File) -> None:
             raise InputError(f"{path}: '{key}' is stored outside the file; such files are refused")
 
 
-def _load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    if not path.exists():
+def _unsealed(path: Path) -> bytes:
+    if not path.is_file():
         raise InputError(f"{path}: no such file; run `dvc repro`, or `dvc pull` to fetch it")
-    try:
-        with h5py.File(path, "r") as file:
-            refuse_foreign_storage(path, file)
-            description = json.loads(file[DESCRIPTION][()])
-            version = description["version"]
-            if description["format"] == FORMAT and version <= VERSION:
-                return description, {key: file[key][()] for key in file if key != DESCRIPTION}
-    except (OSError, KeyError, ValueError, TypeError) as error:
-        raise InputError(
-            f"{path}: damaged or not one of ours ({error}); remove it and run `dvc repro`"
-        ) from None
-    raise InputError(
-        f"{path}: has format {description['format']} {version}; this version reads {FORMAT} {VERSION}"
-    )
+    content = path.read_bytes()
+    inner = content[: -len(SEAL) - 64]
+    if content != seal(inner):
+        raise InputError(f"{path}: damaged or not one of ours; remove it and run `dvc repro`")
+    return inner
 
 
 def _storable(value: np.ndarray | Sequence[str]) -> np.ndarray:
     if isinstance(value, np.ndarray):
         return np.ascontiguousarray(value)
     return np.array([text.encode() for text in value], dtype=h5py.string_dtype())
-
-
-def _digest(value: np.ndarray) -> str:
-    if value.dtype.kind == "O":
-        content = b"".join(len(text).to_bytes(8, "little") + text for text in value.tolist())
-    else:
-        content = np.ascontiguousarray(value).tobytes()
-    header = f"{value.dtype.str}{value.shape}".encode()
-    return hashlib.sha256(header + content).hexdigest()

@@ -10,14 +10,16 @@ file, `width` and `height` in pixels.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fne.core.errors import InputError
 from fne.store.files import file_digest, text_digest, write_text
 from fne.store.lineage import Artifact
+
+Record = TypeVar("Record")
 
 SPLITS = ("train", "val", "test", "gallery")
 
@@ -61,18 +63,19 @@ def write_captions(path: Path, captioned: Iterable[Captioned]) -> None:
 
 def read_images(path: Path) -> tuple[list[Image], Artifact]:
     """Read `images.jsonl`."""
-    digest = file_digest(path)
-    return [Image(**record) for record in _read(path)], Artifact(path, "images", digest)
+    images = _read(path, lambda record: Image(**record))
+    return images, Artifact(path, "images", file_digest(path))
 
 
 def read_captions(path: Path) -> tuple[list[Captioned], Artifact]:
     """Read `captions.jsonl`."""
-    digest = file_digest(path)
-    captioned = [
-        Captioned(record["id"], record["split"], tuple(record["captions"]), tuple(record["tags"]))
-        for record in _read(path)
-    ]
-    return captioned, Artifact(path, "captions", digest)
+    captioned = _read(
+        path,
+        lambda record: Captioned(
+            record["id"], record["split"], tuple(record["captions"]), tuple(record["tags"])
+        ),
+    )
+    return captioned, Artifact(path, "captions", file_digest(path))
 
 
 def in_split(captioned: Iterable[Captioned], split: str) -> list[Captioned]:
@@ -94,9 +97,11 @@ def _write(path: Path, records: Iterable[Image | Captioned]) -> None:
     write_text(path, "".join(json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in ordered))
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def _read(path: Path, parse: Callable[[Any], Record]) -> list[Record]:
     try:
         # Not splitlines(): a caption may hold U+2028 and other separators that JSON leaves as they are.
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    except (ValueError, UnicodeDecodeError) as error:
+        return [parse(json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; run `dvc repro`, or `dvc pull` to fetch it") from None
+    except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"{path}: not a catalog file ({error}); run `dvc repro catalog`") from None

@@ -121,6 +121,15 @@ class Rows:
             chosen = wanted[start : start + size]
             yield chosen, self.read(chosen)
 
+    def verify(self) -> None:
+        """Check the digests of all shards.
+
+        Raises:
+            InputError: naming the first shard that is missing or damaged.
+        """
+        for number in range(len(self._shards)):
+            self._block(number)
+
     def plan(self) -> dict[int, list[str]]:
         """Return the ids of each shard by its number, for a store made of this one's rows."""
         return {int(shard["file"][6:10]): shard["ids"] for shard in self._shards}

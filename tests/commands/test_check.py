@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from fne.cli import main
+from fne.store.catalog import Captioned, write_captions
 from tests.imports import ROOT
 
 
@@ -95,6 +96,35 @@ def test_the_demo_refuses_to_start_hours_of_work_on_another_data_set(project):
         "Error: params.yaml: catalog.root is 'mine', not the embedded data set; type `dvc repro` to run your own "
         "data set, or set catalog.root to data/demo for the demo\n"
     )
+
+
+def write_splits(*splits: str) -> None:
+    write_captions(Path("captions.jsonl"), [Captioned(split, split, ("x",), ()) for split in splits])
+
+
+def test_a_split_that_will_be_missing_is_named_before_hours_of_extraction(project):
+    write_splits("train", "val")
+    result = check("--captions", "captions.jsonl")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: params.yaml: evaluate.split is 'test', but the catalog has captions only in train, val; "
+        "use `-S evaluate.split=val`\n",
+    )
+
+
+def test_a_catalog_without_validation_images_is_warned_about(project):
+    write_splits("train", "test")
+    result = check("--captions", "captions.jsonl")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "Warning: no captioned image is in split 'val', which `train` needs to choose its epoch\n",
+    )
+
+
+def test_a_collection_without_captions_is_fine(project):
+    write_captions(Path("captions.jsonl"), [Captioned("a", "gallery", (), ())])
+    result = check("--captions", "captions.jsonl")
+    assert (result.exit_code, result.stderr) == (0, "")
 
 
 def test_the_help_does_not_wait_for_torch():

@@ -52,11 +52,18 @@ def test_a_row_store_tells_its_rows_layers_and_origin(folder):
     ]
 
 
+def test_a_damaged_row_store_is_not_described_as_if_it_were_whole(folder):
+    rows = np.zeros((2, 3), dtype=np.float32)
+    write_rows(folder / "s", "activations", [Layer("conv", 3)], "float32", [(0, ["a", "b"], rows)], {}, {})
+    (folder / "s/shard-0000.h5").write_bytes(b"<html>")
+    assert fault("s").startswith("Error: s/shard-0000.h5: damaged: expected ")
+
+
 def test_a_file_of_arrays_tells_types_and_shapes(folder):
     write_arrays(folder / "a.h5", "statistics", {"mean": np.zeros(3), "ids": ["x"]}, {"images": 1}, MADE_FROM)
     lines = inspect("a.h5")
     assert lines[0].startswith("a.h5: statistics, ")
-    assert lines[1:3] == ["  ids                  text (1,)", "  mean                 float64 (3,)"]
+    assert lines[2:4] == ["  ids                  text (1,)", "  mean                 float64 (3,)"]
 
 
 def test_a_model_tells_its_weights_and_settings(folder):
@@ -115,7 +122,7 @@ def test_something_else_is_refused_with_what_could_be_inspected(folder, name):
     assert fault(name).startswith(f"Error: {name}: not an artifact of the pipeline; those are row stores, ")
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"test": 1}'])
+@pytest.mark.parametrize("content", ["{", "{}", "[]", '{"test": 1}'])
 def test_another_json_file_is_refused(folder, content):
     (folder / "x.json").write_text(content)
     assert fault("x.json") == "Error: x.json: not metrics of the pipeline\n"

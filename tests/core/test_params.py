@@ -82,6 +82,15 @@ def test_a_file_without_sections_is_refused(tmp_path):
     assert message(tmp_path, "- 1") == "params.yaml: expected sections such as 'catalog:', found list"
 
 
+def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"cannot be read \(Is a directory\)"):
+        load_params(tmp_path)
+
+
+def test_deep_nesting_is_refused(tmp_path):
+    assert message(tmp_path, "x: " + 5000 * "[") == "params.yaml: not valid YAML: too deeply nested"
+
+
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(InputError, match="no such file; run this in the project's folder"):
         load_params(tmp_path / "params.yaml")

@@ -206,7 +206,52 @@ def test_neither_images_nor_captions_are_an_error(tmp_path):
 def test_when_everything_was_skipped_nothing_is_left(tmp_path):
     write_images(tmp_path, "a.jpg")
     (tmp_path / "a.jpg").write_bytes(b"text")
-    assert fault(tmp_path) == f"{tmp_path}: no image is left; see the rejects and catalog.restval"
+    assert fault(tmp_path) == (
+        f"{tmp_path}: no image is left; images and captions rejected: 1, see the rejects file"
+    )
+
+
+def test_an_empty_train_split_is_explained_by_its_rejects(tmp_path):
+    write_karpathy(tmp_path, entry("a.jpg"), entry("b.jpg", "train", "..."), entry("c.jpg", "val"))
+    (tmp_path / "images/a.jpg").unlink()
+    assert fault(tmp_path) == (
+        f"{tmp_path}: no image with captions is in the split 'train' (1 gallery, 1 val); "
+        "images and captions rejected: 2, see the rejects file"
+    )
+
+
+def test_an_empty_train_split_is_explained_by_what_restval_left_out(tmp_path):
+    write_karpathy(tmp_path, entry("a.jpg", "restval"), entry("b.jpg", "val"), images=False)
+    assert fault(tmp_path) == (
+        f"{tmp_path}: no image with captions is in the split 'train' (1 val); "
+        "images of the split 'restval' left out: 1, see catalog.restval"
+    )
+
+
+def test_another_spelling_of_a_name_is_the_same_name(tmp_path):
+    path = write_karpathy(
+        tmp_path, entry("a/b.jpg"), entry(".//a/./b.jpg"), entry("a//b.jpg") | {"filepath": "."}, images=False
+    )
+    assert fault(tmp_path) == (
+        f"{path}: image 1 'a/b.jpg' has the same name as image 0; "
+        "image 2 'a/b.jpg' has the same name as image 0; fix or remove these entries"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (".", "'.' names no file"),
+        ("a/.", "'a/.' names no file"),
+        ("a/", "'a/' names no file"),
+        ("./", "'' is empty"),
+        (".//../x.jpg", "'../x.jpg' points outside the image folder"),
+        ("//etc/x.jpg", "'/etc/x.jpg' is an absolute path"),
+    ],
+)
+def test_a_name_of_no_file_is_refused(tmp_path, name, message):
+    path = write_karpathy(tmp_path, entry(name), images=False)
+    assert fault(tmp_path) == f"{path}: image 0 {message}; fix or remove these entries"
 
 
 def test_linked_images_are_followed_as_a_linked_dvc_cache_needs_it(tmp_path):

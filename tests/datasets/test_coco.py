@@ -60,3 +60,12 @@ def test_a_name_that_tells_no_split_is_an_error(tmp_path, name):
     path = write(tmp_path, name, [(1, "1.jpg")], [])
     with pytest.raises(InputError, match="the file's name tells no split; name it like captions_train2017"):
         read_coco(tmp_path, [path])
+
+
+def test_upper_case_in_the_files_name_does_not_matter(tmp_path):
+    path = write(tmp_path, "Val2017", [(1, "./1.jpg")], [(1, "a")]).rename(tmp_path / "captions_Val2017.JSON")
+    (tmp_path / "instances_Val2017.JSON").write_text(
+        '{"annotations": [{"image_id": 1, "category_id": 2}], "categories": [{"id": 2, "name": "dog"}]}'
+    )
+    (record,) = read_coco(tmp_path, [path]).records
+    assert (record.id, record.split, record.tags) == ("Val2017/1.jpg", "val", ("dog",))

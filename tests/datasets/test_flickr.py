@@ -74,10 +74,20 @@ def test_malformed_lines_are_all_named(tmp_path):
 
 
 def test_no_list_at_all_is_an_error_that_says_what_was_looked_for(tmp_path):
-    with pytest.raises(
-        InputError, match=r"no split list beside the token file; looked for \*trainImages.txt, "
-    ):
+    with pytest.raises(InputError) as caught:
         read(write(tmp_path))
+    assert caught.value.message == (
+        f"{tmp_path}: no split list beside the token file; looked for *trainImages.txt, train.txt, "
+        "*devImages.txt, *valImages.txt, dev.txt, val.txt, *testImages.txt, test.txt; "
+        "add trainImages.txt, devImages.txt and testImages.txt, with the name of an image on every line"
+    )
+
+
+def test_names_are_the_same_however_they_are_spelled(tmp_path):
+    token = tmp_path / "x.token.txt"
+    token.write_text("./a.jpg#0\tA dog\n")
+    (tmp_path / "TRAIN.TXT").write_text("a.jpg\n")
+    assert [(each.id, each.captions) for each in read(token).records] == [("a.jpg", ("A dog",))]
 
 
 def test_two_lists_for_one_split_are_an_error(tmp_path):

@@ -1,7 +1,7 @@
 import pytest
 
 from fne.core.errors import InputError
-from fne.datasets.folder import read_folder
+from fne.datasets.folder import CONVERT, OTHERS, read_folder
 
 
 def test_images_at_any_depth_are_found_and_everything_else_is_passed_over(tmp_path):
@@ -18,9 +18,32 @@ def test_images_at_any_depth_are_found_and_everything_else_is_passed_over(tmp_pa
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    records = read_folder(tmp_path, []).records
+    reading = read_folder(tmp_path, [])
+    records = reading.records
+    assert reading.counts == {f"{OTHERS} ('film.mp4', 'notes.txt')": 2}
     assert [record.id for record in records] == ["a/b/d.webp", "a/c.png", "b.JPG"]
     assert {(record.split, record.captions, record.tags) for record in records} == {("gallery", (), ())}
+
+
+def test_images_that_cannot_be_read_here_are_counted_apart(tmp_path):
+    for name in ("a.jpg", "b.HEIC", "c/d.nef", "e.csv", "f.tsv", "g.xlsx", "h\udcff"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert read_folder(tmp_path, []).counts == {
+        f"{CONVERT} ('b.HEIC', 'c/d.nef')": 2,
+        f"{OTHERS} ('e.csv', 'f.tsv', 'g.xlsx', …)": 4,
+    }
+
+
+def test_a_folder_of_images_that_cannot_be_read_here_is_an_error(tmp_path):
+    for name in ("a.heic", "b.avif", "notes.txt"):
+        (tmp_path / name).touch()
+    with pytest.raises(InputError) as caught:
+        read_folder(tmp_path, [])
+    assert caught.value.message == (
+        f"{tmp_path}: 2 images, all of formats that cannot be read here ('a.heic', 'b.avif'); "
+        "convert them to JPEG or PNG"
+    )
 
 
 def test_links_are_followed_and_a_link_upward_does_not_loop(tmp_path):

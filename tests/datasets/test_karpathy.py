@@ -52,6 +52,17 @@ def test_many_faults_are_cut_short_and_counted(tmp_path):
         read(path)
 
 
+def test_what_should_be_an_object_is_said_in_plain_words(tmp_path):
+    path = tmp_path / "dataset.json"
+    path.write_text('{"images": [null, {"filename": "a", "split": "val", "sentences": ["a dog"]}]}')
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert caught.value.message == (
+        f"{path}: images.0: input should be a JSON object, got None; "
+        "images.1.sentences.0: input should be a JSON object, got 'a dog'; fix the file"
+    )
+
+
 @pytest.mark.parametrize("content", ["[]", "7", "null", '{"images": {}}', "{}"])
 def test_other_json_is_refused(tmp_path, content):
     path = tmp_path / "dataset.json"

@@ -39,6 +39,46 @@ def test_images_that_are_nowhere_are_one_error_and_not_thousands_of_rejects(tmp_
     )
 
 
+@pytest.mark.parametrize(
+    ("file", "name", "advice"),
+    [
+        ("photos/a.jpg", "a.jpg", "set catalog.images to 'photos'"),
+        ("deep/photos/x/a.jpg", "x/a.jpg", "set catalog.images to 'deep/photos'"),
+        (
+            "A.JPG",
+            "a.jpg",
+            "'A.JPG' differs only in upper and lower case; rename the files, or change the names",
+        ),
+        (
+            "images/caf\u00e9.jpg",
+            "cafe\u0301.jpg",
+            "'images/caf\u00e9.jpg' differs only in Unicode normalization; rename the files, or change the names",
+        ),
+        (
+            "b/a.jpg",
+            "c/a.jpg",
+            "set catalog.images to their folder below the root, or to none if features come from elsewhere",
+        ),
+    ],
+)
+def test_images_that_are_elsewhere_or_spelled_otherwise_are_found_for_the_message(
+    tmp_path, file, name, advice
+):
+    write_images(tmp_path, file)
+    with pytest.raises(InputError) as caught:
+        image_folder(tmp_path, "auto", [name])
+    assert caught.value.message.startswith(
+        f"{tmp_path}: none of the images is there, such as '{name}'; looked in ."
+    )
+    assert caught.value.message.endswith(f"; {advice}")
+
+
+def test_images_beside_a_folder_named_by_mistake_are_found_for_the_message(tmp_path):
+    write_images(tmp_path, "a.jpg")
+    with pytest.raises(InputError, match=r"looked in no folder at all; set catalog.images to '\.'$"):
+        image_folder(tmp_path, "photos", ["a.jpg"])
+
+
 def test_a_root_that_is_missing_or_a_file_is_an_error_that_says_what_to_set(tmp_path):
     (tmp_path / "file").touch()
     for name, fault in {"missing": "does not exist", "file": "is not a folder"}.items():

@@ -40,6 +40,16 @@ def test_the_names_of_files_tell_the_format(tmp_path):
     }
 
 
+@pytest.mark.parametrize("name", ["MINE.CSV", "Captions.TXT", "c.JsonL"])
+def test_upper_and_lower_case_of_the_names_do_not_matter(tmp_path, name):
+    text = '{"image": "a.jpg", "caption": "A dog"}' if name == "c.JsonL" else TABLE
+    (tmp_path / name).write_text(text)
+    write_images(tmp_path, "a.jpg")
+    for annotations in ("auto", name):
+        (record,) = read_dataset(tmp_path, "auto", annotations).records
+        assert record.captions == ("A dog",)
+
+
 def test_nothing_that_fits_is_an_error_that_says_what_was_looked_for_and_found(tmp_path):
     (tmp_path / "notes.txt").touch()
     assert fault(tmp_path) == (

@@ -27,6 +27,13 @@ def test_the_section_as_shipped_is_valid():
     assert faults() == []
 
 
+@pytest.mark.parametrize("root", ["data/demo/", "./data/demo", "data//demo"])
+def test_a_folder_is_the_same_however_it_is_spelled(root):
+    section, _ = parse_section({"catalog": SECTION | {"root": root}}, "catalog", Catalog)
+    assert section is not None
+    assert section.root == "data/demo"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -51,5 +51,5 @@ def test_splits_for_some_images_only_are_an_error():
     with pytest.raises(InputError) as caught:
         resolve_splits([record("a", "train"), record("b", None)], {"a", "b"}, splitting())
     assert caught.value.message == (
-        "table.csv: 1 of 2 images have no split (first 'b', line 2); give all of them one, or none"
+        "table.csv: 1 of 2 images have no split (first 'b', line 2); give all of them a split, or none"
     )

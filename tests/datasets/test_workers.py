@@ -1,4 +1,6 @@
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,19 @@ def work(path):
     if "poison" in path.name:
         os._exit(139)
     return path.name.upper()
+"""
+
+# A process imports the main script before anything else of ours.
+INTERRUPTED = """
+import os, signal
+from pathlib import Path
+from fne.datasets.workers import in_processes
+
+if __name__ == "__mp_main__":
+    os.kill(os.getpid(), signal.SIGINT)
+if __name__ == "__main__":
+    print(len(list(in_processes(str, [Path("a"), Path("b")], 2))), flush=True)
+    os.kill(os.getpid(), signal.SIGINT)
 """
 
 
@@ -44,3 +59,12 @@ def test_one_worker_is_this_process(workers):
 
 def test_no_files_are_no_work():
     assert list(in_processes(str, [], workers=2)) == []
+
+
+def test_ctrl_c_stops_the_parent_and_never_a_process_of_its_own(tmp_path):
+    script = tmp_path / "interrupted.py"
+    script.write_text(INTERRUPTED)
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert run.stdout == "2\n"
+    assert run.stderr.count("Traceback") == 1
+    assert run.stderr.endswith("KeyboardInterrupt\n")

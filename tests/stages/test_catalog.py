@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 from stages.catalog import main
 from tests.datasets.samples import encoded, entry, picture, write_images, write_karpathy
 
-RUNTIME = {"device": "cpu", "threads": 0, "workers": 0}
+RUNTIME = {"device": "cpu", "threads": 0, "workers": 0, "batch": 0, "algorithm": "auto"}
 
 
 @pytest.fixture
@@ -54,6 +54,8 @@ def test_the_stage_writes_two_sorted_files_and_a_summary(folder):
         "captions that repeat another of the same image, kept: 1",
         "captions with control characters, line breaks or repeated spaces, made single spaces: 1",
         f"rejects, in {folder}/rejects.csv: 0",
+        "note: no captioned image is in split 'val', which training needs to choose its best epoch; "
+        "see catalog.val_share",
     ]
     assert [image["id"] for image in records(folder / "images.jsonl")] == ["a.jpg", "b.jpg", "c.jpg"]
     assert records(folder / "captions.jsonl")[1] == {
@@ -157,3 +159,45 @@ def test_a_plain_folder_of_photos_becomes_a_gallery(folder):
         "images transparent, composited on white: 1",
         f"rejects, in {folder}/rejects.csv: 0",
     ]
+
+
+def test_captions_in_a_file_that_is_not_read_are_mentioned(folder):
+    write_images(folder / "photos", "one.jpg")
+    (folder / "photos/captions.xlsx").touch()
+    result = run(folder, root=f"{folder}/./photos/")
+    assert result.exit_code == 0
+    assert "neither read as images nor as captions ('captions.xlsx'): 1\n" in result.output
+    assert "note:" not in result.output
+
+
+def test_splits_without_captions_are_noted(folder):
+    write_karpathy(folder / "set", entry("a.jpg"))
+    result = run(folder)
+    assert result.exit_code == 0
+    assert result.output.splitlines()[-2:] == [
+        "note: no captioned image is in split 'val', which training needs to choose its best epoch; "
+        "see catalog.val_share",
+        "note: no captioned image is in split 'test'; set evaluate.split to val",
+    ]
+
+
+def test_splits_for_some_rows_only_stop_the_stage(folder):
+    write_images(folder / "table", "a.jpg", "b.jpg")
+    (folder / "table/c.csv").write_text("image,caption,split\na.jpg,A dog,train\nb.jpg,A cat, \n")
+    result = run(folder, root=str(folder / "table"))
+    assert result.exit_code == 2
+    assert result.output == (
+        f"Error: {folder}/table/c.csv: 1 of 2 images have no split (first 'b.jpg', line 3); "
+        "give all of them a split, or none\n"
+    )
+
+
+def test_a_misspelt_column_stops_the_stage(folder):
+    write_images(folder / "table", "a.jpg")
+    (folder / "table/c.csv").write_text("image,caption,splits\na.jpg,A dog,train\n")
+    result = run(folder, root=str(folder / "table"))
+    assert result.exit_code == 2
+    assert result.output == (
+        f"Error: {folder}/table/c.csv: the header has the unknown name 'splits' (did you mean 'split'?); "
+        "rename or remove it; known are image, caption, split, tags\n"
+    )

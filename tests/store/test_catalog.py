@@ -36,7 +36,9 @@ def test_a_corrected_caption_leaves_the_split_as_it_is(tmp_path):
     assert split_artifact(tmp_path, corrected, "train") == split_artifact(tmp_path, CAPTIONED, "train")
 
 
-def test_a_damaged_file_says_what_to_run(tmp_path):
-    (tmp_path / "c").write_text("{")
+@pytest.mark.parametrize("read", [read_captions, read_images])
+@pytest.mark.parametrize("content", [b"{", b"{}", b"[]", b"1", b"\xff"])
+def test_a_damaged_file_says_what_to_run(tmp_path, read, content):
+    (tmp_path / "c").write_bytes(content)
     with pytest.raises(InputError, match=r"c: not a catalog file \(.*\); run `dvc repro catalog`"):
-        read_captions(tmp_path / "c")
+        read(tmp_path / "c")
