@@ -3,8 +3,16 @@
 import click
 
 from benchmarks.batches import batches
+from benchmarks.extraction import extraction, extraction_onnx, extraction_sharing
+from benchmarks.memory import extraction_memory
 
-BENCHMARKS = {"batches": batches}
+BENCHMARKS = {
+    "batches": batches,
+    "extraction": extraction,
+    "extraction_memory": extraction_memory,
+    "extraction_onnx": extraction_onnx,
+    "extraction_sharing": extraction_sharing,
+}
 
 
 @click.command()

@@ -18,9 +18,9 @@ from torchvision.models.feature_extraction import create_feature_extractor
 from torchvision.transforms import TenCrop
 
 from benchmarks.side_by_side import compare, print_table, ratio
-from fne.activations.algorithms import ALGORITHMS, choose_algorithm
 from fne.activations.crops import CROP, SIDE
-from fne.activations.network import build_network
+from fne.activations.extractor import build_extractor
+from fne.activations.settings import Choices
 from fne.activations.weights import Weights, load_weights
 
 # As many as the stage computes at once on a CPU.
@@ -80,10 +80,11 @@ def _build(name: str, weights: Weights, folder: Path) -> Callable[[Tensor], np.n
         return _usual(weights)
     if name == ONNX:
         return _onnx(weights, folder)
-    network = build_network("vgg16", weights, device=CPU)
-    algorithm = choose_algorithm("auto", network, "ten", CPU) if name == OURS else "sharing"
-    rows = ALGORITHMS[algorithm](network, "ten")
-    return lambda images: rows(images).numpy()
+    choices = Choices(
+        backbone="vgg16", activations="post_relu", resize="squash", crops="ten", precision="float32"
+    )
+    extractor = build_extractor(choices, weights, "auto" if name == OURS else "sharing", CPU)
+    return lambda images: extractor.rows(images).numpy()
 
 
 def _usual(weights: Weights) -> Callable[[Tensor], np.ndarray]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor
 from tqdm import tqdm
 
@@ -27,8 +28,8 @@ from fne.store.layout import Layer, plan_shards
 
 # Rows that may wait to be written: bounded, so that memory does not grow behind a slow disk.
 UNWRITTEN = 64
-# Images computed at once where nobody says otherwise.
-BATCHES = {"cpu": 2, "cuda": 16}
+# Images computed at once on a GPU where nobody says otherwise; on a CPU, one for each thread.
+GPU_BATCH = 16
 # Seconds between two looks at what another process is doing.
 PATIENCE = 0.5
 
@@ -72,7 +73,7 @@ def complete(
     pending = set(positions) - set(scratch.rows(positions))
     if not pending:
         return
-    batch = batch or BATCHES[extractor.device.type]
+    batch = batch or (GPU_BATCH if extractor.device.type == "cuda" else torch.get_num_threads())
     done = len(positions) - len(pending)
     say(announcement(extractor, len(positions), done, batch))
     files = ImageFiles(images, root, extractor.resize)
