@@ -83,7 +83,7 @@ def kills(rounds: int, publishing: int, images: int, seed: int) -> None:
         expected = _contents(Path("uninterrupted"))
         lost, killed, while_publishing, complete = 0, 0, 0, 0
         while killed < rounds:
-            publish = while_publishing < publishing and (complete or killed >= rounds - publishing)
+            publish = while_publishing < publishing and bool(complete or killed >= rounds - publishing)
             finished = _finished(Path("scratch"))
             moment = chance.uniform(0, 0.05) if publish else chance.uniform(0, duration)
             died = _in_child(
@@ -111,28 +111,46 @@ def kills(rounds: int, publishing: int, images: int, seed: int) -> None:
 @click.option("--sizes", default=30, show_default=True, help="How many sizes of disk to try.")
 @click.option("--images", default=60, show_default=True)
 @click.option("--seed", default=0, show_default=True)
-def disk(sizes: int, images: int, seed: int) -> None:
+@click.option(
+    "--mount", is_flag=True, help="Mount a small disk (as root) instead of limiting the size of files."
+)
+def disk(sizes: int, images: int, seed: int, mount: bool) -> None:
     """Fill the disk at different moments of the extraction."""
     chance = random.Random(seed)
     with extraction_project(images) as folder:
         os.chdir(folder)
         _in_child(_extract, Path("uninterrupted"), Path("scratch-uninterrupted"))
         expected = _contents(Path("uninterrupted"))
-        largest = max(path.stat().st_size for path in Path("uninterrupted").iterdir())
+        needed = [path.stat().st_size for path in Path("uninterrupted").iterdir()]
+        pages = sum(1 for path in Path("scratch-uninterrupted").rglob("*")) + sum(
+            1 + size // 4096 for size in needed
+        )
+        small = Path("small")
+        small.mkdir()
         for _ in range(sizes):
-            shutil.rmtree("scratch", ignore_errors=True)
-            shutil.rmtree("store", ignore_errors=True)
-            limit = chance.randrange(1, largest)
-            code, message = _extract_limited(limit)
-            assert code == 2, f"exit code {code} at {limit} bytes: {message}"
-            assert message.count("\n") == 1, message
-            assert "; free some space and run again" in message, message
-            assert not Path("store").exists()
-            _in_child(_extract, Path("store"), Path("scratch"))
-            assert _contents(Path("store")) == expected, (
-                f"the store differs after a full disk at {limit} bytes"
-            )
-            assert not [*Path().rglob("*.tmp")]
+            if mount:
+                limit = 4096 * chance.randrange(4, pages - 4)
+                subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={limit}", "tmpfs", small], check=True)
+            else:
+                limit = chance.randrange(1, max(needed))
+            try:
+                code, message = _extract_limited(small, None if mount else limit)
+                assert code == 2, f"exit code {code} at {limit} bytes: {message}"
+                assert message.count("\n") == 1, message
+                assert "; free some space and run again" in message, message
+                assert not (small / "store").exists()
+                if mount:
+                    subprocess.run(["mount", "-o", "remount,size=1g", small], check=True)
+                _in_child(_extract, small / "store", small / "scratch")
+                assert _contents(small / "store") == expected, (
+                    f"the store differs after a full disk at {limit} bytes"
+                )
+                assert not [*small.rglob("*.tmp")]
+            finally:
+                if mount:
+                    subprocess.run(["umount", small], check=True)
+                shutil.rmtree(small)
+                small.mkdir()
     click.echo(f"{sizes} full disks: a clear error each, the run after it gives the same bytes")
 
 
@@ -230,17 +248,17 @@ def _in_child(
     return False
 
 
-def _extract_limited(limit: int) -> tuple[int, str]:
-    """Run the stage with a limit to the size of files; return its exit code and error message."""
+def _extract_limited(folder: Path, limit: int | None) -> tuple[int, str]:
+    """Run the stage, perhaps with a limit to the size of files; return its exit code and error message."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    change_params(Path(), {"runtime": {"scratch": "scratch"}})
+    change_params(Path(), {"runtime": {"scratch": str(folder / "scratch")}})
     done = subprocess.run(
-        [sys.executable, "-m", "stages.extract", "data/images.jsonl", "store"],
+        [sys.executable, "-m", "stages.extract", "data/images.jsonl", str(folder / "store")],
         env=environment,
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+        preexec_fn=lambda: limit and resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )
     return done.returncode, done.stderr
 

@@ -23,23 +23,23 @@ def replacing(path: Path) -> Iterator[Path]:
     What stood at `path` before is never opened for writing, only unlinked: it may be a
     link into a cache that a whole team shares.
     """
-    temporary = _temporary(path)
-    try:
-        with said_clearly(path):
+    with said_clearly(path):
+        temporary = _temporary(path)
+        try:
             yield temporary
             sync(temporary)
             temporary.replace(path)
             sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that becomes `path` when the block succeeds."""
-    temporary = _temporary(path)
-    try:
-        with said_clearly(path):
+    with said_clearly(path):
+        temporary = _temporary(path)
+        try:
             temporary.mkdir()
             yield temporary
             sync(temporary)
@@ -49,8 +49,8 @@ def replacing_folder(path: Path) -> Iterator[Path]:
                 shutil.rmtree(path)
             temporary.replace(path)
             sync(path.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager

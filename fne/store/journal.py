@@ -58,16 +58,20 @@ class Journal:
 
     def lock(self) -> bool:
         """Take the lock if nobody has it; tell whether it is ours now."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        # The file stays for ever: removing it would let two processes lock two files of one name.
-        handle = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            return False
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, str(os.getpid()).encode(), 0)
+        with said_clearly(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # The file stays for ever: removing it would let two processes lock two files of one name.
+            handle = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, str(os.getpid()).encode(), 0)
+            except BlockingIOError:
+                os.close(handle)
+                return False
+            except OSError:
+                os.close(handle)
+                raise
         self._handle = handle
         self._cut_half_row()
         return True
