@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -204,8 +205,8 @@ def _extract(store: Path, scratch: Path) -> None:
         keep(claim, row)
 
     extraction._write = noting
-    change_params(Path(), {"runtime": {"scratch": str(scratch)}})
-    stage.main(["data/images.jsonl", str(store)], standalone_mode=False)
+    # A parameter file for each scratch folder: a child killed while writing a common one would break the next.
+    stage.main(["data/images.jsonl", str(store), "--params", f"{scratch.name}.yaml"], standalone_mode=False)
 
 
 def _in_child(
@@ -216,10 +217,12 @@ def _in_child(
 ) -> bool:
     """Run something in a forked child, which has torch at hand; tell whether it was killed."""
     Path("appended").write_text("")
+    shutil.copy("params.yaml", scratch_params := f"{arguments[1].name}.yaml")
+    change_params(Path(), {"runtime": {"scratch": str(arguments[1])}}, scratch_params)
     reader, note = os.pipe()
     child = os.fork()
     if child == 0:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(os.open("printed", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
         os.dup2(1, 2)
         publish = writer._write_shard
 
@@ -232,6 +235,9 @@ def _in_child(
         try:
             run(*arguments)
             code = 0
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
         finally:
             os._exit(code)
     os.close(note)
@@ -244,7 +250,7 @@ def _in_child(
     os.close(reader)
     if os.WIFSIGNALED(status):
         return True
-    assert os.WEXITSTATUS(status) == 0, "the extraction failed"
+    assert os.WEXITSTATUS(status) == 0, f"the extraction failed:\n{Path('printed').read_text()}"
     return False
 
 

@@ -43,13 +43,13 @@ def small_project(folder: Path) -> Path:
     return folder
 
 
-def change_params(folder: Path, changes: dict[str, dict[str, object]]) -> None:
-    """Change keys of `params.yaml`."""
+def change_params(folder: Path, changes: dict[str, dict[str, object]], name: str = "params.yaml") -> None:
+    """Change keys of `params.yaml`, or of a file of another name."""
     yaml = YAML()
-    params = yaml.load(folder / "params.yaml")
+    params = yaml.load(folder / name)
     for section, keys in changes.items():
         params[section].update(keys)
-    yaml.dump(params, folder / "params.yaml")
+    yaml.dump(params, folder / name)
 
 
 def commit(folder: Path) -> None:
