@@ -44,7 +44,7 @@ def check(params: Path, demo: bool, captions: Path | None) -> None:
     sections = check_params(params)
     if demo:
         check_demo(params, sections)
-    if captions:
+    if captions and captions.exists():
         check_splits(params, sections, captions)
     click.echo(f"{params}: {len(sections)} sections, all valid")
 

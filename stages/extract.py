@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from fne.activations.cost import shard_advice
 from fne.activations.extract import assemble, complete
 from fne.activations.extractor import build_extractor
 from fne.activations.previous import adopt
@@ -12,7 +13,7 @@ from fne.activations.settings import Extract
 from fne.activations.weights import load_weights
 from fne.core.command import INPUT, OUTPUT, params_option
 from fne.core.device import prepare_device
-from fne.core.params import load_params, load_section
+from fne.core.params import load_key, load_section
 from fne.core.runtime import load_runtime
 from fne.store.catalog import read_images
 from fne.store.lineage import merge
@@ -27,11 +28,14 @@ def main(images: Path, activations: Path, params: Path) -> None:
     """Compute the ACTIVATIONS of all layers for all IMAGES of the catalog."""
     settings, runtime = load_section(params, "extract", Extract), load_runtime(params)
     # Only where the files are; what they are is checked by their digests.
-    root = Path(load_params(params)["catalog"]["root"])
+    root = Path(load_key(params, "catalog", "root"))
     records, catalog = read_images(images)
     weights = load_weights(Path(settings.weights), settings.backbone)
     extractor = build_extractor(settings, weights, runtime.algorithm, prepare_device(runtime))
     scratch = Scratch(runtime.scratch_folder() / "activations", extractor.kind, extractor.features)
+    advice = shard_advice(extractor, len(records), settings.shards)
+    if advice:
+        click.echo(advice, err=True)
     adopt(scratch, records, activations, images, extractor)
     complete(scratch, records, root, extractor, runtime.batch, runtime.workers, click.echo)
     shards = assemble(scratch, records, settings.shards)

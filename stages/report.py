@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from fne.core.command import INPUT, OUTPUT, params_option
-from fne.core.params import load_params, load_section
+from fne.core.params import load_key, load_section
 from fne.report.evaluation import read_evaluation
 from fne.report.gallery import choose_gallery
 from fne.report.history import read_history
@@ -31,7 +31,7 @@ def main(
     """Write PAGE from METRICS and RANKS, the training's HISTORY and the catalog of IMAGES and CAPTIONS."""
     settings = load_section(params, "report", Report)
     # Only where the files are; what they are is checked by their digests.
-    root = Path(load_params(params)["catalog"]["root"])
+    root = Path(load_key(params, "catalog", "root"))
     evaluation = read_evaluation(metrics, ranks)
     catalog, images_artifact = read_images(images)
     captioned, captions_artifact = read_captions(captions)

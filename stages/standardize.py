@@ -26,6 +26,10 @@ def main(activations: Path, captions: Path, statistics: Path) -> None:
     captioned, _ = read_captions(captions)
     split = "gallery" if all(record.split == "gallery" for record in captioned) else "train"
     ids = [record.id for record in in_split(captioned, split)]
+    if not rows.ids:
+        raise InputError(
+            f"{activations}: holds no images; with catalog.images 'none' there is nothing to standardize"
+        )
     if not ids:
         raise InputError(f"{captions}: has no {split} images to standardize by; see `catalog` in params.yaml")
     fitted = fit(block for _, block in rows.blocks(ids))

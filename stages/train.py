@@ -10,7 +10,7 @@ from fne.core.device import prepare_device
 from fne.core.params import load_section
 from fne.core.runtime import load_runtime
 from fne.matching.history import writing_history
-from fne.matching.model import Shape, new_matcher
+from fne.matching.model import new_matcher
 from fne.matching.modelfile import write_model
 from fne.matching.pairs import Pairs, require_images
 from fne.matching.settings import Train
@@ -46,16 +46,7 @@ def main(
     training, validation = (Pairs(in_split(captioned, split), rows, numbers) for split in ("train", "val"))
     require_images(training, "train", least=2, purpose="training")
     require_images(validation, "val", least=1, purpose="choosing the best epoch")
-    shape = Shape(
-        settings.image_head,
-        settings.text_encoder,
-        settings.similarity,
-        settings.absolute,
-        rows.features,
-        len(words.words),
-        settings.word_dim,
-        settings.embed_dim,
-    )
+    shape = settings.shape(rows.features, len(words.words))
     matcher = new_matcher(shape, settings.seed).to(device)
     schedule = Schedule(settings.phases(), settings.batch, settings.clip, settings.seed)
     with writing_history(history) as tell:

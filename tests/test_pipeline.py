@@ -142,7 +142,10 @@ def test_a_queued_experiment_on_a_users_data_set_runs(project, tmp_path):
     assert "queued" in dvc(project, "exp", "list")
 
 
-def test_an_experiment_in_a_temporary_copy_runs(project):
-    output = dvc(project, "exp", "run", "--temp", "--name", "aside", "-S", "train.epochs=2")
-    assert stages_run(output) == AFTER_EMBED
+def test_an_experiment_in_a_temporary_copy_shares_the_scratch_folder(project):
+    changes = ["-S", "extract.crops=five", "-S", "train.epochs=1"]
+    output = dvc(project, "exp", "run", "--temp", "--name", "aside", *changes)
+    assert stages_run(output) == ["extract", "standardize", "embed", *AFTER_EMBED]
     assert "aside" in dvc(project, "exp", "list")
+    change_params(project, {"extract": {"crops": "five"}})
+    assert "to do" not in dvc(project, "repro", "extract")

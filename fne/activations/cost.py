@@ -10,6 +10,9 @@ from fne.activations.backbones import BACKBONES, build_backbone
 from fne.activations.crops import CROPS, SIDE
 from fne.activations.extractor import Extractor
 
+# Above this, a shard is slow to write and to share.
+SHARD_BYTES = 512 * 2**20
+
 
 @dataclass
 class Effort:
@@ -30,6 +33,15 @@ def announcement(extractor: Extractor, images: int, done: int, batch: int) -> st
         f"'{extractor.kind['algorithm']}' on {extractor.device.type}; disk: {size:,.0f} MB each in the "
         "scratch folder, in the store and, unless it links, in DVC's cache"
     )
+
+
+def shard_advice(extractor: Extractor, images: int, shards: int) -> str | None:
+    """Advise more shards where one would not fit well into memory, twice of which it takes to write it."""
+    needed = -(-images * extractor.features * 4 // SHARD_BYTES)
+    if needed <= shards:
+        return None
+    limit = f"{SHARD_BYTES // 2**20} MB"
+    return f"Warning: shards would be larger than {limit}; set extract.shards to {needed} or more"
 
 
 def summary(extractor: Extractor, effort: Effort) -> str:

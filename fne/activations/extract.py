@@ -30,8 +30,8 @@ from fne.store.layout import Layer, plan_shards
 UNWRITTEN = 64
 # Images computed at once on a GPU where nobody says otherwise; on a CPU, one for each thread.
 GPU_BATCH = 16
-# Seconds between two looks at what another process is doing.
-PATIENCE = 0.5
+# Between two looks at what another process is doing.
+WAIT_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,14 @@ def complete(
     start, waited_for = time.perf_counter(), list[str]()
     with tqdm(total=len(positions), initial=done, desc="extract", unit="image", disable=None) as progress:
         while pending:
-            before = len(pending)
-            work.compute_claimed(progress.update)
-            if len(pending) == before:
-                owners = scratch.owners(pending)
-                if owners != waited_for:
-                    say(f"waiting for process {', '.join(owners)}, which is computing the same images")
-                    waited_for = owners
-                time.sleep(PATIENCE)
+            if not scratch.is_busy(pending):
+                work.compute_claimed(progress.update)
+                continue
+            owners = scratch.owners(pending)
+            if owners != waited_for:
+                say(f"waiting for process {', '.join(owners)}, which is computing the same images")
+                waited_for = owners
+            time.sleep(WAIT_SECONDS)
     work.effort.seconds = time.perf_counter() - start
     say(summary(extractor, work.effort))
 

@@ -81,6 +81,9 @@ def build_extractor(choices: Choices, weights: Weights, algorithm: str, device: 
         "decoder": DECODER_VERSION,
         "extractor": EXTRACTOR_VERSION,
     }
+    if chosen == "plain" and device.type == "cpu":
+        # Only there do the last bits depend on how the work is split between threads.
+        kind["threads"] = torch.get_num_threads()
     return Extractor(
         kind, network, RESIZES[choices.resize], ALGORITHMS[chosen](network, choices.crops), device
     )

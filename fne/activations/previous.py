@@ -38,9 +38,11 @@ def adopt(scratch: Scratch, wanted: Sequence[Image], store: Path, images: Path, 
         if rows is None or rows.layers != extractor.layers or rows.artifact.settings != extractor.kind:
             return
         for journal, _, unfinished in scratch.claims(missing & set(sources)):
-            for digest in unfinished:
-                journal.append(digest, rows.read([sources[digest]])[0])
-            journal.unlock()
+            try:
+                for digest in unfinished:
+                    journal.append(digest, rows.read([sources[digest]])[0])
+            finally:
+                journal.unlock()
 
 
 def _open(folder: Path, store: Path, images: Path) -> tuple[Rows | None, dict[str, str]]:
@@ -53,6 +55,7 @@ def _open(folder: Path, store: Path, images: Path) -> tuple[Rows | None, dict[st
             (folder / entry["relpath"]).symlink_to(_object(cache, entry["md5"]).resolve())
         catalog, artifact = read_images(_object(cache, made[str(images)]))
         rows = Rows.open(folder, "activations")
+        rows.verify()
     except (OSError, KeyError, TypeError, ValueError, InputError):
         # Whatever is missing or damaged there, the rows can be computed.
         return None, {}

@@ -62,10 +62,18 @@ def read_ahead(files: ImageFiles, positions: Iterable[int], workers: int, pin: b
         # The values do not matter, but without a generator the global one would be advanced.
         generator=torch.Generator(),
     )
-    for pixels in loader:
-        if isinstance(pixels, str):
-            raise InputError(pixels)
-        yield pixels
+    try:
+        for pixels in loader:
+            if isinstance(pixels, str):
+                raise InputError(pixels)
+            yield pixels
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise InputError(
+            "a process that reads images was killed, perhaps for lack of memory; what is finished is kept: "
+            "lower runtime.workers and run again"
+        ) from None
 
 
 def read_pixels(image: Image, root: Path, resize: Resize) -> Tensor:

@@ -54,6 +54,15 @@ class Scratch:
                 finished = journal.read()
                 yield journal, wanted, [digest for digest in wanted if digest not in finished]
 
+    def is_busy(self, digests: Iterable[str]) -> bool:
+        """Tell whether other processes hold the journals of all `digests`."""
+        for prefix in _by_prefix(digests):
+            journal = self._journal(prefix)
+            if journal.lock():
+                journal.unlock()
+                return False
+        return True
+
     def owners(self, digests: Iterable[str]) -> list[str]:
         """Return the process numbers that hold the journals of `digests`."""
         return sorted({self._journal(prefix).owner() for prefix in _by_prefix(digests)} - {""})

@@ -9,7 +9,7 @@ import click
 from fne.activations.algorithms import ALGORITHMS, AUTO
 from fne.activations.backbones import BACKBONES
 from fne.activations.settings import Extract
-from fne.activations.weights import parse_weights
+from fne.activations.weights import Torchvision, parse_weights
 from fne.captions.settings import Tokenize
 from fne.core.errors import InputError
 from fne.core.params import Section, load_params, not_one_of, parse_section
@@ -113,9 +113,15 @@ def _missing_files(folder: Path, catalog: Catalog | None, extract: Extract | Non
             )
         elif weights.suffix in (".yaml", ".yml"):
             try:
-                parse_weights(weights)
+                named = parse_weights(weights)
             except InputError as error:
                 faults.append(f"section 'extract': weights: {error.message}")
+            else:
+                if isinstance(named, Torchvision) and extract.backbone not in named.sha256:
+                    lacking = (
+                        f"{weights} names none for {extract.backbone}, only for {', '.join(named.sha256)}"
+                    )
+                    faults.append(f"section 'extract': weights: {lacking}")
     return faults
 
 

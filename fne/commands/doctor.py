@@ -42,20 +42,33 @@ def prune(runtime: Runtime, name: str) -> str:
     if not chosen:
         known = ", ".join(folder.name for folder in folders) or "none"
         raise InputError(f"there are no rows '{name}' in {runtime.scratch_folder()}; there are: {known}")
-    for folder in chosen:
-        for path in sorted(folder.glob("*.rows")):
-            journal = Journal(path, _kind(folder)["features"])
-            if not journal.lock():
-                raise InputError(f"{folder}: process {journal.owner()} is using it; wait for it or stop it")
-            journal.unlock()
     freed = sum(_size(folder) for folder in chosen)
     for folder in chosen:
-        shutil.rmtree(folder)
+        _empty(folder)
     return f"removed {len(chosen)} kinds of rows, {freed / 1e6:.1f} MB"
 
 
+def _empty(folder: Path) -> None:
+    """Remove the rows in a folder while holding all its locks; the locks themselves stay."""
+    features = _kind(folder)["features"]
+    journals = [Journal(path.with_suffix(".rows"), features) for path in sorted(folder.glob("*.lock"))]
+    held = []
+    try:
+        for journal in journals:
+            if not journal.lock():
+                raise InputError(f"{folder}: process {journal.owner()} is using it; wait for it or stop it")
+            held.append(journal)
+        for journal in journals:
+            journal.path.unlink(missing_ok=True)
+    finally:
+        for journal in held:
+            journal.unlock()
+
+
 def _kinds(scratch: Path) -> list[Path]:
-    return sorted(path.parent for path in scratch.glob(f"activations/*/{KIND}"))
+    return sorted(
+        path.parent for path in scratch.glob(f"activations/*/{KIND}") if any(path.parent.glob("*.rows"))
+    )
 
 
 def _kind(folder: Path) -> dict[str, Any]:

@@ -7,9 +7,14 @@ from fne.core.runtime import Runtime
 
 
 def prepare_device(runtime: Runtime) -> torch.device:
-    """Set the number of threads and return the device that `runtime` asks for."""
+    """Set what torch computes with and return the device that `runtime` asks for."""
     if runtime.threads:
         torch.set_num_threads(runtime.threads)
+    # Full precision where full precision is asked for, and the same bits in every run.
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
     available = torch.cuda.is_available()
     if runtime.device == "cuda" and not available:
         raise InputError(

@@ -76,6 +76,15 @@ def load_section(path: Path, name: str, schema: type[AnySection]) -> AnySection:
     return section
 
 
+def load_key(path: Path, section: str, key: str) -> str:
+    """Read one text of a section that another stage validates."""
+    content = load_params(path).get(section)
+    if not isinstance(content, dict) or not isinstance(content.get(key), str):
+        raise InputError(f"{path}: section '{section}': missing key '{key}'; run `fne check`")
+    value: str = content[key]
+    return value
+
+
 def parse_section(
     params: Mapping[str, Any], name: str, schema: type[AnySection]
 ) -> tuple[AnySection | None, list[str]]:

@@ -1,4 +1,4 @@
-"""How the work is done: settings that change the speed of a stage, never its result.
+"""How the work is done: settings that change the speed of a stage, and of its result at most the last bits.
 
 No stage lists this section as a dependency, so that a machine with more cores does
 not repeat hours of work.
@@ -29,7 +29,7 @@ class Runtime(Section):
         A relative path counts from the project's root, which DVC names to its stages, also
         when it runs them in a temporary copy.
         """
-        return Path(os.environ.get("DVC_ROOT", ".")) / self.scratch
+        return Path(os.environ.get("DVC_ROOT", ".")) / Path(self.scratch).expanduser()
 
 
 def load_runtime(params: Path) -> Runtime:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from fne.core.errors import InputError
 from fne.store.decode import DECODER_VERSION
 from fne.store.files import text_digest, write_text
 
@@ -61,5 +62,5 @@ def recall(path: Path) -> dict[str, Entry]:
 
 def remember(path: Path, entries: dict[str, Entry]) -> None:
     """Write the entries; a scratch folder that cannot be written to only costs time."""
-    with suppress(OSError):
+    with suppress(OSError, InputError):
         write_text(path, _MEMORY.dump_json(_Memory(DECODER_VERSION, entries)).decode())

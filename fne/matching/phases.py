@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase; it starts from the best weights of the phase before."""
+    """One phase; it starts from the best weights of those before."""
 
     loss: str
     margin: float

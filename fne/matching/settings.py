@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from fne.core.params import Section, one_of
 from fne.matching.image_heads import IMAGE_HEADS
 from fne.matching.losses import LOSSES
+from fne.matching.model import Shape
 from fne.matching.phases import Phase, unfold
 from fne.matching.text_encoders import TEXT_ENCODERS
 from fne.ranking.similarities import SIMILARITIES
@@ -32,7 +33,7 @@ class Train(Section):
     clip: Positive
     loss: Annotated[list[Annotated[str, one_of(LOSSES)]], OneOrMore]
     margin: Annotated[list[Positive], OneOrMore]
-    learning_rate: Annotated[list[Positive], OneOrMore]
+    learning_rate: Annotated[list[Annotated[float, Field(gt=0, lt=1000)]], OneOrMore]
     epochs: Annotated[list[Count], OneOrMore]
     patience: Annotated[list[Count], OneOrMore]
 
@@ -40,6 +41,19 @@ class Train(Section):
     def _phases_fit(self) -> Self:
         self.phases()
         return self
+
+    def shape(self, features: int, vocabulary_size: int) -> Shape:
+        """Return the shape of the model for embeddings and a vocabulary of these sizes."""
+        return Shape(
+            self.image_head,
+            self.text_encoder,
+            self.similarity,
+            self.absolute,
+            features,
+            vocabulary_size,
+            self.word_dim,
+            self.embed_dim,
+        )
 
     def phases(self) -> list[Phase]:
         """Return the phases of training."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
+from fne.core.errors import InputError
 from fne.matching.encoding import encode_captions, encode_images
 from fne.matching.model import Matcher
 from fne.matching.pairs import Pairs
@@ -25,13 +26,13 @@ def validate(matcher: Matcher, pairs: Pairs) -> Validation:
     image_ids = [record.id for record in pairs.captioned]
     caption_ids = [caption_id for record in pairs.captioned for caption_id in record.caption_ids]
     counts = torch.tensor([len(record.captions) for record in pairs.captioned])
-    ranking = rank(
-        torch.cat(list(encode_images(matcher, pairs, image_ids))),
-        torch.cat(list(encode_captions(matcher, pairs, caption_ids))),
-        torch.repeat_interleave(torch.arange(len(image_ids)), counts),
-        matcher.similarity,
-        top=1,
-    )
+    images = torch.cat(list(encode_images(matcher, pairs, image_ids)))
+    captions = torch.cat(list(encode_captions(matcher, pairs, caption_ids)))
+    caption_image = torch.repeat_interleave(torch.arange(len(image_ids)), counts)
+    try:
+        ranking = rank(images, captions, caption_image, matcher.similarity, top=0)
+    except ValueError as error:
+        raise InputError(f"training stopped: in validation, {error}; lower train.learning_rate") from None
     image_to_text = summarize(ranking.image_ranks.numpy())
     text_to_image = summarize(ranking.caption_ranks.numpy())
     return Validation(image_to_text, text_to_image, sum_of_recalls(image_to_text, text_to_image))

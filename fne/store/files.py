@@ -55,13 +55,15 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def said_clearly(path: Path) -> Iterator[None]:
-    """Turn the errors of a full disk into one that says what to do."""
+    """Turn the errors of a full disk, or of one that we may not write to, into one that says what to do."""
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-            raise
-        raise InputError(f"{path}: {error.strerror}; free some space and run again") from None
+        if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            raise InputError(f"{path}: {error.strerror}; free some space and run again") from None
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST):
+            raise InputError(f"{path}: cannot be written ({error.strerror}); choose another place") from None
+        raise
 
 
 def is_alive(process: int) -> bool:
@@ -108,7 +110,7 @@ def _temporary(path: Path) -> Path:
     """Return a name that no other process uses, and remove what killed ones left behind."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        writer = int(left.name.split(".")[-2])
-        if writer == os.getpid() or not is_alive(writer):
+        writer = left.name.split(".")[-2]
+        if writer.isdigit() and (int(writer) == os.getpid() or not is_alive(int(writer))):
             shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -78,11 +78,14 @@ class Journal:
 
     def unlock(self) -> None:
         """Force the rows to the disk and give the lock back."""
-        if self.path.exists():
-            sync(self.path)
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        try:
+            if self.path.exists():
+                with said_clearly(self.path):
+                    sync(self.path)
+        finally:
+            if self._handle is not None:
+                os.close(self._handle)
+                self._handle = None
 
     def owner(self) -> str:
         """Return the process number of the lock's last owner."""

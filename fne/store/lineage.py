@@ -26,11 +26,6 @@ class Artifact:
     settings: dict[str, Any] = field(default_factory=dict)
     lineage: Lineage = field(default_factory=dict)
 
-    @property
-    def description(self) -> dict[str, Any]:
-        """What the artifact's file says about itself."""
-        return describe(self.name, self.settings, self.lineage)
-
 
 def describe(name: str, settings: dict[str, Any], lineage: Lineage) -> dict[str, Any]:
     """Return what an artifact writes about itself into its own file."""

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fne.activations.cost import Effort, announcement, plain_flops, summary
+from fne.activations.cost import Effort, announcement, plain_flops, shard_advice, summary
 from fne.activations.extractor import build_extractor
 from fne.activations.weights import Weights
 from fne.store.lineage import Artifact
@@ -33,6 +33,13 @@ def test_the_announcement_tells_what_is_done_and_what_it_needs():
     text = announcement(red_extractor(), images=1_000_000, done=999_999, batch=2)
     assert text.startswith(
         "1000000 images: 999999 done, 1 to do, about 0 s with algorithm 'plain' on cpu; disk: 8 MB"
+    )
+
+
+def test_too_few_shards_are_warned_about():
+    assert shard_advice(red_extractor(), images=1000, shards=1) is None
+    assert shard_advice(red_extractor(), images=10**9, shards=4) == (
+        "Warning: shards would be larger than 512 MB; set extract.shards to 15 or more"
     )
 
 

@@ -40,6 +40,7 @@ def test_everything_that_decides_a_row_is_in_the_kind(weights):
         "device": "cpu",
         "decoder": 1,
         "extractor": 1,
+        "threads": torch.get_num_threads(),
     }
     assert extractor.features == 9344
 

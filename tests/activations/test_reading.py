@@ -1,4 +1,6 @@
 import hashlib
+import os
+import signal
 
 import pytest
 
@@ -16,6 +18,25 @@ def test_images_come_in_the_order_asked_for(tmp_path, workers):
     order = [5, 0, 3, 3, 1]
     reds = [int(pixels[0, 0, 0]) for pixels in read_ahead(files, iter(order), workers, pin=False)]
     assert reds == [position * 25 for position in order]
+
+
+class Deadly(ImageFiles):
+    """The second image kills whoever reads it."""
+
+    def __getitem__(self, position):
+        if position == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(position)
+
+
+def test_a_dying_worker_is_said_in_one_line(tmp_path):
+    files = Deadly([draw(tmp_path, number) for number in range(3)], tmp_path, SQUASH)
+    with pytest.raises(InputError) as caught:
+        list(read_ahead(files, [0, 1, 2], workers=1, pin=False))
+    assert caught.value.message == (
+        "a process that reads images was killed, perhaps for lack of memory; what is finished is kept: "
+        "lower runtime.workers and run again"
+    )
 
 
 def test_an_image_that_changed_since_the_catalog_is_refused(tmp_path):

@@ -68,6 +68,16 @@ def test_a_weights_file_that_names_nothing_is_a_fault(project):
     assert "section 'extract': weights: weights/random.yaml: random.seed: Field required" in result.stderr
 
 
+def test_named_weights_that_the_backbone_does_not_have_are_a_fault(project):
+    change("backbone: vgg16", "backbone: resnet50")
+    change("weights: weights/random.yaml", "weights: weights/imagenet.yaml")
+    result = check()
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: params.yaml: section 'extract': weights: weights/imagenet.yaml names none for resnet50, only for vgg16\n",
+    )
+
+
 def test_a_layer_that_the_backbone_does_not_have_is_a_fault(project):
     change("kind: fne", "kind: layer")
     change("layer: fc7", "layer: fc8")

@@ -5,7 +5,7 @@ import pytest
 from pydantic import Field, model_validator
 
 from fne.core.errors import InputError
-from fne.core.params import Section, load_params, load_section, one_of
+from fne.core.params import Section, load_key, load_params, load_section, one_of
 
 
 class Embed(Section):
@@ -80,6 +80,14 @@ def test_a_file_that_is_not_yaml_is_refused_in_one_line(tmp_path):
 
 def test_a_file_without_sections_is_refused(tmp_path):
     assert message(tmp_path, "- 1") == "params.yaml: expected sections such as 'catalog:', found list"
+
+
+def test_a_key_of_another_section_is_read_or_missed_by_name(tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_text("catalog: {root: data}")
+    assert load_key(path, "catalog", "root") == "data"
+    with pytest.raises(InputError, match=r"section 'catalog': missing key 'seed'; run `fne check`"):
+        load_key(path, "catalog", "seed")
 
 
 def test_a_folder_is_refused(tmp_path):

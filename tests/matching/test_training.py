@@ -66,6 +66,13 @@ def test_a_loss_that_is_not_finite_stops_naming_step_and_images(pairs):
         train(matcher, Schedule([SUM], 4, 2.0, 0), pairs, pairs, lambda epoch: None)
 
 
+def test_validation_scores_that_are_nan_stop_training(pairs):
+    matcher = new_matcher(SHAPE, seed=0)
+    torch.nn.init.constant_(matcher.image_head.weight, float("nan"))
+    with pytest.raises(InputError, match=r"in validation, \d+ scores .* are NaN; lower train.learning_rate"):
+        validate(matcher, pairs)
+
+
 def test_the_history_holds_every_epoch(pairs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # dvclive looks for a repository around the working folder
     with writing_history(tmp_path / "history") as tell:

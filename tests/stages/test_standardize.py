@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from fne.store.arrays import read_arrays
+from fne.store.layout import Layer
 from fne.store.rows import Rows
+from fne.store.writer import write_rows
 from tests.stages.conftest import IDS, SPLITS, write_catalog
 
 
@@ -27,6 +29,15 @@ def test_a_corrected_caption_leaves_the_statistics_byte_for_byte(run):
 def test_a_collection_without_captions_is_standardized_by_all_its_images(run):
     write_catalog(["gallery"] * len(SPLITS))
     assert run("standardize").output.startswith("20 gallery images, ")
+
+
+def test_a_catalog_without_images_is_refused(run):
+    write_rows(Path("features/activations"), "activations", [Layer("conv", 6)], "float32", [], {}, {})
+    result = run("standardize")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: features/activations: holds no images; with catalog.images 'none' there is nothing to standardize\n",
+    )
 
 
 def test_captions_without_training_images_are_refused(run):

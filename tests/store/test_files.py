@@ -58,6 +58,14 @@ def test_text_is_utf8_with_unix_line_ends(tmp_path):
     assert (tmp_path / "a.txt").read_bytes() == b"\xc3\xa9\n"
 
 
+def test_a_place_that_cannot_be_written_to_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        InputError, match=r"file/a.txt: cannot be written \(File exists\); choose another place"
+    ):
+        write_text(tmp_path / "file/a.txt", "")
+
+
 def test_the_digest_is_sha256(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
     assert file_digest(tmp_path / "a") == hashlib.sha256(b"abc").hexdigest()
