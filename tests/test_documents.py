@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dvc.cli.parser import get_main_parser
+from dvc.utils.hydra import apply_overrides
 from ruamel.yaml import YAML
 
 from benchmarks.__main__ import BENCHMARKS
@@ -81,6 +82,15 @@ def test_every_override_is_a_valid_parameter(override):
         changed: dict[str, Any] = PARAMS[section] | {name: YAML(typ="safe").load(value)}
         assert name in PARAMS[section]
         assert parse_section({section: changed}, section, SECTIONS[section])[1] == []
+
+
+def test_an_override_changes_its_own_line_and_no_other(tmp_path):
+    """The parameter file is written as DVC would write it, so that `git diff` shows what was tried."""
+    path = tmp_path / "params.yaml"
+    path.write_text((ROOT / "params.yaml").read_text())
+    apply_overrides(str(path), ["train.margin=0.123"])
+    before, after = (ROOT / "params.yaml").read_text().splitlines(), path.read_text().splitlines()
+    assert [new for old, new in zip(before, after, strict=True) if old != new] == ["  margin: 0.123"]
 
 
 def stage_edges() -> set[tuple[str, str]]:
