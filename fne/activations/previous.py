@@ -10,11 +10,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ruamel.yaml import YAML
-
 from fne.activations.extractor import Extractor
 from fne.activations.scratch import Scratch
 from fne.core.errors import InputError
+from fne.core.params import load_params
 from fne.store.catalog import Image, read_images
 from fne.store.rows import Rows
 
@@ -48,7 +47,7 @@ def adopt(scratch: Scratch, wanted: Sequence[Image], store: Path, images: Path, 
 def _open(folder: Path, store: Path, images: Path) -> tuple[Rows | None, dict[str, str]]:
     """Return the previous store and its row ids by image digests, or nothing if there is none to be had."""
     try:
-        stage = YAML(typ="safe", pure=True).load(Path("dvc.lock"))["stages"]["extract"]
+        stage = load_params(Path("dvc.lock"))["stages"]["extract"]
         made = {entry["path"]: entry["md5"] for entry in stage["outs"] + stage["deps"] if "md5" in entry}
         cache = _cache()
         for entry in json.loads(_object(cache, made[str(store)]).read_text()):

@@ -79,11 +79,12 @@ def _spread(queries: np.ndarray, count: int, generator: np.random.Generator) -> 
 
 def _example(direction: Direction, query: int) -> Example:
     rank = int(direction.ranks[query])
+    matches = zip(direction.best[query], direction.scores[query], direction.true[query], strict=True)
+    # Among equal scores the true ones come last, as in the ranks.
+    ordered = sorted(matches, key=lambda match: (-match[1], match[2]))
     candidates = [
         Candidate(direction.pool_ids[item], place, float(score), bool(true))
-        for place, (item, score, true) in enumerate(
-            zip(direction.best[query], direction.scores[query], direction.true[query], strict=True), start=1
-        )
+        for place, (item, score, true) in enumerate(ordered, start=1)
     ]
     shown = candidates[:SHOWN]
     if not any(candidate.true for candidate in shown):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fne.report.evaluation import read_evaluation
-from fne.report.gallery import SHOWN, choose, choose_gallery
+from fne.report.evaluation import Direction, read_evaluation
+from fne.report.gallery import SHOWN, _example, choose, choose_gallery
 from tests.report.runs import write_run
 
 RANKS = np.array([1] * 50 + list(range(2, 52)))
@@ -58,3 +58,19 @@ def test_every_sentence_shows_its_true_image_once_and_exactly_the_true_ones_are_
     for example in gallery.images:
         for candidate in example.candidates:
             assert candidate.true == (candidate.id.split("#")[0] == example.id)
+
+
+def test_among_equal_scores_the_true_one_comes_last_as_in_its_rank():
+    direction = Direction(
+        metrics={},
+        query_ids=["sentence"],
+        pool_ids=["true", "other", "third"],
+        ranks=np.array([2]),
+        best=np.array([[0, 1, 2]]),
+        scores=np.array([[0.5, 0.5, 0.1]]),
+        true=np.array([[True, False, False]]),
+        true_counts=np.array([1]),
+        answers=np.array([0]),
+    )
+    example = _example(direction, 0)
+    assert [(each.id, each.place) for each in example.candidates] == [("other", 1), ("true", 2), ("third", 3)]
