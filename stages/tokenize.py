@@ -32,7 +32,8 @@ def main(captions: Path, vocabulary: Path, tokens: Path, params: Path) -> None:
     write_vocabulary(vocabulary, choose_words(known, settings.min_count), settings.model_dump())
     numbers = read_vocabulary(vocabulary)
     encoded = {caption_id: numbers.encode(words) for caption_id, (_, words) in sentences.items()}
-    write_tokens(tokens, encoded, settings.model_dump(), merge(catalog, numbers.artifact))
+    made_with = settings.model_dump() | {"words": len(numbers.words)}
+    write_tokens(tokens, encoded, made_with, merge(catalog, numbers.artifact))
     click.echo(f"{len(encoded)} captions, {len(numbers.words) - 1} words")
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import click
 
-from fne.captions.vocabulary import read_vocabulary
 from fne.core.command import INPUT, OUTPUT, params_option
 from fne.core.device import prepare_device
 from fne.core.params import load_section
@@ -24,37 +23,29 @@ from fne.store.tokens import read_tokens
 @click.command()
 @click.argument("embeddings", type=INPUT)
 @click.argument("captions", type=INPUT)
-@click.argument("vocabulary", type=INPUT)
 @click.argument("tokens", type=INPUT)
 @click.argument("model", type=OUTPUT)
 @click.argument("history", type=OUTPUT)
 @params_option
-def main(
-    embeddings: Path, captions: Path, vocabulary: Path, tokens: Path, model: Path, history: Path, params: Path
-) -> None:
+def main(embeddings: Path, captions: Path, tokens: Path, model: Path, history: Path, params: Path) -> None:
     """Train a MODEL to match EMBEDDINGS of images with the TOKENS of their CAPTIONS."""
     settings = load_section(params, "train", Train)
     device = prepare_device(load_runtime(params))
-    rows, words, numbers = (
-        Rows.open(embeddings, "embeddings"),
-        read_vocabulary(vocabulary),
-        read_tokens(tokens),
-    )
+    rows, words = Rows.open(embeddings, "embeddings"), read_tokens(tokens)
     captioned, catalog = read_captions(captions)
     train_images = split_artifact(captions, captioned, "train")
-    lineage = merge(rows.artifact, train_images, catalog, words.artifact, numbers.artifact)
-    training, validation = (Pairs(in_split(captioned, split), rows, numbers) for split in ("train", "val"))
+    lineage = merge(rows.artifact, train_images, catalog, words.artifact)
+    training, validation = (Pairs(in_split(captioned, split), rows, words) for split in ("train", "val"))
     require_images(training, "train", least=2, purpose="training")
     require_images(validation, "val", least=1, purpose="choosing the best epoch")
-    shape = settings.shape(rows.features, len(words.words))
+    shape = settings.shape(rows.features, words.artifact.settings["words"])
     matcher = new_matcher(shape, settings.seed).to(device)
     schedule = Schedule(settings.phases(), settings.batch, settings.clip, settings.seed)
     with writing_history(history) as tell:
         best = train(matcher, schedule, training, validation, tell)
     write_model(model, matcher, settings.model_dump() | {"best_epoch": best.number + 1}, lineage)
-    click.echo(
-        f"best epoch {best.number + 1} (phase {best.phase}): validation rsum {best.validation.rsum:.1f}"
-    )
+    rsum = best.validation.rsum
+    click.echo(f"best epoch {best.number + 1} (phase {best.phase}): validation rsum {rsum:.1f}")
 
 
 if __name__ == "__main__":

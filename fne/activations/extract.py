@@ -142,7 +142,8 @@ class _Work:
                         check_finite(row, image.id, self.extractor.layers)
                         writing.append(writer.submit(_write, claims.popleft(), row))
                     started = time.perf_counter()
-                    while len(writing) > UNWRITTEN:
+                    # What is written is looked at at once: after a full disk, nothing more need be computed.
+                    while writing and (writing[0].done() or len(writing) > UNWRITTEN):
                         writing.popleft().result()
                     self.effort.output_seconds += time.perf_counter() - started
                     self.effort.images += len(chunk)

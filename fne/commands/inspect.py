@@ -33,12 +33,7 @@ def inspect_path(path: Path) -> str:
 def _kind(path: Path) -> str:
     if path.is_dir():
         return "row stores" if (path / MANIFEST).exists() else ""
-    special = {
-        "images.jsonl": "images.jsonl",
-        "captions.jsonl": "captions.jsonl",
-        "vocabulary.json": "vocabulary.json",
-    }
-    return special.get(path.name, path.suffix)
+    return path.name if path.name in KINDS else path.suffix
 
 
 def _rows(path: Path) -> Lines:

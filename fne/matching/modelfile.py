@@ -1,8 +1,8 @@
 """The model on disk: safetensors, with everything needed to use it in its header.
 
-safetensors itself does not notice a flipped bit, so the header holds a digest of all
-weights. The header has one entry of ours, because the order of several would differ
-from run to run.
+safetensors itself does not notice a flipped bit, so the header holds a digest of the
+weights and of all else in it. The header has one entry of ours, because the order of
+several would differ from run to run.
 """
 
 import hashlib
@@ -32,24 +32,23 @@ def write_model(path: Path, matcher: Matcher, settings: dict[str, Any], lineage:
         "version": VERSION,
         **describe("model", settings, lineage),
         "shape": asdict(matcher.shape),
-        "sha256": _digest(state),
     }
+    sealed = header | {"sha256": _digest(header, state)}
     with replacing(path) as temporary:
-        save_file(state, temporary, metadata={"fne": json.dumps(header, ensure_ascii=False)})
+        save_file(state, temporary, metadata={"fne": json.dumps(sealed, ensure_ascii=False)})
 
 
 def read_model(path: Path) -> tuple[Matcher, Artifact]:
-    """Read a model, checking the digest of its weights.
+    """Read a model, checking its digest.
 
     Raises:
         InputError: if it is missing, damaged, of a newer format or not a model of ours.
     """
-    header, state = _read(path)
-    found = _digest(state)
-    if found != header["sha256"]:
+    header, state, expected = _read(path)
+    found = _digest(header, state)
+    if found != expected:
         raise InputError(
-            f"{path}: damaged: expected weights {header['sha256'][:12]}…, found {found[:12]}…; "
-            "remove it and run `dvc repro`"
+            f"{path}: damaged: expected {expected[:12]}…, found {found[:12]}…; remove it and run `dvc repro`"
         )
     matcher = Matcher(Shape(**header["shape"]))
     matcher.load_state_dict(state)
@@ -57,15 +56,17 @@ def read_model(path: Path) -> tuple[Matcher, Artifact]:
     return matcher, artifact
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], str]:
+    """Return header and weights, and the digest that they should have."""
     if not path.exists():
         raise InputError(f"{path}: no such file; run `dvc repro`, or `dvc pull` to fetch it")
     try:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {})["fne"])
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        expected = str(header.pop("sha256"))
         version = (header["format"], header["version"])
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError) as error:
         raise InputError(
             f"{path}: damaged or not a model of ours ({error}); remove it and run `dvc repro`"
         ) from None
@@ -73,11 +74,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise InputError(
             f"{path}: has format {version[0]} {version[1]}; this version reads {FORMAT} {VERSION}"
         )
-    return header, state
+    return header, state, expected
 
 
-def _digest(state: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256()
+def _digest(header: dict[str, Any], state: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name, value in sorted(state.items()):
         digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
         digest.update(value.numpy().tobytes())

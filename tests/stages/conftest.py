@@ -22,7 +22,7 @@ COMMANDS = {
     "standardize": "features/activations data/captions.jsonl features/statistics.h5",
     "embed": "features/activations features/statistics.h5 features/embeddings",
     "tokenize": "data/captions.jsonl captions/vocabulary.json captions/tokens.h5",
-    "train": "features/embeddings data/captions.jsonl captions/vocabulary.json captions/tokens.h5 "
+    "train": "features/embeddings data/captions.jsonl captions/tokens.h5 "
     "models/matching.safetensors models/history",
     "encode": "models/matching.safetensors features/embeddings data/captions.jsonl captions/tokens.h5 "
     "vectors/images vectors/captions",
