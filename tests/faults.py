@@ -23,17 +23,26 @@ import click
 import dvc.repo  # imported here, and torchvision too, so that forked children have them at hand
 import torch
 import torchvision
+from click.testing import CliRunner
 from PIL import Image as Picture
 from safetensors.torch import save_file
 
 from fne.activations import extract as extraction
 from fne.activations.scratch import Scratch
+from fne.captions.vocabulary import read_vocabulary
+from fne.cli import main as fne
+from fne.commands.kinds import kind_of
+from fne.commands.tracked import pipeline_outs
+from fne.core.errors import InputError
+from fne.matching.modelfile import read_model
 from fne.store import writer
-from fne.store.catalog import read_images
+from fne.store.arrays import read_arrays
+from fne.store.catalog import read_captions, read_images
 from fne.store.rows import Rows
 from stages.extract import main as stage
 from tests.imports import ROOT
-from tests.projects import SMALL, change_params
+from tests.projects import SMALL, change_params, small_project
+from tests.projects import dvc as run_dvc
 
 PRELOADED = (dvc.repo, torchvision)
 FORMATS = ("JPEG", "PNG", "GIF", "TIFF", "BMP", "WEBP")
@@ -185,6 +194,75 @@ def images(files: int, seed: int) -> None:
     )
 
 
+@main.command()
+@click.option("--flips", default=1000, show_default=True, help="How many bits to flip, one at a time.")
+@click.option("--truncations", default=200, show_default=True, help="How many files to cut, one at a time.")
+@click.option("--seed", default=0, show_default=True)
+def artifacts(flips: int, truncations: int, seed: int) -> None:
+    """Flip bits in all kinds of artifacts and cut their ends; see that each is refused by name."""
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory() as name:
+        folder = small_project(Path(name))
+        run_dvc(folder, "repro")
+        before = Path.cwd()
+        os.chdir(folder)
+        try:
+            files = [*artifact_files()]
+            assert CliRunner().invoke(fne, ["verify"]).exit_code == 0
+            for number in range(flips + truncations):
+                artifact, file = files[number % len(files)]
+                damage_one(artifact, file, chance, flip=number < flips)
+            assert CliRunner().invoke(fne, ["verify"]).exit_code == 0
+        finally:
+            os.chdir(before)
+    click.echo(
+        f"{flips} flipped bits and {truncations} cuts in {len(files)} files of "
+        f"{len({artifact for artifact, _ in files})} artifacts: every one refused by name, no crash"
+    )
+
+
+def artifact_files() -> Iterator[tuple[Path, Path]]:
+    """Yield every file of every artifact in this folder's project, without the drawn images."""
+    for artifact in pipeline_outs():
+        if artifact != Path("data/demo"):
+            below = sorted(artifact.rglob("*")) if artifact.is_dir() else [artifact]
+            yield from ((artifact, file) for file in below if file.is_file())
+
+
+def damage_one(artifact: Path, file: Path, chance: random.Random, flip: bool) -> None:
+    """Damage a file of an artifact, see that verification and consumer refuse it, and put it right again."""
+    sound = file.read_bytes()
+    place = chance.randrange(len(sound))
+    damaged = bytearray(sound) if flip else sound[:place]
+    if flip:
+        damaged[place] ^= 1 << chance.randrange(8)
+    what = f"{file}: {'bit flipped at' if flip else 'cut at'} {place} of {len(sound)}"
+    file.unlink()  # it may be a link into the cache
+    file.write_bytes(damaged)
+    try:
+        result = CliRunner().invoke(fne, ["verify", str(artifact)])
+        assert result.exit_code == 2, f"{what}: verified with {result.exit_code}: {result.output}"
+        assert isinstance(result.exception, SystemExit), f"{what}: {result.exception!r}"
+        assert str(artifact) in result.stderr, f"{what}: not named: {result.stderr}"
+        read = CONSUMERS.get(kind_of(artifact))
+        assert read is None or _refuses(read, artifact), f"{what}: used by a stage"
+    finally:
+        file.write_bytes(sound)
+
+
+def _refuses(read: Callable[[Path], object], artifact: Path) -> bool:
+    try:
+        read(artifact)
+    except InputError as error:
+        return str(artifact) in error.message
+    return False
+
+
+def _read_rows(store: Path) -> None:
+    rows = Rows.open(store)
+    rows.read(rows.ids)
+
+
 def _run_stage(folder: Path, stage: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", f"stages.{stage}", *arguments]
@@ -320,6 +398,16 @@ def _damage(chance: random.Random, content: bytearray) -> bytes:
         if not content:
             break
     return bytes(content)
+
+
+CONSUMERS: dict[str, Callable[[Path], object]] = {
+    "row stores": _read_rows,
+    "images.jsonl": read_images,
+    "captions.jsonl": read_captions,
+    "vocabulary.json": read_vocabulary,
+    ".h5": read_arrays,
+    ".safetensors": read_model,
+}
 
 
 if __name__ == "__main__":

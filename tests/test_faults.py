@@ -26,3 +26,9 @@ def test_full_disks_are_said_clearly_and_cost_nothing(monkeypatch, tmp_path):
 
 def test_damaged_images_crash_nothing():
     assert run("images", "--files", "240").startswith("240 damaged files in ")
+
+
+def test_damaged_artifacts_are_refused_by_name():
+    assert run("artifacts", "--flips", "60", "--truncations", "40").startswith(
+        "60 flipped bits and 40 cuts in "
+    )

@@ -12,5 +12,6 @@ class Tokenize(Section):
 
     lowercase: bool
     min_count: Annotated[int, Field(ge=1)]
+    end_of_sentence: bool
     # Never the test captions: a vocabulary that knows them leaks.
     vocabulary: Annotated[list[Literal["train", "val"]], Field(min_length=1)]

@@ -4,17 +4,30 @@
 downloaded; the word tokenizer itself needs no data.
 """
 
-from nltk.tokenize.destructive import NLTKWordTokenizer
+from collections.abc import Callable
+from functools import cache
 
-_TOKENIZER = NLTKWordTokenizer()
+# No caption contains this word: NLTK cuts it at the brackets.
+END = "<eos>"
 
 
-def tokenize(caption: str, lowercase: bool) -> list[str]:
-    """Return the words of a caption.
+def tokenize(caption: str, lowercase: bool, end_of_sentence: bool = False) -> list[str]:
+    """Return the words of a caption, followed by a word for its end if asked for.
 
     Example:
         >>> tokenize("A dog's ball, (red).", lowercase=True)
         ['a', 'dog', "'s", 'ball', ',', '(', 'red', ')', '.']
+        >>> tokenize("A dog", lowercase=False, end_of_sentence=True)
+        ['A', 'dog', '<eos>']
     """
-    words: list[str] = _TOKENIZER.tokenize(caption.lower() if lowercase else caption)
-    return words
+    words = _word_tokenizer()(caption.lower() if lowercase else caption)
+    return [*words, END] if end_of_sentence else words
+
+
+@cache
+def _word_tokenizer() -> Callable[[str], list[str]]:
+    # Importing NLTK takes seconds, which a search for a plain sentence need not wait for.
+    from nltk.tokenize.destructive import NLTKWordTokenizer
+
+    cut: Callable[[str], list[str]] = NLTKWordTokenizer().tokenize
+    return cut

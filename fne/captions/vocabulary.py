@@ -1,5 +1,6 @@
 """The words a text encoder knows, each with its number."""
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from fne.core.errors import InputError
-from fne.store.files import file_digest, write_text
+from fne.store.files import write_text
+from fne.store.formats import Format, parse_document, read_bytes, seal_text
 from fne.store.lineage import Artifact, describe
 
-FORMAT = "fne-vocabulary"
-VERSION = 1
+FORMAT = Format("fne-vocabulary", 2)
+REMEDY = "remove it and run `dvc repro tokenize`"
 # No caption contains this word: NLTK cuts it at the brackets.
 UNKNOWN = "<unk>"
 
@@ -49,28 +51,20 @@ def choose_words(sentences: Iterable[Sequence[str]], min_count: int) -> list[str
 
 def write_vocabulary(path: Path, words: Sequence[str], settings: dict[str, Any]) -> None:
     """Write `vocabulary.json`."""
-    header = {"format": FORMAT, "version": VERSION, **describe("vocabulary", settings, {})}
-    write_text(path, json.dumps(header | {"words": list(words)}, ensure_ascii=False, indent=1) + "\n")
+    content = FORMAT.header() | describe("vocabulary", settings, {}) | {"words": list(words)}
+    write_text(path, seal_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n"))
 
 
 def read_vocabulary(path: Path) -> Vocabulary:
-    """Read `vocabulary.json`.
+    """Read `vocabulary.json`, checking its seal.
 
     Raises:
         InputError: if it is missing, damaged or of a newer format.
     """
-    digest = file_digest(path)
+    content = read_bytes(path)
+    document = parse_document(path, content, FORMAT, REMEDY)
+    digest = hashlib.sha256(content).hexdigest()
     try:
-        content = json.loads(path.read_bytes())
-        version, words, settings = (
-            (content["format"], content["version"]),
-            content["words"],
-            content["settings"],
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: damaged ({error!r}); remove it and run `dvc repro tokenize`") from None
-    if version[0] != FORMAT or version[1] > VERSION:
-        raise InputError(
-            f"{path}: has format {version[0]} {version[1]}; this version reads {FORMAT} {VERSION}"
-        )
-    return Vocabulary(Artifact(path, "vocabulary", digest, settings), words)
+        return Vocabulary(Artifact(path, "vocabulary", digest, document["settings"]), document["words"])
+    except KeyError as error:
+        raise InputError(f"{path}: damaged (no {error}); {REMEDY}") from None

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from fne.captions.vocabulary import read_vocabulary
+from fne.commands.kinds import STORE, kind_of
+from fne.commands.tracked import CAPTIONS, pipeline_outs
 from fne.core.errors import InputError
 from fne.matching.modelfile import read_model
 from fne.store.arrays import read_arrays
 from fne.store.catalog import SPLITS, read_captions, read_images
-from fne.store.layout import MANIFEST
 from fne.store.rows import Rows
 
 Lines = list[str]
@@ -24,16 +25,12 @@ def inspect_path(path: Path) -> str:
     """
     if not path.exists():
         raise InputError(f"{path}: no such file or folder; run `dvc repro`, or `dvc pull` to fetch it")
-    inspect = KINDS.get(_kind(path))
+    inspect = KINDS.get(kind_of(path))
     if inspect is None:
         raise InputError(f"{path}: not an artifact of the pipeline; those are {', '.join(KINDS)}")
-    return "\n".join(inspect(path))
-
-
-def _kind(path: Path) -> str:
-    if path.is_dir():
-        return "row stores" if (path / MANIFEST).exists() else ""
-    return path.name if path.name in KINDS else path.suffix
+    lines = inspect(path)
+    out = pipeline_outs().get(path)
+    return "\n".join([*lines, f"  made by   stage {out.stage}"] if out else lines)
 
 
 def _rows(path: Path) -> Lines:
@@ -45,9 +42,21 @@ def _rows(path: Path) -> Lines:
         f"{path}: {rows.artifact.name}, {len(rows.ids)} rows of {rows.features} values, {size:,} bytes",
         f"  type      {rows.dtype}",
         f"  digest    {rows.artifact.digest}",
+        *_splits(rows),
         f"  layers    {layers}",
         *_origin(rows.artifact.settings, rows.artifact.lineage),
     ]
+
+
+def _splits(rows: Rows) -> Lines:
+    """Say how many rows each split has, where a catalog is at hand; a caption is in its image's split."""
+    if not CAPTIONS.exists():
+        return []
+    captioned, _ = read_captions(CAPTIONS)
+    split_of = {each: record.split for record in captioned for each in (record.id, *record.caption_ids)}
+    counts = Counter(split_of.get(row_id, "not in the catalog") for row_id in rows.ids)
+    order = [*SPLITS, "not in the catalog"]
+    return [f"  rows      {', '.join(f'{counts[each]} {each}' for each in order if counts[each]) or 'none'}"]
 
 
 def _arrays(path: Path) -> Lines:
@@ -78,7 +87,7 @@ def _model(path: Path) -> Lines:
 def _vocabulary(path: Path) -> Lines:
     vocabulary = read_vocabulary(path)
     return [
-        f"{path}: vocabulary, {len(vocabulary.words) - 1} words",
+        f"{path}: vocabulary, {len(vocabulary.words) - 1} words, {path.stat().st_size:,} bytes",
         f"  digest    {vocabulary.artifact.digest}",
         f"  frequent  {' '.join(vocabulary.words[1:11])}",
         *_origin(vocabulary.artifact.settings, {}),
@@ -88,7 +97,11 @@ def _vocabulary(path: Path) -> Lines:
 def _images(path: Path) -> Lines:
     images, artifact = read_images(path)
     size = sum(image.bytes for image in images)
-    return [f"{path}: catalog of {len(images)} images, {size:,} bytes", f"  digest    {artifact.digest}"]
+    return [
+        f"{path}: catalog of {len(images)} images, {path.stat().st_size:,} bytes",
+        f"  digest    {artifact.digest}",
+        f"  images    {size:,} bytes in all",
+    ]
 
 
 def _captions(path: Path) -> Lines:
@@ -98,7 +111,8 @@ def _captions(path: Path) -> Lines:
     for record in captioned:
         captions[record.split] += len(record.captions)
     return [
-        f"{path}: catalog of {sum(captions.values())} captions of {len(captioned)} images",
+        f"{path}: catalog of {sum(captions.values())} captions of {len(captioned)} images, "
+        f"{path.stat().st_size:,} bytes",
         f"  digest    {artifact.digest}",
         *(
             f"  {split:<9} {images[split]} images, {captions[split]} captions"
@@ -126,7 +140,7 @@ def _table(path: Path, split: str, metrics: dict[str, Any]) -> Lines:
         f"{path}: {split}, {metrics['images']} images, {metrics['captions']} captions",
         "  " + " " * 13 + "".join(f"{name.replace('_', ' '):>13}" for name in names),
         *(f"  {title}" + "".join(f"{row[name]:>13.1f}" for name in names) for title, row in rows.items()),
-        f"  sum of recalls {metrics['rsum']:.1f} of 600",
+        f"  sum of recalls {metrics['rsum']:.1f} of {200 * sum(name.startswith('R@') for name in names)}",
     ]
 
 
@@ -142,7 +156,7 @@ def _origin(settings: dict[str, Any], lineage: dict[str, Any]) -> Lines:
 
 
 KINDS = {
-    "row stores": _rows,
+    STORE: _rows,
     "images.jsonl": _images,
     "captions.jsonl": _captions,
     "vocabulary.json": _vocabulary,

@@ -4,8 +4,9 @@ A store is a folder with `manifest.json` and shards. A row's shard is a hash of 
 and within a shard the ids are sorted, so that equal inputs give equal bytes whatever
 the order of computation, and a few new images change a few shards. The rows of a shard
 are one contiguous, aligned block, which is read through a memory map; HDF5 itself
-would be 10 to 100 times slower and cannot check a contiguous block, so the manifest
-holds the SHA-256 of every shard, checked before its first read.
+would be 10 to 100 times slower and cannot check a contiguous block, so the manifest,
+itself sealed (see `fne.store.formats`), holds the SHA-256 of every shard, checked before
+its first read.
 
 Rows are kept as numbers of a NumPy type or, where they hold only -1, 0 and +1, as two
 bit planes (`ternary`).
@@ -13,11 +14,15 @@ bit planes (`ternary`).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from fne.store.files import text_digest
+from fne.store.formats import Format
+from fne.store.lineage import Lineage
 
-FORMAT = "fne-rows"
-VERSION = 1
+FORMAT = Format("fne-rows", 2)
 MANIFEST = "manifest.json"
 ROWS = "rows"
 TERNARY = "ternary"
@@ -29,6 +34,40 @@ class Layer:
 
     name: str
     features: int
+
+
+class Shard(BaseModel):
+    """A file of the store, and the ids of its rows in their order."""
+
+    model_config = ConfigDict(frozen=True)
+
+    # A name and never a path: a store must not lead to files elsewhere.
+    file: Annotated[str, Field(pattern=r"^shard-[0-9]{4,9}\.h5$")]
+    sha256: str
+    ids: list[str]
+
+    @property
+    def number(self) -> int:
+        """The number in its name."""
+        return int(self.file[len("shard-") : -len(".h5")])
+
+
+class Manifest(BaseModel):
+    """What `manifest.json` holds besides its format and seal."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    settings: dict[str, Any]
+    lineage: Lineage
+    dtype: Literal["ternary", "float16", "float32", "float64"]
+    layers: list[tuple[str, Annotated[int, Field(ge=0)]]]
+    shards: list[Shard]
+
+
+def width(features: int, dtype: str) -> int:
+    """Return how many numbers a row takes in its shard."""
+    return 2 * -(-features // 8) if dtype == TERNARY else features
 
 
 def shard_of(row_id: str, shards: int) -> int:

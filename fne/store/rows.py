@@ -1,33 +1,39 @@
-"""Reading a row store; see `fne.store.layout` for what it is."""
+"""Reading a row store; see `fne.store.layout` for what it is.
+
+Opening reads the manifest only. Rows are read through read-only memory maps, so that a
+store of any size takes the memory of the rows that are asked for, and no reader can
+write to what may be a link into a shared cache.
+"""
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
-import h5py
 import numpy as np
+from numpy.typing import DTypeLike
+from pydantic import ValidationError
 
 from fne.core.errors import InputError
-from fne.store.arrays import refuse_foreign_storage
-from fne.store.files import file_digest
-from fne.store.layout import FORMAT, MANIFEST, ROWS, TERNARY, VERSION, Layer
+from fne.store.formats import parse_document, read_bytes
+from fne.store.layout import FORMAT, MANIFEST, TERNARY, Layer, Manifest, width
 from fne.store.lineage import Artifact
+from fne.store.remembered import recall, remember, state
+from fne.store.shards import check_shard, map_shard
 from fne.store.ternary import unpack
+
+Block = tuple[list[str], np.ndarray]
 
 
 class Rows:
     """A row store, open for reading."""
 
-    def __init__(
-        self, artifact: Artifact, layers: list[Layer], dtype: str, shards: list[dict[str, Any]]
-    ) -> None:
+    def __init__(self, artifact: Artifact, manifest: Manifest) -> None:
         self.artifact = artifact
-        self.layers = layers
-        self.dtype = dtype
-        self._shards = shards
+        self.layers = [Layer(name, features) for name, features in manifest.layers]
+        self.dtype: str = manifest.dtype
+        self.shards = manifest.shards
         self._blocks: dict[int, np.ndarray] = {}
 
     @classmethod
@@ -46,25 +52,19 @@ class Rows:
             raise InputError(
                 f"{path}: no store here ({MANIFEST} is missing); run `dvc repro`, or `dvc pull` to fetch it"
             )
-        content = manifest_path.read_bytes()
-        digest = hashlib.sha256(content).hexdigest()
+        content = read_bytes(manifest_path)
+        remedy = f"remove {path} and run `dvc repro`"
+        document = parse_document(manifest_path, content, FORMAT, remedy)
         try:
-            manifest = json.loads(content)
-            version = (manifest["format"], manifest["version"])
-            artifact = Artifact(path, manifest["name"], digest, manifest["settings"], manifest["lineage"])
-            layers = [Layer(layer, features) for layer, features in manifest["layers"]]
-            dtype, shards = manifest["dtype"], manifest["shards"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                f"{manifest_path}: damaged ({error!r}); remove {path} and run `dvc repro`"
-            ) from None
-        if version[0] != FORMAT or version[1] > VERSION:
-            raise InputError(
-                f"{path}: has format {version[0]} {version[1]}; this version reads {FORMAT} {VERSION}"
-            )
-        if name is not None and artifact.name != name:
-            raise InputError(f"{path}: expected {name}, found {artifact.name}")
-        return cls(artifact, layers, dtype, shards)
+            manifest = Manifest.model_validate(document)
+        except ValidationError as error:
+            fault = error.errors()[0]
+            place = ".".join(str(part) for part in fault["loc"])
+            raise InputError(f"{manifest_path}: damaged ({place}: {fault['msg']}); {remedy}") from None
+        if name is not None and manifest.name != name:
+            raise InputError(f"{path}: expected {name}, found {manifest.name}")
+        digest = hashlib.sha256(content).hexdigest()
+        return cls(Artifact(path, manifest.name, digest, manifest.settings, manifest.lineage), manifest)
 
     @property
     def features(self) -> int:
@@ -74,7 +74,7 @@ class Rows:
     @cached_property
     def ids(self) -> list[str]:
         """All row ids, in the order of the store."""
-        return [row_id for shard in self._shards for row_id in shard["ids"]]
+        return [row_id for shard in self.shards for row_id in shard.ids]
 
     def columns(self, layer: str) -> slice:
         """Return the columns of a layer.
@@ -99,70 +99,101 @@ class Rows:
                 f"the first is {missing[0]!r}; run `dvc repro`"
             )
 
-    def read(self, ids: Sequence[str]) -> np.ndarray:
-        """Return the rows of `ids`, in that order: float, or int8 where the store is ternary."""
+    def read(self, ids: Sequence[str], dtype: DTypeLike | None = None) -> np.ndarray:
+        """Return the rows of `ids`, in that order.
+
+        Args:
+            ids: which rows; one may come more than once.
+            dtype: the type to return them in; by default as they are kept, ternary ones as int8.
+
+        Raises:
+            InputError: naming an id that the store does not have, or a damaged shard.
+        """
+        block = self.read_kept(ids)
+        if self.dtype == TERNARY:
+            return unpack(block, self.features, np.int8 if dtype is None else dtype)
+        return block if dtype is None else block.astype(dtype, copy=False)
+
+    def read_kept(self, ids: Sequence[str]) -> np.ndarray:
+        """Return the rows of `ids` as the shards keep them: ternary ones as bit planes (see `ternary`)."""
         self.check_ids(ids)
-        places = [self._places[row_id] for row_id in ids]
-        numbers = np.array([number for number, _ in places], dtype=np.int64)
-        positions = np.array([position for _, position in places], dtype=np.int64)
-        width = 2 * -(-self.features // 8) if self.dtype == TERNARY else self.features
-        block = np.empty((len(ids), width), dtype=np.uint8 if self.dtype == TERNARY else self.dtype)
+        places = np.fromiter((self._places[row_id] for row_id in ids), dtype=np.int64, count=len(ids))
+        numbers = np.searchsorted(self._ends, places, side="right")
+        if len(ids) and numbers.min() == numbers.max():
+            # All in one shard, as when a store is read in its own order: one copy is enough.
+            return np.asarray(self._block(int(numbers[0]))[places - self._start(int(numbers[0]))])
+        kept = np.uint8 if self.dtype == TERNARY else np.dtype(self.dtype)
+        block = np.empty((len(ids), width(self.features, self.dtype)), dtype=kept)
         for number in np.unique(numbers):
             chosen = numbers == number
-            block[chosen] = self._block(int(number))[positions[chosen]]
-        return unpack(block, self.features) if self.dtype == TERNARY else block
+            block[chosen] = self._block(int(number))[places[chosen] - self._start(int(number))]
+        return block
+
+    def _start(self, number: int) -> int:
+        """Return the place of a shard's first row among all rows."""
+        return int(self._ends[number]) - len(self.shards[number].ids)
 
     def blocks(
-        self, ids: Sequence[str] | None = None, size: int = 1024
-    ) -> Iterator[tuple[list[str], np.ndarray]]:
-        """Yield ids and their rows, `size` at a time: `ids` in that order, or all of the store."""
+        self, ids: Sequence[str] | None = None, size: int = 1024, dtype: DTypeLike | None = None
+    ) -> Iterator[Block]:
+        """Yield ids and their rows, `size` at a time: `ids` in that order, or all of the store.
+
+        `fne.store.catalog.split_ids` gives the ids of a split.
+        """
         wanted = self.ids if ids is None else list(ids)
         for start in range(0, len(wanted), size):
             chosen = wanted[start : start + size]
-            yield chosen, self.read(chosen)
+            yield chosen, self.read(chosen, dtype)
+
+    def batches(
+        self,
+        size: int,
+        generator: np.random.Generator,
+        ids: Sequence[str] | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> Iterator[Block]:
+        """Yield what `blocks` yields in a random order: every row once, the last batch may be smaller."""
+        wanted = self.ids if ids is None else ids
+        yield from self.blocks([wanted[place] for place in generator.permutation(len(wanted))], size, dtype)
 
     def verify(self) -> None:
-        """Check the digests of all shards.
+        """Check the digests of all shards, remembered or not.
 
         Raises:
             InputError: naming the first shard that is missing or damaged.
         """
-        for number in range(len(self._shards)):
-            self._block(number)
+        for number in range(len(self.shards)):
+            self.verified_block(number)
+
+    def verified_block(self, number: int) -> np.ndarray:
+        """Return the block of a shard as it is kept, hashed now and never from memory."""
+        check_shard(self.artifact.path, self.shards[number])
+        return map_shard(self.artifact.path, self.shards[number], self.features, self.dtype)
 
     def plan(self) -> dict[int, list[str]]:
         """Return the ids of each shard by its number, for a store made of this one's rows."""
-        return {int(shard["file"][6:10]): shard["ids"] for shard in self._shards}
+        return {shard.number: shard.ids for shard in self.shards}
 
     @cached_property
-    def _places(self) -> dict[str, tuple[int, int]]:
-        return {
-            row_id: (number, position)
-            for number, shard in enumerate(self._shards)
-            for position, row_id in enumerate(shard["ids"])
-        }
+    def _ends(self) -> np.ndarray:
+        """Where the rows of each shard end among all rows."""
+        return np.array(list(accumulate(len(shard.ids) for shard in self.shards)), dtype=np.int64)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {row_id: place for place, row_id in enumerate(self.ids)}
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return recall()
 
     def _block(self, number: int) -> np.ndarray:
         if number not in self._blocks:
-            shard = self._shards[number]
-            path = self.artifact.path / shard["file"]
-            found = file_digest(path)
-            if found != shard["sha256"]:
-                raise InputError(
-                    f"{path}: damaged: expected {shard['sha256'][:12]}…, found {found[:12]}…; "
-                    f"remove {self.artifact.path} and run `dvc repro`"
-                )
-            self._blocks[number] = _map(path, len(shard["ids"]))
+            folder, shard = self.artifact.path, self.shards[number]
+            # The state before hashing: what changes meanwhile shall not count as found whole.
+            found = state(folder / shard.file, shard.sha256)
+            if found not in self._known:
+                check_shard(folder, shard)
+                remember(folder / shard.file, found)
+            self._blocks[number] = map_shard(folder, shard, self.features, self.dtype)
         return self._blocks[number]
-
-
-def _map(path: Path, rows: int) -> np.ndarray:
-    with h5py.File(path, "r") as file:
-        refuse_foreign_storage(path, file)
-        dataset = file[ROWS]
-        offset, shape, dtype = dataset.id.get_offset(), dataset.shape, dataset.dtype
-    if shape[0] != rows or offset is None:
-        raise InputError(
-            f"{path}: holds {shape[0]} rows, its manifest says {rows}; remove it and run `dvc repro`"
-        )
-    return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape)

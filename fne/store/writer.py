@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fne.store.arrays import file_image
 from fne.store.files import replacing_folder, sync, write_text
-from fne.store.layout import FORMAT, MANIFEST, ROWS, TERNARY, VERSION, Layer, shard_name
+from fne.store.formats import seal_text
+from fne.store.hdf5 import file_image
+from fne.store.layout import FORMAT, MANIFEST, ROWS, TERNARY, Layer, shard_name
 from fne.store.lineage import Lineage, describe
 from fne.store.ternary import pack
 
@@ -41,14 +42,13 @@ def write_rows(
             _write_shard(folder / shard_name(number), ids, rows, width, dtype) for number, ids, rows in shards
         ]
         manifest = {
-            "format": FORMAT,
-            "version": VERSION,
+            **FORMAT.header(),
             **describe(name, settings, lineage),
             "dtype": dtype,
             "layers": [[layer.name, layer.features] for layer in layers],
             "shards": index,
         }
-        write_text(folder / MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=1) + "\n")
+        write_text(folder / MANIFEST, seal_text(json.dumps(manifest, ensure_ascii=False, indent=1) + "\n"))
 
 
 def _write_shard(path: Path, ids: Sequence[str], rows: np.ndarray, width: int, dtype: str) -> dict[str, Any]:

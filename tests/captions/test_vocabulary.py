@@ -1,9 +1,11 @@
 import json
+import random
 
 import pytest
 
 from fne.captions.vocabulary import choose_words, read_vocabulary, write_vocabulary
 from fne.core.errors import InputError
+from fne.store.formats import seal_text
 
 
 def test_rare_words_are_left_out():
@@ -24,8 +26,30 @@ def test_a_damaged_file_is_refused(tmp_path, content):
         read_vocabulary(tmp_path / "v.json")
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_flipped_bit_anywhere_is_noticed(tmp_path, seed):
+    path = tmp_path / "v.json"
+    write_vocabulary(path, ["<unk>", "a", "é"], {"min_count": 1})
+    content = bytearray(path.read_bytes())
+    chance = random.Random(seed)
+    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"v.json: "):
+        read_vocabulary(path)
+
+
 def test_a_newer_format_is_refused(tmp_path):
-    newer = {"format": "fne-vocabulary", "version": 2, "words": [], "settings": {}}
-    (tmp_path / "v.json").write_text(json.dumps(newer))
-    with pytest.raises(InputError, match="has format fne-vocabulary 2; this version reads fne-vocabulary 1"):
+    newer = {"format": "fne-vocabulary", "version": 3, "words": [], "settings": {}}
+    (tmp_path / "v.json").write_text(seal_text(json.dumps(newer)))
+    with pytest.raises(InputError) as caught:
         read_vocabulary(tmp_path / "v.json")
+    assert caught.value.message == (
+        f"{tmp_path}/v.json: needs a version of fne that reads fne-vocabulary 3; "
+        "this one reads fne-vocabulary up to 2"
+    )
+
+
+def test_a_file_of_the_first_version_is_read(tmp_path):
+    older = {"format": "fne-vocabulary", "version": 1, "words": ["<unk>", "a"], "settings": {}}
+    (tmp_path / "v.json").write_text(json.dumps(older))
+    assert read_vocabulary(tmp_path / "v.json").words == ["<unk>", "a"]

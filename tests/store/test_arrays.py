@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
-from fne.store.arrays import read_arrays, seal, write_arrays
+from fne.store.arrays import read_arrays, write_arrays
+from fne.store.formats import Format
+from fne.store.formats import seal_bytes as seal
 
 
 def write(path, **arrays):
@@ -71,10 +73,12 @@ def test_another_artifact_is_refused(tmp_path):
 
 
 def test_a_newer_format_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("fne.store.arrays.VERSION", 2)
+    monkeypatch.setattr("fne.store.arrays.FORMAT", Format("fne-arrays", 2))
     path = write(tmp_path / "a.h5")
     monkeypatch.undo()
-    assert fault(path) == "has format fne-arrays 2; this version reads fne-arrays 1"
+    assert fault(path) == (
+        "needs a version of fne that reads fne-arrays 2; this one reads fne-arrays up to 1"
+    )
 
 
 def test_a_link_out_of_the_file_is_refused(tmp_path):

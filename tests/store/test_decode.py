@@ -221,7 +221,7 @@ def test_a_symbolic_link_is_followed(tmp_path):
 SOUND = {name: encoded(picture(width=24, height=24), name) for name in FORMATS}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     format_name=st.sampled_from(FORMATS),
     changes=st.lists(st.tuples(st.integers(0, 10_000), st.binary(min_size=1, max_size=4)), max_size=6),

@@ -1,14 +1,20 @@
 import json
 import os
+import random
+import shutil
 
 import h5py
 import numpy as np
 import pytest
 
 from fne.core.errors import InputError
+from fne.store.catalog import Captioned, split_ids
+from fne.store.files import file_digest
+from fne.store.formats import seal_text
 from fne.store.layout import Layer, plan_shards, shard_of
 from fne.store.rows import Rows
 from fne.store.writer import write_rows
+from tests.imports import ROOT
 
 LAYERS = [Layer("conv", 2), Layer("fc", 3)]
 IDS = [f"image-{number}.jpg" for number in range(20)]
@@ -33,6 +39,17 @@ def fault(call, *arguments) -> str:
     return caught.value.message
 
 
+def change_manifest(path, **changes):
+    """Change entries of a manifest and seal it again, as nobody but ourselves would."""
+    manifest = json.loads((path / "manifest.json").read_text())
+    del manifest["sha256"]
+    (path / "manifest.json").write_text(seal_text(json.dumps(manifest | changes)))
+
+
+def reseal_shard(path, shard):
+    change_manifest(path, shards=[{"file": shard.name, "sha256": file_digest(shard), "ids": IDS[:1]}])
+
+
 def test_rows_come_back_by_id_in_the_order_asked_for(tmp_path):
     rows = Rows.open(write(tmp_path / "s"))
     wanted = [IDS[7], IDS[0], IDS[7]]
@@ -53,6 +70,8 @@ def test_ternary_rows_come_back_as_int8(tmp_path):
     rows = Rows.open(write(tmp_path / "s", dtype="ternary", rows=lambda _: ternary))
     assert rows.read(IDS[:2]).tolist() == [ternary.tolist()] * 2
     assert rows.read(IDS[:2]).dtype == np.int8
+    assert rows.read(IDS[:2], np.float32).dtype == np.float32
+    assert rows.read(IDS[:2], np.float32).tolist() == [ternary.tolist()] * 2
 
 
 def test_equal_rows_give_equal_bytes_whatever_their_order(tmp_path):
@@ -114,9 +133,10 @@ def test_a_damaged_manifest_is_refused(tmp_path, content):
 
 def test_a_newer_format_is_refused_naming_both_versions(tmp_path):
     path = write(tmp_path / "s")
-    manifest = json.loads((path / "manifest.json").read_text())
-    (path / "manifest.json").write_text(json.dumps(manifest | {"version": 2}))
-    assert fault(Rows.open, path) == f"{path}: has format fne-rows 2; this version reads fne-rows 1"
+    change_manifest(path, version=3)
+    assert fault(Rows.open, path) == (
+        f"{path}/manifest.json: needs a version of fne that reads fne-rows 3; this one reads fne-rows up to 2"
+    )
 
 
 def test_another_artifact_is_refused(tmp_path):
@@ -149,12 +169,142 @@ def test_rows_kept_outside_the_store_are_refused(tmp_path):
     with h5py.File(shard, "a") as file:
         file.move("rows", "inside")
         file["rows"] = h5py.ExternalLink("/etc/passwd", "/")
-    manifest = json.loads((path / "manifest.json").read_text())
-    from fne.store.files import file_digest
-
-    manifest["shards"][0]["sha256"] = file_digest(shard)
-    (path / "manifest.json").write_text(json.dumps(manifest))
-    assert (
-        fault(Rows.open(path).read, IDS[:1])
-        == f"{shard}: 'rows' is a link out of the file; such files are refused"
+    reseal_shard(path, shard)
+    assert fault(Rows.open(path).read, IDS[:1]) == (
+        f"{shard}: 'rows' is a link out of the file; such files are refused"
     )
+
+
+def test_rows_that_do_not_fit_the_manifest_are_refused(tmp_path):
+    path = write(tmp_path / "s", ids=IDS[:1], shards=1)
+    shard = path / "shard-0000.h5"
+    with h5py.File(shard, "w") as file:
+        file["rows"] = np.zeros((2, 5), dtype=np.float32)
+    reseal_shard(path, shard)
+    assert fault(Rows.open(path).read, IDS[:1]) == (
+        f"{shard}: holds (2, 5) values of float32, its manifest says (1, 5) of float32; "
+        f"remove {path} and run `dvc repro`"
+    )
+
+
+def test_a_manifest_cannot_lead_to_a_file_elsewhere(tmp_path):
+    path = write(tmp_path / "s", ids=IDS[:1], shards=1)
+    change_manifest(path, shards=[{"file": "../secret.h5", "sha256": "0" * 64, "ids": ["a"]}])
+    assert fault(Rows.open, path).startswith(
+        f"{path}/manifest.json: damaged (shards.0.file: String should match"
+    )
+
+
+def test_a_store_of_the_first_version_is_read(tmp_path):
+    path = write(tmp_path / "s")
+    manifest = json.loads((path / "manifest.json").read_text())
+    del manifest["sha256"]
+    (path / "manifest.json").write_text(json.dumps(manifest | {"version": 1}, indent=1))
+    assert np.array_equal(Rows.open(path).read(IDS), np.stack([row(each) for each in IDS]))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_flipped_bit_anywhere_in_the_manifest_is_noticed_when_opening(tmp_path, seed):
+    path = write(tmp_path / "s")
+    content = bytearray((path / "manifest.json").read_bytes())
+    chance = random.Random(seed)
+    # Half of them at the beginning, where the seal itself and the version stand.
+    place = chance.randrange(140 if seed % 2 else len(content))
+    content[place] ^= 1 << chance.randrange(8)
+    (path / "manifest.json").write_bytes(content)
+    assert fault(Rows.open, path).startswith(f"{path}/manifest.json: ")
+
+
+def test_opening_reads_the_manifest_only(tmp_path):
+    path = write(tmp_path / "s")
+    for shard in path.glob("*.h5"):
+        shard.unlink()
+    rows = Rows.open(path)
+    assert (len(rows.ids), rows.features) == (20, 5)
+
+
+def test_rows_come_in_the_type_asked_for(tmp_path):
+    rows = Rows.open(write(tmp_path / "s"))
+    assert rows.read(IDS[:2], np.float16).dtype == np.float16
+    assert rows.read(IDS[:2], np.float64).tolist() == np.stack([row(each) for each in IDS[:2]]).tolist()
+
+
+def test_the_rows_of_a_split_are_read_by_the_catalogs_ids(tmp_path):
+    rows = Rows.open(write(tmp_path / "s"))
+    captioned = [Captioned(each, "val" if each in IDS[3:5] else "train", ("x",), ()) for each in IDS]
+    ((ids, block),) = rows.blocks(split_ids(captioned, "val"))
+    assert ids == IDS[3:5]
+    assert np.array_equal(block, np.stack([row(each) for each in ids]))
+    assert list(rows.blocks(split_ids(captioned, "test"))) == []
+
+
+def test_random_batches_have_every_row_once_in_an_order_of_the_generator(tmp_path):
+    rows = Rows.open(write(tmp_path / "s"))
+    first, again = (list(rows.batches(6, np.random.default_rng(1))) for _ in range(2))
+    other = list(rows.batches(6, np.random.default_rng(2)))
+    assert [len(ids) for ids, _ in first] == [6, 6, 6, 2]
+    assert sorted(each for ids, _ in first for each in ids) == sorted(IDS)
+    assert all(np.array_equal(block, np.stack([row(each) for each in ids])) for ids, block in first)
+    assert [ids for ids, _ in first] == [ids for ids, _ in again] != [ids for ids, _ in other]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder with a parameter file, whose scratch folder remembers what was hashed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    return tmp_path
+
+
+def aged(path):
+    """Make the shards look as if they had been written a while ago."""
+    for shard in path.glob("*.h5"):
+        os.utime(shard, ns=(1, 10**9))
+    return path
+
+
+def count_hashes(monkeypatch) -> list[str]:
+    hashed: list[str] = []
+    monkeypatch.setattr("fne.store.rows.check_shard", lambda _, shard: hashed.append(shard.file))
+    return hashed
+
+
+def test_a_shard_is_hashed_once_for_all_processes(project, monkeypatch):
+    path = aged(write(project / "s"))
+    Rows.open(path).read(IDS)
+    hashed = count_hashes(monkeypatch)
+    Rows.open(path).read(IDS)
+    assert hashed == []
+
+
+def test_a_shard_that_was_written_again_is_hashed_again(project, monkeypatch):
+    path = aged(write(project / "s"))
+    Rows.open(path).read(IDS)
+    os.utime(path / "shard-0001.h5", ns=(1, 10**9 + 1))
+    hashed = count_hashes(monkeypatch)
+    Rows.open(path).read(IDS)
+    assert hashed == ["shard-0001.h5"]
+
+
+def test_verifying_trusts_no_memory(project):
+    path = aged(write(project / "s"))
+    Rows.open(path).read(IDS)
+    shard = path / "shard-0001.h5"
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    with shard.open("r+b") as file:  # in place and with its old time, as a failing disk would do it
+        file.write(content)
+    aged(path)
+    Rows.open(path).read(IDS)
+    assert fault(Rows.open(path).verify).startswith(f"{shard}: damaged: expected ")
+
+
+def test_a_damaged_memory_costs_only_time(project, monkeypatch):
+    path = aged(write(project / "s"))
+    Rows.open(path).read(IDS)
+    memory = project / ".fne/verified"
+    memory.write_bytes(b"\xff\x00" + memory.read_bytes()[:-30])
+    hashed = count_hashes(monkeypatch)
+    assert np.array_equal(Rows.open(path).read(IDS), np.stack([row(each) for each in IDS]))
+    assert len(hashed) == 1
