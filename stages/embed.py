@@ -6,35 +6,34 @@ import click
 
 from fne.core.command import INPUT, OUTPUT, params_option
 from fne.core.params import load_section
-from fne.features.embeddings import EMBEDDINGS, Choices, embed_shards
+from fne.features.embed import write_embeddings
+from fne.features.embeddings import EMBEDDINGS, Choices
 from fne.features.settings import Embed
-from fne.features.statistics import Statistics
-from fne.store.arrays import read_arrays
+from fne.features.shares import in_words
+from fne.features.source import open_source
+from fne.features.statistics import read_statistics
 from fne.store.lineage import merge
-from fne.store.rows import Rows
-from fne.store.writer import write_rows
 
 
 @click.command()
-@click.argument("activations", type=INPUT)
 @click.argument("statistics", type=INPUT)
 @click.argument("embeddings", type=OUTPUT)
 @params_option
-def main(activations: Path, statistics: Path, embeddings: Path, params: Path) -> None:
-    """Turn ACTIVATIONS into EMBEDDINGS, by the STATISTICS of the training images."""
-    settings = load_section(params, "embed", Embed)
-    rows = Rows.open(activations, "activations")
-    fitted = read_arrays(statistics, "statistics")
-    lineage = merge(rows.artifact, fitted.artifact)
-    ordinary = Statistics(fitted["mean"], fitted["deviation"], fitted.artifact.settings["images"])
-    choices = Choices(settings.low, settings.high, settings.layer)
-    embedding = EMBEDDINGS[settings.kind](rows, ordinary, choices)
-    shards = embed_shards(rows, embedding)
-    write_rows(
-        embeddings, "embeddings", embedding.layers, embedding.dtype, shards, settings.model_dump(), lineage
-    )
+def main(statistics: Path, embeddings: Path, params: Path) -> None:
+    """Turn the store `embed.source` into EMBEDDINGS, by the STATISTICS of the training images."""
+    section = load_section(params, "embed", Embed)
+    rows = open_source(Path(section.source))
+    ordinary, fitted = read_statistics(statistics)
+    lineage = merge(rows.artifact, fitted)
+    choices = Choices(section.low, section.high, section.layer, section.layers, section.thresholds)
+    embedding = EMBEDDINGS[section.kind](rows, ordinary, choices)
+    # Where the activations stand says nothing about them; their digest is in the lineage.
+    settings = section.model_dump(exclude={"source"})
+    written = write_embeddings(embeddings, rows, embedding, settings, lineage)
     width = sum(layer.features for layer in embedding.layers)
     click.echo(f"{len(rows.ids)} images, {width} values each ({embedding.dtype})")
+    for line in in_words(written):
+        click.echo(line)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Ternary discretization of z-scores.
+"""Ternary discretization of activations.
 
 A full-network embedding keeps, of every feature of an image, only whether it is
 unusually weak (-1), ordinary (0) or unusually strong (+1) among the training images.
@@ -6,17 +6,28 @@ unusually weak (-1), ordinary (0) or unusually strong (+1) among the training im
 
 import numpy as np
 
+from fne.features.statistics import Statistics, loopable
+from fne.features.threads import share_out
 
-def discretize(scores: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Map z-scores to -1, 0 or +1; a score equal to a bound is ordinary.
 
-    Raises:
-        ValueError: if a score is NaN, which neither comparison would notice.
+def discretize(block: np.ndarray, statistics: Statistics, low: float, high: float) -> np.ndarray:
+    """Map activations (images, features) to -1, 0 or +1 by their z-scores.
+
+    A z-score equal to a threshold is ordinary, and so is every value of a feature that
+    never varies among the training images, whatever the thresholds. Values must be finite.
 
     Example:
-        >>> discretize(np.array([-2.0, -0.25, 0.0, 0.15, 0.2]), low=-0.25, high=0.15)
-        array([-1,  0,  0,  0,  1], dtype=int8)
+        >>> ordinary = Statistics(np.array([1.0, 1.0, 5.0]), np.array([2.0, 2.0, 0.0]), [])
+        >>> discretize(np.array([[0.0, 1.25, 9.0], [0.5, 1.4, 5.0]]), ordinary, low=-0.25, high=0.15)
+        array([[-1,  0,  0],
+               [ 0,  1,  0]], dtype=int8)
     """
-    if np.isnan(scores).any():
-        raise ValueError(f"{np.isnan(scores).sum()} of {scores.size} scores are NaN")
-    return (scores > high).astype(np.int8) - (scores < low).astype(np.int8)
+    from fne.features.loops import ternary_rows
+
+    wide = loopable(block)
+    result = np.empty(block.shape, dtype=np.int8)
+    mean, deviation = statistics.mean, statistics.deviation
+    share_out(
+        lambda first, last: ternary_rows(wide, mean, deviation, low, high, result, first, last), len(block)
+    )
+    return result

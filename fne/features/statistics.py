@@ -1,58 +1,124 @@
 """The mean and deviation of every feature over the training images."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+
+from fne.core.errors import InputError
+from fne.features.threads import share_out
+from fne.store.arrays import read_arrays
+from fne.store.lineage import Artifact
+from fne.store.rows import Rows
+from fne.store.values import value_fault
+
+# Rows read at once: few enough to stay in a cache until they are added.
+BLOCK = 128
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What is ordinary, per feature: the mean and the population deviation, in float64."""
+    """What is ordinary, per feature, in float64, and the images that say so."""
 
     mean: np.ndarray
     deviation: np.ndarray
-    images: int
+    ids: list[str]
+
+    @property
+    def varies(self) -> np.ndarray:
+        """Which features are not constant over the images."""
+        return self.deviation > 0
+
+    def only(self, columns: np.ndarray | slice) -> "Statistics":
+        """Return the statistics of some features."""
+        return Statistics(self.mean[columns], self.deviation[columns], self.ids)
 
 
-def fit(blocks: Iterable[np.ndarray]) -> Statistics:
-    """Fit mean and deviation in one pass over blocks of rows.
+class Moments:
+    """Mean and population deviation of the rows added so far, in one pass and float64.
 
-    Every block is shifted by the first row, which makes the deviation of a constant
-    feature exactly zero, and blocks are merged after Chan et al.: sums of squares would
-    lose small variances altogether.
-
-    Raises:
-        ValueError: if there are no rows.
+    A sum of squares would lose small variances altogether; here deviations are taken from
+    means, and a constant feature has a deviation of exactly zero.
 
     Example:
-        >>> fit([np.array([[1.0, 5.0]]), np.array([[3.0, 5.0]])]).deviation
-        array([1., 0.])
+        >>> moments = Moments(2)
+        >>> moments.add(np.array([[1.0, 5.0], [3.0, 5.0]]))
+        >>> moments.mean, moments.deviation
+        (array([2., 5.]), array([1., 0.]))
     """
-    count, shift, mean, squares = 0, np.zeros(0), np.zeros(0), np.zeros(0)
-    for block in blocks:
-        if count == 0:
-            shift = block[0].astype(np.float64)
-            mean, squares = np.zeros_like(shift), np.zeros_like(shift)
-        shifted = block.astype(np.float64) - shift
-        block_mean = shifted.mean(axis=0)
-        delta = block_mean - mean
-        total = count + len(block)
-        squares += ((shifted - block_mean) ** 2).sum(axis=0) + delta**2 * (count * len(block) / total)
-        mean += delta * (len(block) / total)
-        count = total
-    if count == 0:
-        raise ValueError("there are no rows to fit")
-    return Statistics(mean + shift, np.sqrt(squares / count), count)
+
+    def __init__(self, features: int) -> None:
+        self.count = 0
+        self.mean = np.zeros(features)
+        self._squares = np.zeros(features)
+
+    def add(self, block: np.ndarray) -> None:
+        """Add rows (rows, features)."""
+        from fne.features.loops import add_rows
+
+        wide = loopable(block)
+        share_out(
+            lambda first, last: add_rows(wide, self.count, self.mean, self._squares, first, last),
+            len(self.mean),
+        )
+        self.count += len(block)
+
+    @property
+    def deviation(self) -> np.ndarray:
+        """The population deviation of each feature."""
+        return np.sqrt(self._squares / self.count)
+
+
+def fit(rows: Rows, ids: Sequence[str]) -> Statistics:
+    """Fit mean and deviation of a store's features over some of its rows.
+
+    Raises:
+        InputError: naming the first row and layer with a value that is not finite.
+    """
+    rows.check_ids(ids)
+    moments = Moments(rows.features)
+    wanted = set(ids)
+    # In the order of the store, so that a disk is read from one end to the other.
+    ordered = [each for each in rows.ids if each in wanted]
+    for chosen, block in rows.blocks(ordered, BLOCK):
+        moments.add(block)
+        # One value that is not finite makes the mean of its column not finite.
+        if not np.isfinite(moments.mean).all():
+            refuse_faults(rows, chosen, block)
+    return Statistics(moments.mean, moments.deviation, list(ids))
+
+
+def read_statistics(path: Path) -> tuple[Statistics, Artifact]:
+    """Read `statistics.h5`.
+
+    Raises:
+        InputError: if it was written before it named its images.
+    """
+    arrays = read_arrays(path, "statistics")
+    if "ids" not in arrays.values:
+        raise InputError(f"{path}: does not say which images it was fitted on; run `dvc repro standardize`")
+    return Statistics(arrays["mean"], arrays["deviation"], arrays.texts("ids")), arrays.artifact
 
 
 def standardize(rows: np.ndarray, statistics: Statistics) -> np.ndarray:
     """Return z-scores in float64; a feature that never varies is ordinary everywhere.
 
     Example:
-        >>> standardize(np.array([[3.0, 7.0]]), Statistics(np.array([1.0, 5.0]), np.array([2.0, 0.0]), 2))
+        >>> standardize(np.array([[3.0, 7.0]]), Statistics(np.array([1.0, 5.0]), np.array([2.0, 0.0]), []))
         array([[1., 0.]])
     """
-    varies = statistics.deviation > 0
-    divisor = np.where(varies, statistics.deviation, 1.0)
-    return np.where(varies, (rows - statistics.mean) / divisor, 0.0)
+    divisor = np.where(statistics.varies, statistics.deviation, 1.0)
+    return np.where(statistics.varies, (rows - statistics.mean) / divisor, 0.0)
+
+
+def refuse_faults(rows: Rows, ids: Sequence[str], block: np.ndarray) -> None:
+    """Refuse a block of a store's rows that holds NaN or infinity, naming the row and the layer."""
+    fault = value_fault(block, rows.dtype, ids, rows.layers)
+    if fault:
+        raise InputError(f"{rows.artifact.path}: {fault}; extract or import it again")
+
+
+def loopable(block: np.ndarray) -> np.ndarray:
+    """Return a block as the compiled loops take it: in one piece; float16, unknown to them, as float32."""
+    return np.ascontiguousarray(block, dtype=np.float32 if block.dtype == np.float16 else block.dtype)

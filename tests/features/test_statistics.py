@@ -1,42 +1,95 @@
 import statistics
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fne.features.statistics import Statistics, fit, standardize
+from fne.core.errors import InputError
+from fne.features.statistics import Moments, Statistics, fit, standardize
+from fne.store.layout import Layer
+from tests.features.samples import store
 
 
-def in_blocks(rows: np.ndarray, size: int) -> list[np.ndarray]:
-    return [rows[start : start + size] for start in range(0, len(rows), size)]
+def moments(rows: np.ndarray, size: int) -> Moments:
+    fitted = Moments(rows.shape[1])
+    for start in range(0, len(rows), size):
+        fitted.add(rows[start : start + size])
+    return fitted
 
 
 @given(st.integers(1, 40), st.integers(1, 7), st.integers(0, 2**32 - 1))
 def test_blocks_of_any_size_give_what_pure_python_gives(count, size, seed):
     rows = np.random.default_rng(seed).normal(1e3, 3.0, (count, 3)).astype(np.float32)
-    fitted = fit(in_blocks(rows, size))
+    fitted = moments(rows, size)
     for column in range(3):
         values = [float(value) for value in rows[:, column]]
         assert fitted.mean[column] == pytest.approx(statistics.fmean(values), rel=1e-12)
         assert fitted.deviation[column] == pytest.approx(statistics.pstdev(values), rel=1e-9, abs=1e-12)
 
 
-def test_a_small_variance_far_from_zero_survives():
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (127, 511), (128, 512), (131, 1029), (1024, 3)])
+def test_blocks_beyond_the_caches_sizes_agree_with_numpy(dtype, shape):
+    rows = np.random.default_rng(0).normal(5.0, 2.0, shape).astype(dtype)
+    fitted = moments(rows, 1024)
+    assert np.allclose(fitted.mean, rows.mean(axis=0, dtype=np.float64), rtol=1e-13, atol=0)
+    assert np.allclose(fitted.deviation, rows.astype(np.float64).std(axis=0), rtol=1e-11, atol=0)
+
+
+def test_the_number_of_threads_changes_no_bit():
+    rows = np.random.default_rng(0).normal(5.0, 2.0, (300, 1000)).astype(np.float32)
+    before = numba.get_num_threads()
+    found = []
+    for threads in (1, before):
+        numba.set_num_threads(threads)
+        found.append(moments(rows, 100))
+    numba.set_num_threads(before)
+    assert found[0].mean.tobytes() == found[1].mean.tobytes()
+    assert found[0].deviation.tobytes() == found[1].deviation.tobytes()
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_small_variance_far_from_zero_survives(size):
     rows = np.array([[1e4], [1e4 + 0.02]], dtype=np.float64)
-    assert fit(in_blocks(rows, 1)).deviation[0] == pytest.approx(0.01, rel=1e-6)
+    assert moments(rows, size).deviation[0] == pytest.approx(0.01, rel=1e-6)
 
 
-def test_a_constant_feature_has_no_deviation_at_all():
-    rows = np.full((17, 2), 0.1, dtype=np.float32)
-    assert fit(in_blocks(rows, 5)).deviation.tolist() == [0.0, 0.0]
+def test_a_first_row_far_from_the_others_costs_no_precision():
+    rows = np.random.default_rng(0).normal(0.0, 1e-3, (4000, 1)).astype(np.float32)
+    rows[0] = 1e4
+    values = [float(value) for value in rows[:, 0]]
+    assert moments(rows, 1024).deviation[0] == pytest.approx(statistics.pstdev(values), rel=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_constant_feature_has_no_deviation_at_all(dtype):
+    rows = np.full((1700, 2), 0.1, dtype=dtype)
+    fitted = moments(rows, 5)
+    assert fitted.deviation.tolist() == [0.0, 0.0]
+    assert fitted.mean.tolist() == rows[0].tolist()
 
 
 def test_a_constant_feature_is_ordinary_even_where_a_new_image_differs():
-    ordinary = Statistics(np.array([5.0]), np.array([0.0]), 2)
+    ordinary = Statistics(np.array([5.0]), np.array([0.0]), ["a", "b"])
     assert standardize(np.array([[5.0], [9.0]]), ordinary).tolist() == [[0.0], [0.0]]
 
 
-def test_no_rows_cannot_be_fitted():
-    with pytest.raises(ValueError, match="there are no rows to fit"):
-        fit([])
+def test_only_the_asked_rows_are_fitted_and_they_are_named(tmp_path):
+    rows = store(tmp_path / "s", np.array([[1.0], [3.0], [100.0]]), [Layer("conv", 1)])
+    fitted = fit(rows, ["r00", "r01"])
+    assert (fitted.mean.tolist(), fitted.deviation.tolist(), fitted.ids) == ([2.0], [1.0], ["r00", "r01"])
+
+
+@pytest.mark.parametrize(("value", "word"), [(np.nan, "nan"), (np.inf, "inf"), (-np.inf, "-inf")])
+@pytest.mark.parametrize("row", [0, 2])
+def test_values_that_are_not_finite_are_refused_with_image_and_layer(tmp_path, value, word, row):
+    values = np.ones((3, 4), dtype=np.float32)
+    values[row, 3] = value
+    rows = store(tmp_path / "s", values, [Layer("conv", 1), Layer("fc7", 3)])
+    with pytest.raises(InputError) as error:
+        fit(rows, rows.ids)
+    assert error.value.message == (
+        f"{tmp_path / 's'}: row 'r0{row}' has {word} in layer 'fc7', column 3; extract or import it again"
+    )
