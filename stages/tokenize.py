@@ -24,7 +24,7 @@ def main(captions: Path, vocabulary: Path, tokens: Path, params: Path) -> None:
     settings = load_section(params, "tokenize", Tokenize)
     captioned, catalog = read_captions(captions)
     sentences = {
-        caption_id: (record.split, tokenize(caption, settings.lowercase))
+        caption_id: (record.split, tokenize(caption, settings.lowercase, settings.end_of_sentence))
         for record in captioned
         for caption_id, caption in zip(record.caption_ids, record.captions, strict=True)
     }

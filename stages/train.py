@@ -8,12 +8,15 @@ from fne.core.command import INPUT, OUTPUT, params_option
 from fne.core.device import prepare_device
 from fne.core.params import load_section
 from fne.core.runtime import load_runtime
+from fne.core.stopping import TERMINATED, noting_termination
+from fne.matching.checkpoints import open_checkpoints
 from fne.matching.history import writing_history
 from fne.matching.model import new_matcher
 from fne.matching.modelfile import write_model
 from fne.matching.pairs import Pairs, require_images
-from fne.matching.settings import Train
-from fne.matching.training import Schedule, train
+from fne.matching.run import StoppedError
+from fne.matching.settings import Train, require_precision
+from fne.matching.training import train
 from fne.store.catalog import in_split, read_captions, split_artifact
 from fne.store.lineage import merge
 from fne.store.rows import Rows
@@ -29,23 +32,34 @@ from fne.store.tokens import read_tokens
 @params_option
 def main(embeddings: Path, captions: Path, tokens: Path, model: Path, history: Path, params: Path) -> None:
     """Train a MODEL to match EMBEDDINGS of images with the TOKENS of their CAPTIONS."""
-    settings = load_section(params, "train", Train)
-    device = prepare_device(load_runtime(params))
+    settings, runtime = load_section(params, "train", Train), load_runtime(params)
+    device = prepare_device(runtime)
+    require_precision(settings.precision, device)
     rows, words = Rows.open(embeddings, "embeddings"), read_tokens(tokens)
     captioned, catalog = read_captions(captions)
-    train_images = split_artifact(captions, captioned, "train")
-    lineage = merge(rows.artifact, train_images, catalog, words.artifact)
+    lineage = merge(rows.artifact, split_artifact(captions, captioned, "train"), catalog, words.artifact)
     training, validation = (Pairs(in_split(captioned, split), rows, words) for split in ("train", "val"))
     require_images(training, "train", least=2, purpose="training")
     require_images(validation, "val", least=1, purpose="choosing the best epoch")
     shape = settings.shape(rows.features, words.artifact.settings["words"])
     matcher = new_matcher(shape, settings.seed).to(device)
-    schedule = Schedule(settings.phases(), settings.batch, settings.clip, settings.seed)
-    with writing_history(history) as tell:
-        best = train(matcher, schedule, training, validation, tell)
-    write_model(model, matcher, settings.model_dump() | {"best_epoch": best.number + 1}, lineage)
-    rsum = best.validation.rsum
-    click.echo(f"best epoch {best.number + 1} (phase {best.phase}): validation rsum {rsum:.1f}")
+    key = {"train": settings.model_dump(), "made_from": lineage, "device": device.type}
+    with (
+        open_checkpoints(runtime.scratch_folder(), key, click.echo) as checkpoints,
+        writing_history(history) as tell,
+        noting_termination() as stopping,
+    ):
+        try:
+            done = train(
+                matcher, settings.schedule(), training, validation, checkpoints, tell, click.echo, stopping
+            )
+        except StoppedError:
+            click.echo("terminated; run it again to go on from here", err=True)
+            raise SystemExit(TERMINATED) from None
+        made_with = settings.model_dump() | {"best_epoch": done.best.epoch, "started": done.started}
+        write_model(model, matcher, made_with, lineage)
+        checkpoints.remove()
+    click.echo(done.summary())
 
 
 if __name__ == "__main__":

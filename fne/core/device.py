@@ -1,5 +1,8 @@
 """Where torch computes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from fne.core.errors import InputError
@@ -21,3 +24,14 @@ def prepare_device(runtime: Runtime) -> torch.device:
             "params.yaml: runtime.device is 'cuda', but torch finds no GPU here; use 'auto' or 'cpu'"
         )
     return torch.device("cuda" if available and runtime.device != "cpu" else "cpu")
+
+
+@contextmanager
+def saying_when_memory_ends(remedy: str) -> Iterator[None]:
+    """Turn torch's many ways of saying that memory has run out into one that says what to do."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error):
+            raise InputError(f"out of memory; {remedy}") from None
+        raise

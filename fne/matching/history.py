@@ -6,21 +6,21 @@ from pathlib import Path
 
 from dvclive.live import Live
 
-from fne.matching.training import Epoch
+from fne.matching.progress import Point
 
 
 @contextmanager
-def writing_history(folder: Path) -> Iterator[Callable[[Epoch], None]]:
-    """Yield a function that appends an epoch to the history in `folder`."""
+def writing_history(folder: Path) -> Iterator[Callable[[Point], None]]:
+    """Yield a function that appends a point to the history in `folder`."""
     # DVC runs the stage and versions its outs; the logger shall only write files.
     with Live(dir=str(folder), save_dvc_exp=False, dvcyaml=None, report=None) as live:
 
-        def tell(epoch: Epoch) -> None:
-            live.log_metric("train/loss", epoch.loss)
-            live.log_metric("train/phase", epoch.phase)
-            live.log_metric("val/rsum", epoch.validation.rsum)
+        def tell(point: Point) -> None:
+            live.log_metric("train/loss", point.loss)
+            live.log_metric("train/phase", point.phase)
+            live.log_metric("val/rsum", point.validation.rsum)
             for direction in ("image_to_text", "text_to_image"):
-                for name, value in getattr(epoch.validation, direction).items():
+                for name, value in getattr(point.validation, direction).items():
                     live.log_metric(f"val/{direction}/{name}", value)
             live.next_step()
 

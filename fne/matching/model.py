@@ -10,6 +10,9 @@ from fne.matching.image_heads import IMAGE_HEADS
 from fne.matching.text_encoders import TEXT_ENCODERS
 from fne.ranking.similarities import SIMILARITIES
 
+# What training computes with; less than float32 on a GPU only.
+PRECISIONS = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+
 
 @dataclass(frozen=True)
 class Shape:

@@ -2,10 +2,11 @@ import pytest
 import torch
 from pytorch_metric_learning.distances import CosineSimilarity
 from pytorch_metric_learning.losses import TripletMarginLoss
+from pytorch_metric_learning.miners import BatchHardMiner
 from pytorch_metric_learning.reducers import SumReducer
 from torch.nn.functional import normalize
 
-from fne.matching.losses import LOSSES
+from fne.matching.losses import HARDEST, LOSSES, bind
 from fne.ranking.similarities import cosine
 
 MARGIN = 0.2
@@ -22,59 +23,126 @@ def plain_sum(scores, positives, margin):
     return total
 
 
-def plain_max(scores, positives, margin):
-    """Equation 4 of the paper, word for word."""
+def worst(values, k):
+    return sum(sorted((max(0.0, value) for value in values), reverse=True)[:k])
+
+
+def plain_worst_answers(scores, positives, margin, k):
+    """Equation 4 of the paper, for the k worst instead of the worst."""
     total = 0.0
     size = range(len(scores))
-    for i in size:
-        total += max([0.0] + [margin - scores[i][i] + scores[i][k] for k in size if not positives[i][k]])
-        total += max([0.0] + [margin - scores[i][i] + scores[k][i] for k in size if not positives[k][i]])
+    for q in size:
+        total += worst([margin - scores[q][q] + scores[q][a] for a in size if not positives[q][a]], k)
+        total += worst([margin - scores[q][q] + scores[a][q] for a in size if not positives[a][q]], k)
     return total
 
 
-PLAIN = {"sum_hinge": plain_sum, "max_hinge": plain_max}
+def plain_worst_queries(scores, positives, margin, k):
+    """The paper's published code: the k queries that a wrong answer disturbs most, for each answer."""
+    total = 0.0
+    size = range(len(scores))
+    for a in size:
+        total += worst([margin - scores[q][q] + scores[q][a] for q in size if not positives[q][a]], k)
+        total += worst([margin - scores[q][q] + scores[a][q] for q in size if not positives[a][q]], k)
+    return total
+
+
+PLAIN = {"query": plain_worst_answers, "candidate": plain_worst_queries}
 
 
 def random_scores(size: int, seed: int) -> torch.Tensor:
     return torch.randn(size, size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@pytest.mark.parametrize("name", LOSSES)
+def true_pairs(size: int) -> torch.Tensor:
+    return torch.eye(size, dtype=torch.bool)
+
+
+def with_a_further_true_pair(size: int) -> torch.Tensor:
+    """As when two captions of an image meet in a batch."""
+    positives = true_pairs(size)
+    positives[0, -1] = True
+    return positives
+
+
 @pytest.mark.parametrize("size", [2, 3, 9])
-def test_losses_are_those_of_plain_loops(name, size):
-    scores = random_scores(size, seed=size)
-    positives = torch.eye(size, dtype=torch.bool)
-    positives[0, -1] = True  # a further true pair, as when two captions of an image meet in a batch
-    expected = PLAIN[name](scores.tolist(), positives.tolist(), MARGIN)
-    assert LOSSES[name](scores, positives, MARGIN).item() == pytest.approx(expected, rel=1e-12)
+def test_the_sum_is_that_of_plain_loops(size):
+    scores, positives = random_scores(size, seed=size), with_a_further_true_pair(size)
+    expected = plain_sum(scores.tolist(), positives.tolist(), MARGIN)
+    assert LOSSES["sum_hinge"](scores, positives, MARGIN).item() == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_gradients_are_those_of_finite_differences(name):
-    scores = random_scores(5, seed=7).requires_grad_()
-    assert torch.autograd.gradcheck(
-        lambda each: LOSSES[name](each, torch.eye(5, dtype=torch.bool), MARGIN), scores
+@pytest.mark.parametrize("hardest", HARDEST)
+@pytest.mark.parametrize("size", [2, 3, 9])
+def test_the_maximum_is_that_of_plain_loops(hardest, size):
+    scores, positives = random_scores(size, seed=size), with_a_further_true_pair(size)
+    expected = PLAIN[hardest](scores.tolist(), positives.tolist(), MARGIN, 1)
+    found = LOSSES["max_hinge"](scores, positives, MARGIN, hardest=hardest)
+    assert found.item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("hardest", HARDEST)
+@pytest.mark.parametrize("k", [1, 2, 5, 8, 100])
+def test_the_worst_few_are_those_of_plain_loops(hardest, k):
+    scores, positives = random_scores(9, seed=k), with_a_further_true_pair(9)
+    expected = PLAIN[hardest](scores.tolist(), positives.tolist(), MARGIN, k)
+    found = LOSSES["top_k_hinge"](scores, positives, MARGIN, hardest=hardest, k=k)
+    assert found.item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("hardest", HARDEST)
+def test_the_worst_one_is_the_maximum_and_all_of_them_the_sum(hardest):
+    scores, positives = random_scores(7, seed=0), true_pairs(7)
+    one, all_of_them = (
+        LOSSES["top_k_hinge"](scores, positives, MARGIN, hardest=hardest, k=k).item() for k in (1, 6)
     )
+    assert one == pytest.approx(LOSSES["max_hinge"](scores, positives, MARGIN, hardest=hardest).item())
+    assert all_of_them == pytest.approx(LOSSES["sum_hinge"](scores, positives, MARGIN).item())
 
 
+def test_a_caption_that_disturbs_two_images_counts_once_as_a_candidate():
+    scores = torch.tensor([[0.5, 0.0, 1.0], [0.0, 0.5, 1.0], [0.0, 0.0, 1.0]])
+    query, candidate = (bind("max_hinge", each, 1)(scores, true_pairs(3), MARGIN).item() for each in HARDEST)
+    assert query == pytest.approx(0.7 + 0.7 + 0.2)  # caption 2 for images 0 and 1; an image for caption 2
+    assert candidate == pytest.approx(0.7 + 0.2 + 0.2)  # caption 2 for an image; images 0 and 1 for caption 2
+
+
+@pytest.mark.parametrize("hardest", HARDEST)
 @pytest.mark.parametrize("name", LOSSES)
-def test_well_separated_pairs_cost_nothing(name):
-    scores = torch.eye(4)
-    assert LOSSES[name](scores, torch.eye(4, dtype=torch.bool), MARGIN).item() == 0
+def test_gradients_are_those_of_finite_differences(name, hardest):
+    loss, positives = bind(name, hardest, 2), true_pairs(5)
+    scores = random_scores(5, seed=7).requires_grad_()
+    assert torch.autograd.gradcheck(lambda each: loss(each, positives, MARGIN), scores)
 
 
-def test_a_collapsed_batch_sits_at_two_margins_per_image_under_max():
-    assert LOSSES["max_hinge"](
-        torch.ones(8, 8), torch.eye(8, dtype=torch.bool), MARGIN
-    ).item() == pytest.approx(3.2)
+@pytest.mark.parametrize("hardest", HARDEST)
+@pytest.mark.parametrize("name", LOSSES)
+def test_well_separated_pairs_cost_nothing(name, hardest):
+    assert bind(name, hardest, 2)(torch.eye(4), true_pairs(4), MARGIN).item() == 0
 
 
-def test_the_sum_is_that_of_an_independent_library():
+@pytest.mark.parametrize("hardest", HARDEST)
+def test_a_collapsed_batch_sits_at_two_margins_per_image_under_max(hardest):
+    loss = bind("max_hinge", hardest, 1)
+    assert loss(torch.ones(8, 8), true_pairs(8), MARGIN).item() == pytest.approx(3.2)
+
+
+def test_a_loss_is_given_what_it_takes_and_nothing_else():
+    assert bind("sum_hinge", "query", 3).keywords == {}
+    assert bind("max_hinge", "candidate", 3).keywords == {"hardest": "candidate"}
+    assert bind("top_k_hinge", "query", 3).keywords == {"hardest": "query", "k": 3}
+
+
+@pytest.mark.parametrize(("name", "miner"), [("sum_hinge", None), ("max_hinge", BatchHardMiner)])
+def test_losses_are_those_of_an_independent_library(name, miner):
     generator = torch.Generator().manual_seed(3)
     images, captions = (normalize(torch.randn(6, 5, generator=generator)) for _ in range(2))
     reference = TripletMarginLoss(margin=MARGIN, distance=CosineSimilarity(), reducer=SumReducer())
+    mine = miner(distance=CosineSimilarity()) if miner else lambda *_: None
     labels = torch.arange(6)
-    expected = reference(images, labels, ref_emb=captions, ref_labels=labels.clone())
-    expected += reference(captions, labels, ref_emb=images, ref_labels=labels.clone())
-    found = LOSSES["sum_hinge"](cosine(images, captions), torch.eye(6, dtype=torch.bool), MARGIN)
-    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+    expected = 0.0
+    for queries, answers in ((images, captions), (captions, images)):
+        chosen = mine(queries, labels, answers, labels.clone())
+        expected += reference(queries, labels, chosen, answers, labels.clone()).item()
+    found = bind(name, "query", 1)(cosine(images, captions), true_pairs(6), MARGIN)
+    assert found.item() == pytest.approx(expected, rel=1e-5)

@@ -1,39 +1,8 @@
-import pytest
 import torch
 
-from fne.matching.image_heads import IMAGE_HEADS
 from fne.matching.model import Matcher, Shape, new_matcher
-from fne.matching.text_encoders import TEXT_ENCODERS
 
 SHAPE = Shape("linear", "gru", "cosine", False, features=16, vocabulary_size=12, word_dim=5, embed_dim=8)
-
-
-@pytest.mark.parametrize("name", IMAGE_HEADS)
-def test_every_head_maps_features_to_the_joint_space(name):
-    assert IMAGE_HEADS[name](16, 8)(torch.randn(3, 16)).shape == (3, 8)
-
-
-@pytest.mark.parametrize("name", TEXT_ENCODERS)
-def test_a_caption_does_not_depend_on_its_neighbors_or_its_padding(name):
-    torch.manual_seed(0)
-    encoder = TEXT_ENCODERS[name](12, 5, 8).eval()
-    alone = encoder(torch.tensor([[3, 4]]), torch.tensor([2]))
-    together = encoder(torch.tensor([[1, 2, 3, 4], [3, 4, 9, 9]]), torch.tensor([4, 2]))
-    assert torch.allclose(alone[0], together[1], atol=1e-6)
-
-
-def test_the_gru_is_that_of_the_equations_step_by_step():
-    torch.manual_seed(0)
-    encoder = TEXT_ENCODERS["gru"](12, 5, 8)
-    cell = torch.nn.GRUCell(5, 8)
-    cell.load_state_dict(
-        {name.removesuffix("_l0"): value for name, value in encoder.reader.state_dict().items()}
-    )
-    state = torch.zeros(1, 8)
-    for word in (3, 7, 2):
-        state = cell(encoder.words(torch.tensor([word])), state)
-    found = encoder(torch.tensor([[3, 7, 2]]), torch.tensor([3]))
-    assert torch.allclose(found, state, atol=1e-6)
 
 
 def test_vectors_have_length_one():

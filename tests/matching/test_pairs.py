@@ -2,22 +2,34 @@ import pytest
 import torch
 
 from fne.core.errors import InputError
-from fne.matching.pairs import Pairs, require_images
+from fne.matching.pairs import DRAWS, Batch, Pairs, require_images
 from fne.store.catalog import Captioned
 
 
 def test_every_image_comes_once_an_epoch_with_one_of_its_own_captions(pairs):
-    drawn = list(pairs.draw(seed=0, epoch=3, batch=4))
-    images = [each for batch, _ in drawn for each in batch]
-    captions = [each for _, batch in drawn for each in batch]
+    batches = pairs.batches(seed=0, epoch=3, batch=4, captions="one")
+    images = [each for batch in batches for each in batch.image_ids]
+    captions = [each for batch in batches for each in batch.caption_ids]
     assert sorted(images) == sorted(record.id for record in pairs.captioned)
     assert [caption.split("#")[0] for caption in captions] == images
-    assert [len(batch) for batch, _ in drawn] == [4, 4, 2]
+    assert [len(batch.image_ids) for batch in batches] == [4, 4, 2]
+    assert pairs.drawn("one") == 10
 
 
-def test_the_order_is_a_matter_of_seed_and_epoch_alone(pairs):
+def test_every_caption_comes_once_an_epoch_with_its_image(pairs):
+    batches = pairs.batches(seed=0, epoch=3, batch=4, captions="all")
+    captions = [each for batch in batches for each in batch.caption_ids]
+    assert sorted(captions) == sorted(each for record in pairs.captioned for each in record.caption_ids)
+    assert [each.split("#")[0] for each in captions] == [
+        each for batch in batches for each in batch.image_ids
+    ]
+    assert pairs.drawn("all") == len(captions) == 19
+
+
+@pytest.mark.parametrize("captions", DRAWS)
+def test_the_order_is_a_matter_of_seed_and_epoch_alone(pairs, captions):
     def order(seed, epoch):
-        return list(pairs.draw(seed, epoch, batch=4))
+        return pairs.batches(seed, epoch, batch=4, captions=captions)
 
     assert order(0, 1) == order(0, 1)
     assert order(0, 1) != order(0, 2)
@@ -25,13 +37,19 @@ def test_the_order_is_a_matter_of_seed_and_epoch_alone(pairs):
 
 
 def test_all_captions_of_an_image_are_drawn_sooner_or_later(pairs):
-    drawn = {caption for epoch in range(40) for _, batch in pairs.draw(0, epoch, 4) for caption in batch}
+    batches = [batch for epoch in range(40) for batch in pairs.batches(0, epoch, 4, "one")]
+    drawn = {caption for batch in batches for caption in batch.caption_ids}
     assert drawn == {each for record in pairs.captioned for each in record.caption_ids}
 
 
 @pytest.mark.parametrize(("batch", "sizes"), [(3, [3, 3, 4]), (9, [10]), (5, [5, 5]), (64, [10])])
 def test_a_last_batch_of_one_joins_the_one_before(pairs, batch, sizes):
-    assert [len(images) for images, _ in pairs.draw(0, 0, batch)] == sizes
+    assert [len(each.image_ids) for each in pairs.batches(0, 0, batch, "one")] == sizes
+
+
+def test_captions_of_one_image_are_no_contrasts_for_each_other():
+    batch = Batch(["b", "a", "b"], ["b#0", "a#0", "b#1"])
+    assert batch.positives().tolist() == [[True, False, True], [False, True, False], [True, False, True]]
 
 
 def test_captions_are_padded_to_the_longest(pairs):

@@ -16,7 +16,14 @@ train:
   embed_dim: 8
   word_dim: 8
   batch: 2
+  captions: one
+  optimizer: adam
   clip: 2.0
+  clip_by: global
+  precision: float32
+  validate_every: 0
+  hardest: query
+  top_k: 10
   loss: sum_hinge
   margin: 0.2
   learning_rate: 1e-3
@@ -41,13 +48,16 @@ def test_a_batch_of_one_is_refused(tmp_path):
 
 
 def test_an_unknown_loss_lists_the_known_ones(tmp_path):
-    assert fault(tmp_path, "sum_hinge", "hinge") == "loss: 'hinge' is not one of 'max_hinge', 'sum_hinge'"
+    assert (
+        fault(tmp_path, "sum_hinge", "hinge")
+        == "loss: 'hinge' is not one of 'max_hinge', 'sum_hinge', 'top_k_hinge'"
+    )
 
 
 def test_an_unknown_loss_of_a_phase_lists_the_known_ones(tmp_path):
     assert (
         fault(tmp_path, "sum_hinge", "[sum_hinge, hinge]")
-        == "loss: 'hinge' is not one of 'max_hinge', 'sum_hinge'"
+        == "loss: 'hinge' is not one of 'max_hinge', 'sum_hinge', 'top_k_hinge'"
     )
 
 

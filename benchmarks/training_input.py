@@ -1,0 +1,58 @@
+"""How long training waits for its data."""
+
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.flickr8k import BATCH, FEATURES, VOCABULARY, draw_captions, draw_embeddings
+from benchmarks.training_step import DIM, our_step
+from fne.matching.model import Shape, new_matcher
+from fne.matching.pairs import Pairs
+from fne.store.catalog import Captioned
+from fne.store.layout import Layer, plan_shards
+from fne.store.rows import Rows
+from fne.store.tokens import read_tokens, write_tokens
+from fne.store.writer import write_rows
+
+IMAGES, CAPTIONS = 6000, 5
+
+
+def training_input() -> float:
+    """Train for an epoch over 6,000 stored images; the share of the time that is not spent on its data."""
+    step = our_step(
+        new_matcher(Shape("linear", "gru", "cosine", False, FEATURES, VOCABULARY, DIM, DIM), seed=0)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        pairs = _draw_pairs(Path(folder))
+        start = time.perf_counter()
+        waited = 0.0
+        asked = start
+        batches = pairs.batches(0, 0, BATCH, "one")
+        for batch in batches:
+            data = pairs.images(batch.image_ids), *pairs.captions(batch.caption_ids)
+            waited += time.perf_counter() - asked
+            step(data)
+            asked = time.perf_counter()
+        total = time.perf_counter() - start
+    print(
+        f"{len(batches)} steps in {total:.1f} s, of which {waited:.2f} s went on reading and drawing batches"
+    )
+    return 1 - waited / total
+
+
+def _draw_pairs(folder: Path) -> Pairs:
+    generator = np.random.default_rng(0)
+    captioned = [
+        Captioned(f"{number:06d}.jpg", "train", ("drawn",) * CAPTIONS, ()) for number in range(IMAGES)
+    ]
+    ids = [caption_id for record in captioned for caption_id in record.caption_ids]
+    words = dict(zip(ids, map(list, draw_captions(generator, len(ids))), strict=True))
+    write_tokens(folder / "tokens.h5", words, {}, {})
+    shards = (
+        (number, own, draw_embeddings(generator, len(own)))
+        for number, own in plan_shards([record.id for record in captioned], 4).items()
+    )
+    write_rows(folder / "embeddings", "embeddings", [Layer("all", FEATURES)], "ternary", shards, {}, {})
+    return Pairs(captioned, Rows.open(folder / "embeddings"), read_tokens(folder / "tokens.h5"))

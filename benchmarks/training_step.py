@@ -1,0 +1,104 @@
+"""One step of training: ours, and the usual way with torch's own parts.
+
+All variants start from the same weights and see the same batches of 128 pairs, with 1,024
+dimensions for words and vectors. Their first losses are compared before anything is measured.
+"""
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from benchmarks.flickr8k import BATCH, FEATURES, VOCABULARY, draw_batch
+from benchmarks.side_by_side import compare, print_table, ratio
+from fne.matching.clipping import CLIPS
+from fne.matching.losses import bind
+from fne.matching.model import Matcher, Shape, new_matcher
+from fne.matching.optimizers import OPTIMIZERS
+from fne.ranking.blocks import Similarity
+
+DIM, BATCHES, ROUNDS = 1024, 4, 8
+RATE, CLIP, MARGIN = 2e-4, 2.0, 0.2
+USUAL, FUSED, OURS = "pack_padded_sequence, Adam", "pack_padded_sequence, fused Adam", "ours"
+
+Batch = tuple[Tensor, Tensor, Tensor]
+Embed = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def training_step() -> float:
+    """Make training steps with the cosine, against pack_padded_sequence and torch's default Adam."""
+    return _measure("cosine", lambda images, captions: images @ captions.T)
+
+
+def training_step_order() -> float:
+    """Make training steps with the order similarity, against the same with all differences at once."""
+    return _measure("order", broadcast_order)
+
+
+def broadcast_order(images: Tensor, captions: Tensor) -> Tensor:
+    """The order similarity as it is usually written, with a tensor (images, captions, dim)."""
+    return -(captions[None] - images[:, None]).clamp(min=0).square().sum(dim=2)
+
+
+def our_step(matcher: Matcher) -> Callable[[Batch], float]:
+    """Return a function that makes a step of training as the stage does, and returns the loss."""
+
+    def embed(rows: Tensor, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        return matcher.embed_images(rows), matcher.embed_captions(words, lengths)
+
+    return _step(matcher, embed, matcher.similarity, OPTIMIZERS["adam"](matcher.parameters(), RATE))
+
+
+def _measure(similarity: str, usual_similarity: Similarity) -> float:
+    generator = np.random.default_rng(0)
+    batches = [draw_batch(generator) for _ in range(BATCHES)]
+    shape = Shape("linear", "gru", similarity, similarity == "order", FEATURES, VOCABULARY, DIM, DIM)
+    steps = {}
+    for name, fused in ((USUAL, False), (FUSED, True)):
+        usual = new_matcher(shape, seed=0)
+        optimizer = torch.optim.Adam(usual.parameters(), lr=RATE, fused=fused)
+        steps[name] = _step(usual, _embed_usually(usual), usual_similarity, optimizer)
+    steps[OURS] = our_step(new_matcher(shape, seed=0))
+    losses = [step(batches[0]) for step in steps.values()]
+    assert max(losses) - min(losses) < 1e-4 * max(losses), losses
+    seconds = compare({name: _in_turn(step, batches) for name, step in steps.items()}, ROUNDS)
+    print_table(seconds, USUAL, "pairs", BATCH)
+    return ratio(seconds, OURS, USUAL)
+
+
+def _step(
+    matcher: Matcher, embed: Embed, similarity: Similarity, optimizer: torch.optim.Optimizer
+) -> Callable[[Batch], float]:
+    loss = bind("sum_hinge", "query", 1)
+
+    def step(batch: Batch) -> float:
+        scores = similarity(*embed(*batch))
+        total = loss(scores, torch.eye(len(scores), dtype=torch.bool), MARGIN)
+        optimizer.zero_grad()
+        total.backward()
+        CLIPS["global"](matcher.parameters(), CLIP)
+        optimizer.step()
+        return total.item()
+
+    return step
+
+
+def _embed_usually(matcher: Matcher) -> Embed:
+    """Use the same weights as VSE++ does."""
+    encoder = matcher.text_encoder
+
+    def embed(rows: Tensor, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        packed = pack_padded_sequence(encoder.words(words), lengths, batch_first=True, enforce_sorted=False)
+        images, captions = normalize(matcher.image_head(rows)), normalize(encoder.reader(packed)[1][0])
+        return (images.abs(), captions.abs()) if matcher.shape.absolute else (images, captions)
+
+    return embed
+
+
+def _in_turn(step: Callable[[Batch], float], batches: list[Batch]) -> Callable[[], float]:
+    endless = itertools.cycle(batches)
+    return lambda: step(next(endless))

@@ -1,0 +1,108 @@
+"""Checkpoints of training, in the scratch folder: a run that was killed goes on where it was.
+
+They belong to a key, the digest of every setting and input: other settings never meet
+them. Two are kept, so that one that was damaged costs the time since the other. A key has
+one training process at a time, which holds its lock; a finished run removes its own.
+"""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fne.core.errors import InputError
+from fne.matching.sealed import read_sealed, write_sealed
+from fne.store.files import said_clearly, text_digest
+
+# Between two checkpoints: what a kill costs at most, unless a single step takes longer.
+SECONDS = 30.0
+KEPT = 2
+LOCK = "lock"
+# Between two looks at whether another process has finished.
+WAIT_SECONDS = 0.5
+
+
+class Checkpoints:
+    """The checkpoints of one training run."""
+
+    def __init__(self, folder: Path, say: Callable[[str], None], seconds: float = SECONDS) -> None:
+        self._folder = folder
+        self._say = say
+        self._seconds = seconds
+        self._saved = time.monotonic()
+
+    def due(self) -> bool:
+        """Tell whether it is time to save."""
+        return time.monotonic() - self._saved >= self._seconds
+
+    def save(self, progress: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Write a checkpoint, and remove all but the newest two."""
+        numbers = [int(path.stem) for path in self._files()]
+        path = self._folder / f"{max(numbers, default=0) + 1:08d}.safetensors"
+        write_sealed(path, {"progress": progress}, tensors)
+        for old in self._files()[:-KEPT]:
+            old.unlink()
+        self._saved = time.monotonic()
+
+    def load(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+        """Return the newest whole checkpoint, if there is one."""
+        for path in reversed(self._files()):
+            try:
+                description, tensors = read_sealed(path)
+            except InputError as error:
+                self._say(f"a checkpoint is left out: {error.message}")
+                path.unlink()
+            else:
+                return description["progress"], tensors
+        return None
+
+    def remove(self) -> None:
+        """Remove all checkpoints: the run has finished."""
+        for path in [*self._files(), self._folder / LOCK]:
+            path.unlink()
+        # A process that waits may already have come back with a new lock.
+        with suppress(OSError):
+            self._folder.rmdir()
+
+    def _files(self) -> list[Path]:
+        return sorted(self._folder.glob("[0-9]*.safetensors"))
+
+
+@contextmanager
+def open_checkpoints(scratch: Path, key: dict[str, Any], say: Callable[[str], None]) -> Iterator[Checkpoints]:
+    """Yield the checkpoints of a key, waiting while another process trains with the same one."""
+    folder = scratch / "training" / text_digest(json.dumps(key, sort_keys=True))[:16]
+    handle = _lock(folder / LOCK, say)
+    try:
+        yield Checkpoints(folder, say)
+    finally:
+        os.close(handle)
+
+
+def _lock(path: Path, say: Callable[[str], None]) -> int:
+    told = False
+    while True:
+        with said_clearly(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not told:
+                say(f"waiting for process {os.pread(handle, 32, 0).decode()}, which trains the same model")
+                told = True
+            os.close(handle)
+            time.sleep(WAIT_SECONDS)
+            continue
+        # A finished run removes the folder: the lock we hold may be of a file that is gone.
+        if path.exists() and os.stat(path).st_ino == os.fstat(handle).st_ino:  # noqa: PTH116
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
+            return handle
+        os.close(handle)

@@ -1,0 +1,56 @@
+import pytest
+import torch
+
+from fne.matching.model import Shape, new_matcher
+from fne.matching.phases import Phase
+from fne.matching.run import StoppedError
+from fne.matching.training import train
+from tests.matching.runs import Kept, schedule
+
+PHASES = (
+    Phase("sum_hinge", 0.2, 0.01, epochs=4, patience=4),
+    Phase("max_hinge", 0.2, 0.005, epochs=3, patience=2),
+    Phase("top_k_hinge", 0.2, 0.001, epochs=2, patience=2),
+)
+
+
+def outcome(pairs, shape, kept, **choices):
+    matcher, points, said = new_matcher(shape, seed=0), [], []
+    done = train(matcher, schedule(*PHASES, **choices), pairs, pairs, kept, points.append, said.append)
+    return matcher.state_dict(), points, done, said
+
+
+@pytest.mark.parametrize(
+    ("shape", "choices"),
+    [
+        (Shape("linear", "gru", "cosine", False, 16, 12, 5, 8), {}),
+        (
+            Shape("linear_bias", "bigru", "order", True, 16, 12, 5, 8),
+            {"optimizer": "adam_uncorrected", "clip_by": "tensor", "validate_every": 5, "captions": "all"},
+        ),
+    ],
+)
+def test_a_run_that_goes_on_from_any_step_ends_with_the_same_bits(pairs, shape, choices):
+    kept = Kept(always=True)
+    expected, points, done, _ = outcome(pairs, shape, kept, **choices)
+    assert len(kept.saved) >= 9 * 3
+    for checkpoint in kept.saved:
+        found, again, finished, said = outcome(pairs, shape, Kept(start=checkpoint), **choices)
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+        assert (again, finished) == (points, done)
+        assert said[0].startswith("going on from epoch ")
+
+
+def test_a_run_that_is_asked_to_stop_saves_where_it_is(pairs):
+    shape = Shape("linear", "gru", "cosine", False, 16, 12, 5, 8)
+    expected = outcome(pairs, shape, Kept())[0]
+    kept, asked = Kept(), iter([False] * 6)
+    with pytest.raises(StoppedError):
+        train(
+            new_matcher(shape, seed=0), schedule(*PHASES), pairs, pairs, kept,
+            lambda point: None, pytest.fail, lambda: next(asked, True),
+        )  # fmt: skip
+    assert len(kept.saved) == 1
+    assert kept.load()[0]["updates"] == 7
+    found = outcome(pairs, shape, kept)[0]
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
