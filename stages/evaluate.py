@@ -6,13 +6,16 @@ from pathlib import Path
 import click
 
 from fne.core.command import INPUT, OUTPUT, params_option
-from fne.core.errors import InputError
+from fne.core.device import prepare_device
 from fne.core.params import load_section
+from fne.core.runtime import load_runtime
 from fne.ranking.similarities import SIMILARITIES
 from fne.retrieval.evaluation import evaluate
+from fne.retrieval.leaks import refuse_leaks
+from fne.retrieval.protocols import choose_folds, metrics_name
 from fne.retrieval.settings import Evaluate
 from fne.store.arrays import write_arrays
-from fne.store.catalog import in_split, read_captions
+from fne.store.catalog import read_captions, split_artifact
 from fne.store.files import write_text
 from fne.store.lineage import merge
 from fne.store.rows import Rows
@@ -23,32 +26,44 @@ from fne.store.rows import Rows
 @click.argument("caption_vectors", type=INPUT)
 @click.argument("captions", type=INPUT)
 @click.argument("metrics", type=OUTPUT)
+@click.argument("intervals", type=OUTPUT)
 @click.argument("ranks", type=OUTPUT)
 @params_option
 def main(
-    image_vectors: Path, caption_vectors: Path, captions: Path, metrics: Path, ranks: Path, params: Path
+    image_vectors: Path,
+    caption_vectors: Path,
+    captions: Path,
+    metrics: Path,
+    intervals: Path,
+    ranks: Path,
+    params: Path,
 ) -> None:
-    """Rank the images and CAPTIONS of a split; write METRICS and RANKS."""
+    """Rank the images and CAPTIONS of a split; write METRICS, their INTERVALS and RANKS."""
     settings = load_section(params, "evaluate", Evaluate)
+    device = prepare_device(load_runtime(params))
     images, sentences = (
         Rows.open(image_vectors, "image_vectors"),
         Rows.open(caption_vectors, "caption_vectors"),
     )
     captioned, catalog = read_captions(captions)
-    lineage = merge(images.artifact, sentences.artifact, catalog)
-    chosen = in_split(captioned, settings.split)
-    if not chosen:
-        splits = sorted({record.split for record in captioned if record.captions})
-        raise InputError(
-            f"params.yaml: evaluate.split is '{settings.split}', but the catalog has captions only in "
-            f"{', '.join(splits)}; use `dvc exp run -S evaluate.split=val`"
-        )
-    similarity = SIMILARITIES[lineage["model"]["settings"]["similarity"]]
-    evaluation = evaluate(chosen, images, sentences, similarity, settings.top)
-    write_arrays(ranks, "ranks", evaluation.arrays(), settings.model_dump(), lineage)
-    found = evaluation.metrics()
-    write_text(metrics, json.dumps({settings.split: found}, indent=2) + "\n")
-    click.echo(f"{settings.split}: {found['images']} images, sum of recalls {found['rsum']:.1f}")
+    train_images = split_artifact(captions, captioned, "train")
+    lineage = merge(images.artifact, sentences.artifact, catalog, train_images)
+    refuse_leaks(lineage, captioned, captions)
+    model = lineage["model"]["settings"]
+    folds = choose_folds(settings.protocol, captioned, settings.split)
+    evaluation = evaluate(folds, images, sentences, SIMILARITIES[model["similarity"]], settings.top, device)
+    name = metrics_name(settings.split, settings.protocol)
+    write_arrays(ranks, "ranks", evaluation.stored(), settings.model_dump() | {"name": name}, lineage)
+    # Whether training got off the ground, for those who compare experiments.
+    started = {"started": model["started"]} if "started" in model else {}
+    found = evaluation.metrics(settings.recalls) | started
+    sure = evaluation.intervals(settings.recalls)
+    write_text(metrics, json.dumps({name: found}, indent=2) + "\n")
+    write_text(intervals, json.dumps({name: sure}, indent=2) + "\n")
+    low, high = sure["rsum"]
+    click.echo(
+        f"{name}: {found['images']} images, sum of recalls {found['rsum']:.1f} ({low:.1f} to {high:.1f})"
+    )
 
 
 if __name__ == "__main__":

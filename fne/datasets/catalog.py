@@ -19,6 +19,7 @@ from fne.datasets.rejects import Reject
 from fne.datasets.remember import Finding, memory
 from fne.datasets.splits import DROPPED, Splitting, resolve_splits
 from fne.store.catalog import Captioned, Image
+from fne.store.photos import refuse_shared_photos
 
 CAPTIONLESS = "images without captions, in the split 'gallery'"
 UNWANTED = "captions of images in the split 'gallery', left out"
@@ -33,6 +34,7 @@ class Built:
     captioned: list[Captioned]
     rejects: list[Reject]
     counts: Counter[str]
+    pixels: dict[str, str] = field(default_factory=dict)  # the digest of each picture, by image id
 
 
 @dataclass(frozen=True)
@@ -71,36 +73,42 @@ def build_catalog(
     paths, findings = _examine(root, records, images, workers, remembered)
 
     built = Built([], [], [], counts)
-    for record in records:
+    for position, record in enumerate(records):
         split, path, finding = splits[record.id], paths.get(record.id, ""), findings.get(record.id)
         if finding and finding.reason:
             built.rejects.append(Reject(record.id, path, split, "", finding.reason))
             continue
         faults = captions[record.id].faults
         built.rejects.extend(Reject(record.id, path, split, caption, why) for caption, why in faults)
-        built.captioned.append(_captioned(record, split, captions[record.id], counts))
+        built.captioned.append(_captioned(record, position, split, captions[record.id], counts))
         if finding:
             counts.update(f"images {note}" for note in finding.notes)
             built.images.append(
                 Image(record.id, path, finding.sha256, finding.bytes, finding.width, finding.height)
             )
-    contents = Counter(image.sha256 for image in built.images)
+            built.pixels[record.id] = finding.pixels
+    contents = Counter(built.pixels.values())
     counts[TWINS] += contents.total() - len(contents)
     return built
 
 
 def check_catalog(root: Path, built: Built) -> None:
-    """Refuse an image in two splits under two names, and a catalog without training images."""
+    """Refuse an image in two splits under two names, and a catalog without training images.
+
+    Images are the same if their decoded pixels are, or if their names tell the same photograph of
+    Flickr. A picture that was scaled, or compressed again with loss, is not recognized.
+    """
     splits = {record.id: record.split for record in built.captioned}
     first: dict[str, Image] = {}
     faults = []
     for image in sorted(built.images, key=lambda each: each.id):
         if splits[image.id] != "gallery":
-            other = first.setdefault(image.sha256, image)
+            other = first.setdefault(built.pixels[image.id], image)
             if splits[other.id] != splits[image.id]:
                 pair = f"{other.id!r} ({splits[other.id]}) and {image.id!r} ({splits[image.id]})"
                 faults.append(f"{pair} are the same image")
     refuse(root, faults, "an image has one split: remove one of them, or put both in the same")
+    refuse_shared_photos(root, splits)
     refuse_empty_train(root, Counter(splits.values()), len(built.rejects), built.counts[DROPPED])
 
 
@@ -156,10 +164,12 @@ def _examine(
     return paths, {identity: findings[base / path] for identity, path in paths.items()}
 
 
-def _captioned(record: Record, split: str, captions: _Captions, counts: Counter[str]) -> Captioned:
+def _captioned(
+    record: Record, position: int, split: str, captions: _Captions, counts: Counter[str]
+) -> Captioned:
     if split != "gallery":
         counts.update(captions.notes)
-        return Captioned(record.id, split, tuple(captions.usable), record.tags)
+        return Captioned(record.id, split, tuple(captions.usable), record.tags, position)
     counts[CAPTIONLESS] += record.split != "gallery"
     counts[UNWANTED] += len(captions.usable)
-    return Captioned(record.id, split, (), record.tags)
+    return Captioned(record.id, split, (), record.tags, position)

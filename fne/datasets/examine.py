@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from PIL import Image
 from tqdm import tqdm
 
 from fne.datasets.names import EXTENSIONS
@@ -25,6 +26,7 @@ def examine(path: Path) -> Finding:
     misnamed = [MISNAMED] if path.suffix.lower() not in EXTENSIONS[decoded.format] else []
     return Finding(
         sha256=hashlib.sha256(data).hexdigest(),
+        pixels=_pixels_digest(decoded.image),
         bytes=len(data),
         width=decoded.image.width,
         height=decoded.image.height,
@@ -60,6 +62,10 @@ def examine_all(paths: Sequence[Path], workers: int, remembered: Path | None) ->
         if remembered and fresh:
             remember(remembered, entries)
     return findings
+
+
+def _pixels_digest(image: Image.Image) -> str:
+    return hashlib.sha256(f"{image.width} x {image.height}".encode() + image.tobytes()).hexdigest()
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

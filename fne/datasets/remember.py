@@ -1,8 +1,8 @@
 """What was found out about image files, remembered from run to run in a scratch file.
 
-An entry holds as long as the file's size and time of change and the decoder's version
-stay the same. The scratch file may vanish or be damaged at any time: then everything is
-examined again.
+An entry holds as long as the file's size and time of change and the versions of the
+decoder and of the finding stay the same. The scratch file may vanish or be damaged at
+any time: then everything is examined again.
 """
 
 from contextlib import suppress
@@ -15,12 +15,18 @@ from fne.core.errors import InputError
 from fne.store.decode import DECODER_VERSION
 from fne.store.files import text_digest, write_text
 
+FINDING_VERSION = 1  # raised when a finding holds more than before
+
 
 @dataclass(frozen=True)
 class Finding:
-    """What there is to know about one image file; `reason` says why it was refused."""
+    """What there is to know about one image file; `reason` says why it was refused.
+
+    `pixels` is the digest of the decoded picture: it is the same for a file saved again without loss.
+    """
 
     sha256: str = ""
+    pixels: str = ""
     bytes: int = 0
     width: int = 0
     height: int = 0
@@ -40,6 +46,7 @@ class Entry:
 @dataclass(frozen=True)
 class _Memory:
     decoder: int
+    finding: int
     entries: dict[str, Entry]
 
 
@@ -57,10 +64,11 @@ def recall(path: Path) -> dict[str, Entry]:
         memory = _MEMORY.validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return {}
-    return memory.entries if memory.decoder == DECODER_VERSION else {}
+    current = (memory.decoder, memory.finding) == (DECODER_VERSION, FINDING_VERSION)
+    return memory.entries if current else {}
 
 
 def remember(path: Path, entries: dict[str, Entry]) -> None:
     """Write the entries; a scratch folder that cannot be written to only costs time."""
     with suppress(OSError, InputError):
-        write_text(path, _MEMORY.dump_json(_Memory(DECODER_VERSION, entries)).decode())
+        write_text(path, _MEMORY.dump_json(_Memory(DECODER_VERSION, FINDING_VERSION, entries)).decode())

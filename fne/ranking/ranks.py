@@ -3,17 +3,21 @@
 The rank of an image is that of its best true caption among all captions, the rank of
 a caption that of its image among all images; 1 is best. A wrong item that scores the
 same as the true one counts as better: otherwise a model that maps everything to one
-point would rank everything first.
+point would rank everything first. How often that happens is told.
+
+A rank is a count of scores that are not below the true one, so nothing is sorted, and
+each block of scores serves both directions.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-Similarity = Callable[[Tensor, Tensor], Tensor]
-BLOCK = 256
+from fne.ranking.blocks import Block, Blocks, Similarity
+
+BLOCK = 512  # images
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,8 @@ class Ranking:
     image_best_scores: Tensor
     caption_best: Tensor  # (captions, top): positions of images
     caption_best_scores: Tensor
+    image_ties: Tensor  # (images): how many wrong captions score the same as the best true one
+    caption_ties: Tensor  # (captions): how many wrong images score the same as the true one
 
 
 def rank(
@@ -35,60 +41,90 @@ def rank(
 
     Args:
         images: vectors (images, dim); every image has at least one caption.
-        captions: vectors (captions, dim).
+        captions: vectors (captions, dim) on the same device; scores are computed there.
         caption_image: the position of each caption's image (captions).
         similarity: see `fne.ranking.similarities`.
-        top: how many of the best to return for each query, or as many as there are; finding them
-            takes most of the time, and 0 saves it.
+        top: how many of the best to return for each query, or as many as there are; 0 for none.
 
     Raises:
-        ValueError: if a score is NaN, which would compare as neither better nor worse.
+        ValueError: if an image has no caption, or if a score is NaN, which would compare as
+            neither better nor worse.
     """
-    positions = torch.arange(len(captions))
-    true_scores = torch.empty(len(captions))
-    for start, scores in _score_blocks(images, captions, similarity):
-        inside = (caption_image >= start) & (caption_image < start + len(scores))
-        true_scores[inside] = scores[caption_image[inside] - start, positions[inside]]
-
-    image_ranks, image_best, image_best_scores = [], [], []
-    caption_ranks = torch.ones(len(captions), dtype=torch.int64)
-    caption_best = torch.empty((len(captions), 0), dtype=torch.int64)
-    caption_best_scores = torch.empty((len(captions), 0))
-    for start, scores in _score_blocks(images, captions, similarity):
-        numbers = torch.arange(start, start + len(scores))
-        wrong = numbers[:, None] != caption_image[None, :]  # (block, captions)
-        best_true = scores.masked_fill(wrong, -torch.inf).amax(dim=1)
-        image_ranks.append(1 + ((scores >= best_true[:, None]) & wrong).sum(dim=1))
-        caption_ranks += ((scores >= true_scores) & wrong).sum(dim=0)
-        best_scores, best = _best(scores, top)
-        image_best.append(best)
-        image_best_scores.append(best_scores)
-        if top:
-            candidates = torch.cat([caption_best_scores, scores.T], dim=1)
-            ids = torch.cat([caption_best, numbers.expand(len(captions), -1)], dim=1)
-            caption_best_scores, chosen = _best(candidates, top)
-            caption_best = ids.gather(1, chosen)
+    owners = caption_image.cpu().numpy()
+    counts = np.bincount(owners, minlength=len(images))
+    if not counts.all():
+        raise ValueError(f"image {int(counts.argmin())} has no caption")
+    together = np.argsort(owners, kind="stable")  # the captions of an image side by side
+    if (together != np.arange(len(owners))).any():
+        captions, owners = captions[torch.from_numpy(together).to(captions.device)], owners[together]
+    # Half precision would make ties of what differs.
+    precision = torch.promote_types(images.dtype, torch.float32)
+    images, captions = images.to(precision), captions.to(precision)
+    by_image = _Tally(np.arange(len(images)), min(top, len(captions)), precision)
+    by_caption = _Tally(together, min(top, len(images)), precision)
+    blocks = Blocks(images, captions, counts, similarity, BLOCK)
+    for block in blocks.own():
+        true = by_image.numbers[block.images, None] == owners[block.captions]
+        only_true = np.where(true, block.scores, -np.inf)
+        by_image.true_scores[block.images] = only_true.max(axis=1)
+        by_caption.true_scores[block.captions] = only_true.max(axis=0)
+        # NaN compares as neither better nor equal: true pairs do not count against themselves.
+        _add(block, np.where(true, np.float32(np.nan), block.scores), by_image, by_caption)
+    for block in blocks.others():
+        _add(block, block.scores, by_image, by_caption)
     return Ranking(
-        torch.cat(image_ranks),
-        caption_ranks,
-        torch.cat(image_best),
-        torch.cat(image_best_scores),
-        caption_best,
-        caption_best_scores,
+        image_ranks=by_image.in_order(by_image.better) + 1,
+        caption_ranks=by_caption.in_order(by_caption.better) + 1,
+        image_best=by_image.in_order(by_image.best),
+        image_best_scores=by_image.in_order(by_image.best_scores),
+        caption_best=by_caption.in_order(by_caption.best),
+        caption_best_scores=by_caption.in_order(by_caption.best_scores),
+        image_ties=by_image.in_order(by_image.tied),
+        caption_ties=by_caption.in_order(by_caption.tied),
     )
 
 
-def _score_blocks(images: Tensor, captions: Tensor, similarity: Similarity) -> Iterator[tuple[int, Tensor]]:
-    for start in range(0, len(images), BLOCK):
-        scores = similarity(images[start : start + BLOCK], captions)
-        if scores.isnan().any():
-            raise ValueError(f"{int(scores.isnan().sum())} scores of images {start} and following are NaN")
-        yield start, scores
+class _Tally:
+    """What is known so far about queries that have these numbers."""
+
+    def __init__(self, numbers: np.ndarray, top: int, precision: torch.dtype) -> None:
+        self.numbers = numbers
+        self.true_scores = torch.empty(len(numbers), dtype=precision).numpy()
+        self.better = np.zeros(len(numbers), dtype=np.int32)
+        self.tied = np.zeros(len(numbers), dtype=np.int32)
+        self.best = np.full((len(numbers), top), np.iinfo(np.int64).max)
+        self.best_scores = torch.full((len(numbers), top), -torch.inf, dtype=precision).numpy()
+
+    def in_order(self, values: np.ndarray) -> Tensor:
+        """Return values of the queries in the order of their numbers."""
+        ordered = np.empty_like(values)
+        ordered[self.numbers] = values
+        return torch.from_numpy(ordered if ordered.dtype != np.int32 else ordered.astype(np.int64))
 
 
-def _best(scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
-    if top == 0:
-        return scores[:, :0], torch.empty((len(scores), 0), dtype=torch.int64)
-    # Stable, so that equal scores come in the order of their positions on every machine.
-    ordered, positions = scores.sort(dim=1, descending=True, stable=True)
-    return ordered[:, :top], positions[:, :top]
+def _add(block: Block, wrong_scores: np.ndarray, by_image: _Tally, by_caption: _Tally) -> None:
+    # Here, because compiling or loading compiled code takes a moment that only ranking should cost.
+    from fne.ranking.counting import count_better, count_nan, keep_best
+
+    unusable = count_nan(block.scores)
+    if unusable:
+        raise ValueError(f"{unusable} scores of images {block.images.start} and following are NaN")
+    count_better(
+        wrong_scores,
+        by_image.true_scores[block.images],
+        by_caption.true_scores[block.captions],
+        by_image.better[block.images],
+        by_image.tied[block.images],
+        by_caption.better[block.captions],
+        by_caption.tied[block.captions],
+    )
+    if by_image.best.shape[1]:
+        keep_best(
+            block.scores,
+            by_image.numbers[block.images],
+            by_caption.numbers[block.captions],
+            by_image.best[block.images],
+            by_image.best_scores[block.images],
+            by_caption.best[block.captions],
+            by_caption.best_scores[block.captions],
+        )

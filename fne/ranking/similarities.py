@@ -4,8 +4,9 @@ Every similarity is called as `similarity(images, captions)` with vectors (image
 and (captions, dim), and returns scores (images, captions); higher is better.
 """
 
-import torch
 from torch import Tensor
+
+from fne.ranking.order import Order
 
 
 def cosine(images: Tensor, captions: Tensor) -> Tensor:
@@ -14,13 +15,20 @@ def cosine(images: Tensor, captions: Tensor) -> Tensor:
 
 
 def order(images: Tensor, captions: Tensor) -> Tensor:
-    """Minus the squared amount by which a caption exceeds its image in any dimension.
+    """Minus the squared length of what a caption exceeds its image by, as in Vendrov et al.'s code."""
+    scores: Tensor = Order.apply(images, captions)
+    return scores
 
-    A caption is more general than its image, so in the order of the joint space it
-    should lie below it everywhere (Vendrov et al.). One image at a time, so that no
-    tensor of (images, captions, dim) is formed.
+
+def order_root(images: Tensor, captions: Tensor) -> Tensor:
+    """Minus the length of what a caption exceeds its image by, as in the equation and in VSE++.
+
+    Where a caption exceeds its image nowhere, the root has no gradient; here it is 0.
     """
-    return torch.stack([-(captions - image).clamp(min=0).square().sum(dim=1) for image in images])
+    squared = -order(images, captions)
+    # The gradient of a root at 0 is infinite, and infinity times 0 is NaN: take it at 1 and drop it.
+    inside = squared == 0
+    return -squared.masked_fill(inside, 1).sqrt().masked_fill(inside, 0)
 
 
-SIMILARITIES = {"cosine": cosine, "order": order}
+SIMILARITIES = {"cosine": cosine, "order": order, "order_root": order_root}

@@ -2,13 +2,22 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from fne.core.params import Section
+from fne.core.params import Section, one_of
+from fne.retrieval.protocols import PROTOCOLS
+
+
+def _growing(recalls: list[int]) -> list[int]:
+    if recalls != sorted(set(recalls)):
+        raise ValueError(f"must grow from one to the next, got {recalls}")
+    return recalls
 
 
 class Evaluate(Section):
-    """Which images are scored, and how many of the best are kept for each query."""
+    """Which images are scored and how, and how many of the best are kept for each query."""
 
     split: Literal["test", "val"]
+    protocol: Annotated[str, one_of(PROTOCOLS)]
+    recalls: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1), AfterValidator(_growing)]
     top: Annotated[int, Field(ge=1)]

@@ -76,6 +76,36 @@ def test_the_same_image_under_two_names_in_two_splits_is_refused(tmp_path):
     )
 
 
+def test_the_same_image_saved_again_without_loss_in_another_split_is_refused(tmp_path):
+    write_karpathy(tmp_path, entry("a.png", "train"), entry("b.bmp", "test"), images=False)
+    (tmp_path / "images").mkdir()
+    for name in ("a.png", "b.bmp"):
+        picture(4).save(tmp_path / "images" / name)
+    assert fault(tmp_path) == (
+        f"{tmp_path}: 'a.png' (train) and 'b.bmp' (test) are the same image; "
+        "an image has one split: remove one of them, or put both in the same"
+    )
+
+
+def test_a_photograph_of_flickr8k_and_of_flickr30k_in_two_splits_is_refused(tmp_path):
+    write_karpathy(tmp_path, entry("1000268201_693b08cb0e.jpg", "train"), entry("1000268201.jpg", "test"))
+    assert fault(tmp_path) == (
+        f"{tmp_path}: '1000268201.jpg' (test) and '1000268201_693b08cb0e.jpg' (train) are the same photograph of "
+        "Flickr, one pair of 1; Flickr8k is part of Flickr30k: put both in the same split, or leave one out"
+    )
+
+
+def test_the_data_sets_own_order_is_kept_as_positions(tmp_path):
+    write_karpathy(
+        tmp_path, entry("c.jpg"), entry("a.jpg", "test"), entry("b.jpg", "restval"), entry("d.jpg")
+    )
+    assert [(each.id, each.position) for each in build(tmp_path).captioned] == [
+        ("c.jpg", 0),
+        ("a.jpg", 1),
+        ("d.jpg", 2),
+    ]
+
+
 def test_the_same_image_twice_in_one_split_or_in_the_gallery_is_counted(tmp_path):
     write_karpathy(tmp_path, entry("a.jpg"), entry("b.jpg"), entry("c.jpg", "gallery") | {"sentences": []})
     for name in ("b.jpg", "c.jpg"):

@@ -6,7 +6,6 @@ import pytest
 
 from fne.datasets import examine as module
 from fne.datasets.examine import MISNAMED, examine, examine_all
-from fne.store import decode
 from tests.datasets.samples import encoded, picture, write_images
 
 
@@ -57,7 +56,16 @@ def test_a_changed_file_is_read_again_and_a_missing_one_is_never_remembered(tmp_
     assert seen == ["a.jpg", "b.jpg", "c.jpg", "a.jpg", "c.jpg"]
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\0", b"[]", b'{"decoder": 1, "entries": {"/a": 7}}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\0",
+        b"[]",
+        b'{"decoder": 1, "entries": {}}',
+        b'{"decoder": 1, "finding": 1, "entries": {"/a": 7}}',
+    ],
+)
 def test_a_damaged_memory_is_ignored_and_written_anew(tmp_path, seen, content):
     write_images(tmp_path, "a.jpg")
     memory = tmp_path / "memory.json"
@@ -67,10 +75,11 @@ def test_a_damaged_memory_is_ignored_and_written_anew(tmp_path, seen, content):
     assert json.loads(memory.read_text())["entries"].keys() == {str(tmp_path / "a.jpg")}
 
 
-def test_another_version_of_the_decoder_remembers_nothing(tmp_path, seen, monkeypatch):
+@pytest.mark.parametrize("version", ["DECODER_VERSION", "FINDING_VERSION"])
+def test_another_version_of_decoder_or_finding_remembers_nothing(tmp_path, seen, monkeypatch, version):
     write_images(tmp_path, "a.jpg")
     examine_all([tmp_path / "a.jpg"], 0, tmp_path / "memory.json")
-    monkeypatch.setattr("fne.datasets.remember.DECODER_VERSION", decode.DECODER_VERSION + 1)
+    monkeypatch.setattr(f"fne.datasets.remember.{version}", 99)
     examine_all([tmp_path / "a.jpg"], 0, tmp_path / "memory.json")
     assert seen == ["a.jpg", "a.jpg"]
 
