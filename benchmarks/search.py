@@ -1,0 +1,107 @@
+"""How soon `fne search` answers, each time in a process of its own."""
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from fne.captions.vocabulary import UNKNOWN, read_vocabulary, write_vocabulary
+from fne.matching.model import Shape, new_matcher
+from fne.matching.modelfile import read_model, write_model
+from fne.store.catalog import Captioned, Image, read_captions, read_images, write_captions, write_images
+from fne.store.layout import TERNARY, Layer, plan_shards
+from fne.store.lineage import merge
+from fne.store.rows import Rows
+from fne.store.writer import write_rows
+
+PROJECT = Path(__file__).parent.parent
+IMAGES, FEATURES, DIM, WORDS = 8_000, 12_416, 1_024, 8_000
+ROUNDS = 7
+LIMIT = 3.0  # seconds
+QUERIES = {
+    "images for a sentence": ["word1 word22 word333"],
+    "images for a sentence that NLTK must cut": ["word1's (word22)"],
+    "sentences for an image": ["image-17"],
+    "images for an image, by fne": ["--by", "fne", "image-17"],
+}
+
+
+def search() -> float:
+    """Ask 8,000 images and 40,000 captions of Flickr8k's size; the ratio is 3 s over the first answer."""
+    with tempfile.TemporaryDirectory() as folder:
+        _write_project(Path(folder))
+        commands = {name: ["-m", "fne", "search", *words] for name, words in QUERIES.items()}
+        commands["for comparison: import torch"] = ["-c", "import torch"]
+        seconds: dict[str, list[float]] = {name: [] for name in commands}
+        for _ in range(ROUNDS):
+            for name, command in commands.items():
+                seconds[name].append(_seconds(Path(folder), command))
+    width = max(len(name) for name in seconds)
+    print(f"{'query':<{width}}   best  median, seconds")
+    for name, values in seconds.items():
+        print(f"{name:<{width}}  {min(values):>5.2f}  {statistics.median(values):>6.2f}")
+    return LIMIT / statistics.median(seconds["images for a sentence"])
+
+
+def _seconds(folder: Path, command: list[str]) -> float:
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    start = time.perf_counter()
+    subprocess.run(
+        [sys.executable, *command], cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
+    )
+    return time.perf_counter() - start
+
+
+def _write_project(folder: Path) -> None:
+    shutil.copy(PROJECT / "params.yaml", folder)
+    generator = np.random.default_rng(0)
+    ids = [f"image-{number}" for number in range(IMAGES)]
+    write_images(folder / "data/images.jsonl", [Image(each, each, "0" * 64, 1, 500, 375) for each in ids])
+    sentence = "word1 word22 word333 word4 word5 word6 word7 word8 word9 word10 ."
+    captions = [Captioned(each, "train", (sentence,) * 5, ()) for each in ids]
+    write_captions(folder / "data/captions.jsonl", captions)
+    write_vocabulary(
+        folder / "captions/vocabulary.json",
+        [UNKNOWN, *(f"word{number}" for number in range(1, WORDS))],
+        {"lowercase": True},
+    )
+
+    def shards(row_ids: list[str], width: int, ternary: bool) -> Iterator[tuple[int, list[str], np.ndarray]]:
+        for number, chosen in plan_shards(row_ids, 4).items():
+            rows = generator.standard_normal((len(chosen), width), dtype=np.float32)
+            yield number, chosen, np.sign(rows.round()).astype(np.int8) if ternary else rows
+
+    catalog = merge(read_images(folder / "data/images.jsonl")[1])
+    write_rows(
+        folder / "features/embeddings",
+        "embeddings",
+        [Layer("all", FEATURES)],
+        TERNARY,
+        shards(ids, FEATURES, ternary=True),
+        {"kind": "fne"},
+        catalog,
+    )
+    embeddings = Rows.open(folder / "features/embeddings").artifact
+    vocabulary = read_vocabulary(folder / "captions/vocabulary.json").artifact
+    lineage = merge(embeddings, vocabulary, read_captions(folder / "data/captions.jsonl")[1])
+    matcher = new_matcher(Shape("linear", "gru", "cosine", False, FEATURES, WORDS, 300, DIM), seed=0)
+    write_model(folder / "models/matching.safetensors", matcher, {"similarity": "cosine"}, lineage)
+    made_from = merge(embeddings, read_model(folder / "models/matching.safetensors")[1])
+    caption_ids = [each for record in captions for each in record.caption_ids]
+    for name, row_ids in (("images", ids), ("captions", caption_ids)):
+        write_rows(
+            folder / f"vectors/{name}",
+            f"{name[:-1]}_vectors",
+            [Layer("joint", DIM)],
+            "float32",
+            shards(row_ids, DIM, ternary=False),
+            {},
+            made_from,
+        )

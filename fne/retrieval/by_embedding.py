@@ -1,0 +1,98 @@
+"""Search with the embedding alone: images that look alike to the network; no trained model is needed."""
+
+from pathlib import Path
+
+import numpy as np
+
+from fne.core.errors import InputError
+from fne.features.neighbors import ternary_scores
+from fne.retrieval.answer import Answer
+from fne.retrieval.index import Maker, index_folder, list_folder
+from fne.retrieval.pools import Pool, catalog_pool, folder_pool
+from fne.retrieval.project import Project
+from fne.retrieval.query import New, Picture
+from fne.store.layout import TERNARY
+from fne.store.lineage import merge
+from fne.store.rows import Rows
+from fne.store.ternary import pack
+
+
+def images_like(project: Project, picture: Picture, kind: str, folder: Path | None, k: int) -> Answer:
+    """Rank the images of the catalog, or of a folder, by their likeness to an image, itself left out.
+
+    Raises:
+        InputError: if the project's embeddings are of another kind.
+    """
+    store = Rows.open(project.embeddings, "embeddings")
+    merge(store.artifact, *project.catalog.artifacts)
+    made = store.artifact.settings["kind"]
+    if made != kind:
+        raise InputError(
+            f"{project.embeddings}: holds embeddings of kind '{made}', not '{kind}'; "
+            f"search with --by {made}, or set embed.kind to {kind} and run `dvc repro embed`"
+        )
+    query = _embed(project, picture, store)
+    pool = (
+        _folder_pool(project, folder, store, picture)
+        if folder
+        else catalog_pool(project.catalog, store, picture)
+    )
+    ternary = store.dtype == TERNARY
+    scores = (ternary_products if ternary else cosines)(query, pool)
+    return Answer(
+        found="images",
+        text=None,
+        image=picture.id,
+        file=str(picture.file) if picture.file else None,
+        by=kind,
+        measure="ternary dot product" if ternary else "cosine",
+        pool=pool.name,
+        candidates=len(pool.ids),
+        matches=pool.matches(scores, k),
+        unreadable=pool.unreadable,
+    )
+
+
+def ternary_products(query: np.ndarray, pool: Pool) -> np.ndarray:
+    """Return the exact dot products of a ternary embedding with all of a pool."""
+    rows = pool.rows.read_kept(pool.keys)
+    scores: np.ndarray = ternary_scores(pack(query[None]), rows, pool.rows.features)[0]
+    return scores
+
+
+def cosines(query: np.ndarray, pool: Pool) -> np.ndarray:
+    """Return the cosines of an embedding with all of a pool; 0 for a row of zeros."""
+    wanted = query.astype(np.float32)
+    scores = [np.zeros(0)]
+    for _, block in pool.rows.blocks(pool.keys, dtype=np.float32):
+        lengths = np.linalg.norm(block, axis=1) * np.linalg.norm(wanted)
+        scores.append(block @ wanted / np.where(lengths > 0, lengths, 1.0))
+    return np.concatenate(scores)
+
+
+def _embed(project: Project, picture: Picture, store: Rows) -> np.ndarray:
+    """Return the embedding of an image of the catalog as it is kept, or make one for a new file."""
+    if not isinstance(picture, New):
+        kept: np.ndarray = store.read([picture.id])[0]
+        return kept
+    from fne.retrieval.unseen import open_embedder  # slow to import, and not always needed
+
+    embedder = open_embedder(
+        store.artifact, project.weights, project.statistics, project.runtime, project.scratch
+    )
+    return embedder.embed(picture)
+
+
+def _folder_pool(project: Project, path: Path, store: Rows, picture: Picture) -> Pool:
+    def open_maker() -> Maker:
+        from fne.retrieval.unseen import open_embedder  # slow to import, and not always needed
+
+        embedder = open_embedder(
+            store.artifact, project.weights, project.statistics, project.runtime, project.scratch
+        )
+        return Maker(store.layers, store.dtype, embedder.prepare, embedder.rows)
+
+    folder = list_folder(path, project.runtime.workers, project.scratch)
+    kind = str(store.artifact.settings["kind"])
+    rows = index_folder(folder, kind, store.artifact, project.scratch, open_maker)
+    return folder_pool(folder, rows, picture)
