@@ -1,0 +1,1 @@
+"""The paper's settings and printed results, and ours beside them."""
