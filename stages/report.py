@@ -7,9 +7,11 @@ import click
 from fne.core.command import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_section
 from fne.report.evaluation import read_evaluation
+from fne.report.facts import unit_of_history
 from fne.report.gallery import choose_gallery
 from fne.report.history import read_history
 from fne.report.page import render
+from fne.report.printed import printed_row
 from fne.report.settings import Report
 from fne.report.thumbnails import make_thumbnails
 from fne.store.catalog import read_captions, read_images
@@ -19,6 +21,7 @@ from fne.store.lineage import merge
 
 @click.command()
 @click.argument("metrics", type=INPUT)
+@click.argument("intervals", type=INPUT)
 @click.argument("ranks", type=INPUT)
 @click.argument("history", type=INPUT)
 @click.argument("images", type=INPUT)
@@ -26,19 +29,28 @@ from fne.store.lineage import merge
 @click.argument("page", type=OUTPUT)
 @params_option
 def main(
-    metrics: Path, ranks: Path, history: Path, images: Path, captions: Path, page: Path, params: Path
+    metrics: Path,
+    intervals: Path,
+    ranks: Path,
+    history: Path,
+    images: Path,
+    captions: Path,
+    page: Path,
+    params: Path,
 ) -> None:
-    """Write PAGE from METRICS and RANKS, the training's HISTORY and the catalog of IMAGES and CAPTIONS."""
+    """Write PAGE from METRICS, INTERVALS and RANKS, the training's HISTORY, IMAGES and CAPTIONS."""
     settings = load_section(params, "report", Report)
     # Only where the files are; what they are is checked by their digests.
     root = Path(load_key(params, "catalog", "root"))
-    evaluation = read_evaluation(metrics, ranks)
+    evaluation = read_evaluation(metrics, intervals, ranks)
     catalog, images_artifact = read_images(images)
     captioned, captions_artifact = read_captions(captions)
     lineage = merge(evaluation.artifact, images_artifact, captions_artifact)
     gallery = choose_gallery(evaluation, settings.examples, settings.seed)
     thumbnails = make_thumbnails(gallery.image_ids, catalog, root)
-    write_text(page, render(evaluation, lineage, read_history(history), gallery, captioned, thumbnails))
+    course = read_history(history, unit_of_history(lineage))
+    printed = printed_row(metrics.read_bytes(), evaluation.artifact, captioned)
+    write_text(page, render(evaluation, lineage, course, gallery, captioned, thumbnails, printed))
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ class Chart:
     bars: Sequence[Bar] = ()
     phases: Sequence[Tick] = ()
     best: Tick | None = None
+    best_label_at: float = 0
 
 
 def linear(low: float, high: float, start: float, end: float) -> Scale:

@@ -1,4 +1,4 @@
-"""The choice of examples: some queries that found a true item at once, and some that did not."""
+"""The choice of examples: some queries that found a true item at once, and the most telling that did not."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,6 @@ import numpy as np
 from fne.report.evaluation import Direction, Evaluation
 
 SHOWN = 6  # candidates of one example
-NEAR = 10  # the last rank that counts as near
 
 
 @dataclass(frozen=True)
@@ -26,18 +25,15 @@ class Example:
 
     id: str
     rank: int
+    outcome: str  # hit, near or far: where the first true item stands
     candidates: list[Candidate]
-
-    @property
-    def outcome(self) -> str:
-        """`hit`, `near` or `far`: where the first true item stands."""
-        return "hit" if self.rank == 1 else "near" if self.rank <= NEAR else "far"
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """The examples of both directions, best ranks first."""
+    """The examples of both directions, best ranks first; `near` is the last rank that counts as near."""
 
+    near: int
     images: list[Example]
     sentences: list[Example]
 
@@ -51,34 +47,49 @@ class Gallery:
 
 def choose_gallery(evaluation: Evaluation, count: int, seed: int) -> Gallery:
     """Choose up to `count` examples in each direction; a function of the ranks and the seed."""
-    images = choose(evaluation.image_to_text.ranks, count, np.random.default_rng([seed, 0]))
-    sentences = choose(evaluation.text_to_image.ranks, count, np.random.default_rng([seed, 1]))
-    return Gallery(
-        [_example(evaluation.image_to_text, query) for query in images],
-        [_example(evaluation.text_to_image, query) for query in sentences],
+    near = max(evaluation.image_to_text.recalls)
+    images, sentences = (
+        [_example(way, query, near) for query in choose(way.ranks, way.scores[:, 0], count, generator)]
+        for way, generator in (
+            (evaluation.image_to_text, np.random.default_rng([seed, 0])),
+            (evaluation.text_to_image, np.random.default_rng([seed, 1])),
+        )
     )
+    return Gallery(near, images, sentences)
 
 
-def choose(ranks: np.ndarray, count: int, generator: np.random.Generator) -> list[int]:
+def choose(
+    ranks: np.ndarray, best_scores: np.ndarray, count: int, generator: np.random.Generator
+) -> list[int]:
     """Choose `count` queries, as far as there are so many, ordered by rank.
 
-    Half are hits. The misses are spread: they are sorted by rank and cut into equal runs,
-    and one is drawn from each, so that near misses and hopeless cases both appear.
+    Half are hits, drawn at random. The misses are the most instructive ones: they are sorted
+    by rank and cut into equal runs, so that near misses and hopeless cases both appear, and
+    of each run the query is taken whose wrong answer scored highest. A sure mistake shows
+    what the model confuses, or a flaw of the data.
+
+    Args:
+        ranks: of the first true item of each query (queries).
+        best_scores: the highest score of each query (queries).
+        count: how many to choose.
+        generator: draws the hits.
     """
     order = np.argsort(ranks, kind="stable")
     hits, misses = order[ranks[order] == 1], order[ranks[order] > 1]
     wanted = min(len(misses), max(count // 2, count - len(hits)))
-    chosen = _spread(hits, count - wanted, generator) + _spread(misses, wanted, generator)
+    chosen = [int(generator.choice(run)) for run in _runs(hits, count - wanted)]
+    chosen += [int(run[np.argmax(best_scores[run])]) for run in _runs(misses, wanted)]
     return sorted(chosen, key=lambda query: (ranks[query], query))
 
 
-def _spread(queries: np.ndarray, count: int, generator: np.random.Generator) -> list[int]:
+def _runs(queries: np.ndarray, count: int) -> list[np.ndarray]:
     runs = min(count, len(queries))
-    return [int(generator.choice(run)) for run in np.array_split(queries, runs)] if runs else []
+    return np.array_split(queries, runs) if runs else []
 
 
-def _example(direction: Direction, query: int) -> Example:
+def _example(direction: Direction, query: int, near: int) -> Example:
     rank = int(direction.ranks[query])
+    outcome = "hit" if rank == 1 else "near" if rank <= near else "far"
     matches = zip(direction.best[query], direction.scores[query], direction.true[query], strict=True)
     # Among equal scores the true ones come last, as in the ranks.
     ordered = sorted(matches, key=lambda match: (-match[1], match[2]))
@@ -92,4 +103,4 @@ def _example(direction: Direction, query: int) -> Example:
         if not further and direction.answers is not None:
             further = [Candidate(direction.pool_ids[direction.answers[query]], rank, None, True)]
         shown = shown[: SHOWN - len(further)] + further
-    return Example(direction.query_ids[query], rank, shown)
+    return Example(direction.query_ids[query], rank, outcome, shown)

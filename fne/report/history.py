@@ -3,33 +3,35 @@
 import csv
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from fne.core.errors import InputError
 
-Series = dict[int, float]  # epoch, from 1 -> value
+Series = dict[int, float]  # step, from 1 -> value
 
 LOSS, RSUM, PHASE = "train/loss", "val/rsum", "train/phase"
 
 
 @dataclass(frozen=True)
 class History:
-    """Every metric that training logged, by name."""
+    """Every metric that training logged, by name; a step is one `unit` of training."""
 
     series: dict[str, Series]
+    unit: str = "epoch"
 
     @property
-    def best_epoch(self) -> int | None:
-        """The first epoch with the highest validation rsum: the one that training keeps."""
+    def best(self) -> int | None:
+        """The first step with the highest validation rsum: the one that training keeps."""
         rsum = self.series.get(RSUM)
-        return max(rsum, key=lambda epoch: rsum[epoch]) if rsum else None
+        return max(rsum, key=lambda step: rsum[step]) if rsum else None
 
     @property
-    def phase_starts(self) -> dict[int, int]:
-        """The first epoch of each phase after the first one, and the phase's number."""
-        phases = list(self.series.get(PHASE, {}).items())
-        return {epoch: int(phase) for (_, before), (epoch, phase) in pairwise(phases) if phase != before}
+    def phase_spans(self) -> dict[int, tuple[int, int]]:
+        """The first and last step of each phase, by the phase's number."""
+        steps: dict[int, list[int]] = {}
+        for step, phase in self.series.get(PHASE, {}).items():
+            steps.setdefault(int(phase), []).append(step)
+        return {phase: (min(each), max(each)) for phase, each in steps.items()}
 
     @property
     def curves(self) -> dict[str, Series]:
@@ -39,16 +41,16 @@ class History:
         return {name: self.series[name] for name in names}
 
 
-def read_history(folder: Path) -> History:
+def read_history(folder: Path, unit: str = "epoch") -> History:
     """Read all tables below a dvclive folder; values that are not finite are left out.
 
-    Steps count from 0; epochs count from 1 here, as in what training prints.
+    Steps count from 0; here they count from 1, as in what training prints.
     """
     tables = folder / "plots" / "metrics"
     series = {
         str(path.relative_to(tables).with_suffix("")): _read(path) for path in sorted(tables.rglob("*.tsv"))
     }
-    return History({name: values for name, values in series.items() if values})
+    return History({name: values for name, values in series.items() if values}, unit)
 
 
 def _read(path: Path) -> Series:
@@ -61,4 +63,4 @@ def _read(path: Path) -> Series:
             raise InputError(
                 f"{path}: expected numbers in columns 'step' and '{path.stem}'; run `dvc repro train`"
             ) from None
-    return {epoch: value for epoch, value in sorted(points.items()) if math.isfinite(value)}
+    return {step: value for step, value in sorted(points.items()) if math.isfinite(value)}

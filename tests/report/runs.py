@@ -7,10 +7,29 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as Pillow
 
+from fne.report.evaluation import Evaluation, read_evaluation
 from fne.store.arrays import write_arrays
 from fne.store.catalog import Captioned, Image, read_captions, read_images, write_captions, write_images
 from fne.store.files import file_digest, text_digest
 from fne.store.lineage import Lineage, merge
+
+# What a run of two phases with a ternary embedding says about itself.
+FULL = {
+    "embeddings": {
+        "digest": text_digest("embeddings"),
+        "settings": {
+            "kind": "fne",
+            "shares": {
+                "conv1_1": {"minus": 0.25, "zero": 0.5, "plus": 0.25, "dead": 0.125},
+                "fc7": {"minus": 0.125, "zero": 0.75, "plus": 0.125, "dead": 0.0},
+            },
+        },
+    },
+    "model": {
+        "digest": text_digest("model"),
+        "settings": {"seed": 3, "loss": ["sum_hinge", "max_hinge"], "margin": [0.2], "epochs": [2]},
+    },
+}
 
 SENTENCES = [("a red dog", "a dog"), ("a green cat", "a cat"), ("a blue bird", "a bird"), ("a gray fish",)]
 
@@ -25,6 +44,7 @@ class Run:
     def arguments(self) -> list[str]:
         names = [
             "retrieval.json",
+            "intervals.json",
             "ranks.h5",
             "history",
             "images.jsonl",
@@ -46,6 +66,9 @@ def write_run(
     pictures: bool = True,
     examples: int = 12,
     seed: int = 0,
+    recalls: tuple[int, ...] = (1, 5, 10),
+    folds: int = 1,
+    more: Lineage | None = None,
 ) -> Run:
     """Write the inputs of the `report` stage: one colored picture for each tuple of sentences."""
     ids = [f"image-{number:02}" for number in range(len(sentences))]
@@ -57,30 +80,52 @@ def write_run(
     )
     _, images_artifact = read_images(folder / "images.jsonl")
     captioned, captions_artifact = read_captions(folder / "captions.jsonl")
-    lineage = merge(images_artifact, captions_artifact) | {
-        "weights": {"digest": text_digest("weights"), "settings": {"kind": "random", "untrained": untrained}}
-    }
+    lineage = (
+        merge(images_artifact, captions_artifact)
+        | {
+            "weights": {
+                "digest": text_digest("weights"),
+                "settings": {"kind": "random", "untrained": untrained},
+            }
+        }
+        | (more or {})
+    )
     owner = np.repeat(np.arange(len(ids)), [len(texts) for texts in sentences])
     caption_ids = [caption_id for record in captioned for caption_id in record.caption_ids]
-    write_ranks(folder, ids, caption_ids, owner, top, lineage)
+    write_ranks(folder, ids, caption_ids, owner, top, lineage, recalls, folds)
     (folder / "params.yaml").write_text(
         f"catalog:\n  root: {folder / 'photos'}\nreport:\n  examples: {examples}\n  seed: {seed}\n"
     )
     return Run(folder)
 
 
+def read_run(folder: Path) -> Evaluation:
+    """Read what `write_run` wrote."""
+    return read_evaluation(folder / "retrieval.json", folder / "intervals.json", folder / "ranks.h5")
+
+
 def write_ranks(
-    folder: Path, ids: list[str], caption_ids: list[str], owner: np.ndarray, top: int, lineage: Lineage
+    folder: Path,
+    ids: list[str],
+    caption_ids: list[str],
+    owner: np.ndarray,
+    top: int,
+    lineage: Lineage,
+    recalls: tuple[int, ...],
+    folds: int,
 ) -> None:
-    """Write the ranks and metrics of random scores that lean toward the truth."""
+    """Write the ranks, metrics and intervals of random scores that lean toward the truth."""
+    fold = np.arange(len(ids)) * folds // len(ids)
     true = owner == np.arange(len(ids))[:, None]  # (images, captions)
     scores = np.random.default_rng(0).normal(size=true.shape).astype(np.float32) + true
+    scores[fold[:, None] != fold[owner]] = -np.inf  # other folds are not searched
     image_ranks, image_best = _rank(scores, true, top)
     caption_ranks, caption_best = _rank(scores.T, true.T, top)
     arrays = {
         "image_ids": ids,
         "caption_ids": caption_ids,
         "caption_image": owner,
+        "folds": fold,
         "image_ranks": image_ranks,
         "caption_ranks": caption_ranks,
         "image_best": image_best,
@@ -88,11 +133,20 @@ def write_ranks(
         "caption_best": caption_best,
         "caption_best_scores": np.take_along_axis(scores.T, caption_best, 1),
     }
-    write_arrays(folder / "ranks.h5", "ranks", arrays, {"split": "test", "top": top}, lineage)
-    both = {"image_to_text": _summary(image_ranks), "text_to_image": _summary(caption_ranks)}
-    rsum = sum(summary[f"R@{k}"] for summary in both.values() for k in (1, 5, 10))
+    protocol = "full" if folds == 1 else f"coco_1k_mean{folds}"
+    name = "test" if folds == 1 else f"test_{protocol}"
+    settings = {"split": "test", "protocol": protocol, "recalls": list(recalls), "top": top, "name": name}
+    write_arrays(folder / "ranks.h5", "ranks", arrays, settings, lineage)
+    both = {
+        "image_to_text": _summary(image_ranks, fold, recalls),
+        "text_to_image": _summary(caption_ranks, fold[owner], recalls),
+    }
+    rsum = sum(summary[f"R@{k}"] for summary in both.values() for k in recalls)
     counts = {"images": len(ids), "captions": len(caption_ids)}
-    (folder / "retrieval.json").write_text(json.dumps({"test": {**both, "rsum": rsum, **counts}}))
+    metrics = {**both, "rsum": rsum, "ties": {"image_to_text": 0, "text_to_image": 3}, **counts}
+    (folder / "retrieval.json").write_text(json.dumps({name: metrics}))
+    intervals = {way: {key: _around(value) for key, value in each.items()} for way, each in both.items()}
+    (folder / "intervals.json").write_text(json.dumps({name: {**intervals, "rsum": _around(rsum)}}))
 
 
 def write_history(folder: Path, metrics: dict[str, list[float]]) -> None:
@@ -117,6 +171,12 @@ def _rank(scores: np.ndarray, true: np.ndarray, top: int) -> tuple[np.ndarray, n
     return ranks, order[:, :top]
 
 
-def _summary(ranks: np.ndarray) -> dict[str, float]:
-    recalls = {f"R@{k}": 100 * float(np.mean(ranks <= k)) for k in (1, 5, 10)}
-    return recalls | {"median_rank": float(np.median(ranks)), "mean_rank": float(ranks.mean())}
+def _summary(ranks: np.ndarray, fold: np.ndarray, recalls: tuple[int, ...]) -> dict[str, float]:
+    parts = [ranks[fold == each] for each in np.unique(fold)]
+    shares = {f"R@{k}": 100 * float(np.mean([np.mean(part <= k) for part in parts])) for k in recalls}
+    median = float(np.mean([np.median(part) for part in parts]))
+    return shares | {"median_rank": median, "mean_rank": float(np.mean([part.mean() for part in parts]))}
+
+
+def _around(value: float) -> list[float]:
+    return [value * 0.75, value * 1.25]

@@ -23,6 +23,8 @@ def direction(ranks: list[int], pool: int) -> Direction:
         true=best == 1,
         true_counts=np.ones(queries, int),
         answers=None,
+        folds=np.zeros(queries, int),
+        pool_folds=np.zeros(pool, int),
     )
 
 

@@ -1,0 +1,34 @@
+"""Take the picture of the report that the README shows: `python -m tests.system.screenshot PAGE PICTURE`."""
+
+import shutil
+from pathlib import Path
+
+import click
+
+from tests.system.browsers import CHROMIUM, browsing, visit
+
+
+@click.command()
+@click.argument("page", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("picture", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--width", default=1280, show_default=True, help="Of the window, in pixels.")
+@click.option("--height", default=1140, show_default=True, help="0: the whole page.")
+@click.option("--dark", is_flag=True, help="Show the dark scheme.")
+@click.option("--at", default="", help="Scroll to the part with this id first, such as images.")
+def main(page: Path, picture: Path, width: int, height: int, dark: bool, at: str) -> None:
+    """Write what Chromium shows of PAGE to PICTURE, a PNG file."""
+    executable = shutil.which(CHROMIUM)
+    if executable is None:
+        raise click.ClickException(f"{CHROMIUM} is not installed; `make test-system` as root installs it")
+    with browsing(executable) as browser:
+        scheme = "dark" if dark else "light"
+        found = visit(browser, page, width=width, height=height or 900, color_scheme=scheme)
+        if at:
+            found.page.locator(f"#{at}").evaluate(
+                "heading => heading.scrollIntoView({ behavior: 'instant' })"
+            )
+        found.page.screenshot(path=picture, full_page=not height)
+
+
+if __name__ == "__main__":
+    main()
