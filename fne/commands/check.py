@@ -16,11 +16,14 @@ from fne.core.params import Section, load_params, not_one_of, parse_section
 from fne.core.runtime import Runtime
 from fne.datasets.settings import Catalog
 from fne.datasets.world import Render
+from fne.features.layers import kept_layers
 from fne.features.settings import Embed
+from fne.features.source import EXTRACTED
 from fne.matching.settings import Train
 from fne.report.settings import Report
 from fne.retrieval.settings import Evaluate
 from fne.store.catalog import read_captions
+from fne.store.layout import MANIFEST
 
 SECTIONS: dict[str, type[Section]] = {
     "render": Render,
@@ -50,6 +53,7 @@ def check_params(path: Path) -> dict[str, Any]:
         if found:
             faults.append(f"section '{name}': {'; '.join(found)}")
     faults += _missing_files(path.parent, sections["catalog"], sections["extract"])
+    faults += _missing_source(path.parent, sections["embed"])
     faults += _missing_layer(sections["extract"], sections["embed"])
     faults += _unknown_algorithm(sections["runtime"])
     if faults:
@@ -125,13 +129,29 @@ def _missing_files(folder: Path, catalog: Catalog | None, extract: Extract | Non
     return faults
 
 
+def _missing_source(folder: Path, embed: Embed | None) -> list[str]:
+    if not embed or embed.source == EXTRACTED or (folder / embed.source / MANIFEST).is_file():
+        return []
+    return [
+        f"section 'embed': source: there is no store in '{embed.source}'; "
+        f"use {EXTRACTED} or the folder of a store that `fne import` wrote"
+    ]
+
+
 def _missing_layer(extract: Extract | None, embed: Embed | None) -> list[str]:
-    if not extract or not embed or embed.kind != "layer":
+    """Look for layers that the backbone will not give; those of an imported store are its own."""
+    if not extract or not embed or embed.source != EXTRACTED:
         return []
     layers = [tap.layer for tap in BACKBONES[extract.backbone].taps]
-    if embed.layer in layers:
-        return []
-    return [f"section 'embed': layer: {not_one_of(embed.layer, layers)}, the layers of {extract.backbone}"]
+    if embed.kind == "layer" and embed.layer not in layers:
+        return [
+            f"section 'embed': layer: {not_one_of(embed.layer, layers)}, the layers of {extract.backbone}"
+        ]
+    try:
+        kept_layers(layers, embed.layers)
+    except ValueError as error:
+        return [f"section 'embed': layers: {extract.backbone} {error}"]
+    return []
 
 
 def _unknown_algorithm(runtime: Runtime | None) -> list[str]:

@@ -1,0 +1,151 @@
+"""A team at work: clones that share results, experiments, a feature store and one machine."""
+
+import os
+import shutil
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from fne.activations.scratch import Scratch
+from fne.commands.remote import verify_remote
+from fne.sharing.shared import make_shared
+from fne.store.rows import Rows
+from tests.projects import commit, dvc, git, small_project, stages_run
+from tests.system.remotes import NAME, Remote
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory) -> Path:
+    """A finished project, pushed to a bare repository and to a folder."""
+    top = tmp_path_factory.mktemp("team")
+    project = small_project(top / "first")
+    Remote(str(top / "objects"), top / "objects").attach(project)
+    dvc(project, "repro")
+    commit(project)
+    git(project, "clone", "--quiet", "--bare", ".", str(top / "origin"))
+    git(project, "remote", "add", "origin", str(top / "origin"))
+    dvc(project, "push", "--quiet", "--run-cache")
+    return top
+
+
+def colleague(team: Path, folder: Path) -> Path:
+    git(team, "clone", "--quiet", str(team / "origin"), str(folder))
+    git(folder, "config", "user.name", "Colleague")
+    git(folder, "config", "user.email", "colleague@example.org")
+    Remote(str(team / "objects"), team / "objects").attach(folder)
+    return folder
+
+
+def test_a_colleague_computes_nothing(team, tmp_path):
+    clone = colleague(team, tmp_path / "clone")
+    dvc(clone, "pull")
+    assert stages_run(dvc(clone, "repro")) == []
+    model = "models/matching.safetensors"
+    assert (clone / model).read_bytes() == (team / "first" / model).read_bytes()
+
+
+def test_results_come_back_without_a_lock_file(team, tmp_path, monkeypatch):
+    monkeypatch.chdir(team / "first")
+    assert verify_remote(NAME, repair=True, run_cache=True).faults == []
+    clone = colleague(team, tmp_path / "clone")
+    (clone / "dvc.lock").unlink()
+    assert stages_run(dvc(clone, "repro", "--pull")) == []
+
+
+def test_only_what_is_needed_is_pulled(team, tmp_path):
+    clone = colleague(team, tmp_path / "clone")
+    dvc(clone, "pull", "features/embeddings")
+    assert (clone / "features/embeddings/manifest.json").exists()
+    assert not (clone / "features/activations").exists()
+
+
+def test_an_experiment_goes_through_git(team, tmp_path):
+    dvc(team / "first", "exp", "run", "--name", "narrow", "-S", "train.epochs=1")
+    dvc(team / "first", "exp", "push", "origin", "narrow")
+    clone = colleague(team, tmp_path / "clone")
+    dvc(clone, "exp", "pull", "origin", "narrow")
+    dvc(clone, "exp", "apply", "narrow")
+    assert stages_run(dvc(clone, "repro")) == []
+
+
+def test_a_store_of_another_project_is_imported(team, tmp_path):
+    project = tmp_path / "other"
+    project.mkdir()
+    git(project, "init", "--quiet")
+    dvc(project, "init", "--quiet")
+    # The lender's remote is a setting of its own clone, so the borrower names it.
+    dvc(
+        project,
+        "import",
+        "--remote-config",
+        f"url={team / 'objects'}",
+        "--remote",
+        NAME,
+        str(team / "origin"),
+        "features/activations",
+    )
+    rows = Rows.open(project / "activations", "activations")
+    rows.verify()
+    assert (project / "activations.dvc").exists()
+
+
+@pytest.fixture
+def users():
+    """Two users of a group, who are removed again."""
+    if os.geteuid() != 0 or not shutil.which("useradd"):
+        pytest.skip("needs root, to make two users")
+    group, names = f"fnet{os.getpid()}", [f"fnea{os.getpid()}", f"fneb{os.getpid()}"]
+    subprocess.run(["groupadd", group], check=True)
+    try:
+        for name in names:
+            subprocess.run(["useradd", "--no-create-home", "--groups", group, name], check=True)
+        yield group, names
+    finally:
+        for name in names:
+            subprocess.run(["userdel", name], check=False, capture_output=True)
+        subprocess.run(["groupdel", group], check=False, capture_output=True)
+
+
+def test_two_users_fill_one_scratch_folder(users):
+    group, names = users
+    top = Path("/tmp", group)  # pytest's own folders are closed to other users
+    try:
+        make_shared(top, group)
+        for number, name in enumerate(names):
+            assert append_as(name, top / "scratch", number) == 0
+        kind = Scratch(top / "scratch", {"kind": "test"}, 3)
+        assert len(kind.rows([row(0), row(1)])) == 2
+    finally:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(top)
+
+
+def row(number: int) -> str:
+    return "aa" + f"{number:062d}"  # one journal for both
+
+
+def append_as(user: str, folder: Path, number: int) -> int:
+    """Append a row as another user with a strict umask; return the exit code."""
+    import pwd
+
+    import numpy as np
+
+    entry = pwd.getpwnam(user)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.initgroups(user, entry.pw_gid)
+            os.setgid(entry.pw_gid)
+            os.setuid(entry.pw_uid)
+            os.umask(0o077)
+            for journal, _, missing in Scratch(folder, {"kind": "test"}, 3).claims([row(number)]):
+                for digest in missing:
+                    journal.append(digest, np.ones(3))
+                journal.unlock()
+                code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
