@@ -5,10 +5,10 @@ VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 unexport PYTHONPATH VIRTUAL_ENV
 
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test test-system check format bench clean
 
 help: ## Say what there is to make
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
 
 demo: $(VENV)/installed ## Run the whole pipeline on the embedded data set
 	@fne check --demo
@@ -17,6 +17,16 @@ demo: $(VENV)/installed ## Run the whole pipeline on the embedded data set
 
 test: $(VENV)/installed-dev check ## Lint, check types, run the tests
 	@python -m pytest -n 2 --dist loadfile
+
+test-system: $(VENV)/installed-system ## Test with a real browser, SSH and S3, installed where this may
+	@for program in chromium sshd; do \
+	  PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null && continue; \
+	  package=$$(echo $$program | sed s/sshd/openssh-server/); \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && apt-get install -qq --yes --no-install-recommends $$package >/dev/null; \
+	  fi || echo "$$package could not be installed"; \
+	done
+	@python -m pytest -rs tests/system
 
 check: $(VENV)/installed-dev ## Lint and check types only
 	@ruff check
@@ -43,4 +53,8 @@ $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/installed-dev: $(VENV)/installed
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+$(VENV)/installed-system: $(VENV)/installed-dev
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,system]'
 	@touch $@

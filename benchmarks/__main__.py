@@ -3,15 +3,32 @@
 import click
 
 from benchmarks.batches import batches
+from benchmarks.evaluation import evaluation_cosine, evaluation_memory, evaluation_order
 from benchmarks.extraction import extraction, extraction_onnx, extraction_sharing
 from benchmarks.memory import extraction_memory
+from benchmarks.neighbors import neighbors
+from benchmarks.order_similarity import order_similarity
+from benchmarks.search import search
+from benchmarks.statistics import statistics
+from benchmarks.training_input import training_input
+from benchmarks.training_step import training_step, training_step_order
 
 BENCHMARKS = {
     "batches": batches,
+    "evaluation_cosine": evaluation_cosine,
+    "evaluation_memory": evaluation_memory,
+    "evaluation_order": evaluation_order,
     "extraction": extraction,
     "extraction_memory": extraction_memory,
     "extraction_onnx": extraction_onnx,
     "extraction_sharing": extraction_sharing,
+    "neighbors": neighbors,
+    "order_similarity": order_similarity,
+    "search": search,
+    "statistics": statistics,
+    "training_input": training_input,
+    "training_step": training_step,
+    "training_step_order": training_step_order,
 }
 
 

@@ -20,8 +20,21 @@ ALLOWED = {
     "captions": {"core", "store", "captions"},
     "ranking": {"core", "store", "ranking"},
     "matching": {"core", "store", "ranking", "matching"},
-    "retrieval": {"core", "store", "ranking", "retrieval"},
-    "report": {"core", "store", "report"},
+    # For search, what makes the embedding of a new image and the vector of a sentence.
+    "retrieval": {
+        "core",
+        "store",
+        "datasets",
+        "activations",
+        "features",
+        "captions",
+        "ranking",
+        "matching",
+        "retrieval",
+    },
+    "report": {"core", "store", "ranking", "paper", "report"},
+    "paper": {"core", "store", "ranking", "paper"},
+    "sharing": {"core", "store", "sharing"},
 }
 
 
@@ -65,7 +78,9 @@ def test_a_stage_names_its_artifacts_in_its_command(stage):
         *STAGES[stage].get("outs", []),
         *(name for each in STAGES[stage].get("metrics", []) for name in each),
     ]
-    data = [each for each in STAGES[stage]["deps"] if not each.startswith(("fne/", "stages/", "${"))]
+    # What the project itself ships is no artifact: its code, and the paper's printed results.
+    ours = ("fne/", "stages/", "paper", "${")
+    data = [each for each in STAGES[stage]["deps"] if not each.startswith(ours)]
     assert [each for each in outs + data if each not in command] == []
 
 
@@ -91,6 +106,7 @@ def test_packages_themselves_hold_nothing_but_a_docstring():
 
 def test_tests_mirror_the_tree():
     for path in modules("tests"):
-        if path.name.startswith("test_") and len(path.parts) > 2:
+        # `tests/system` tests what many modules do together.
+        if path.name.startswith("test_") and len(path.parts) > 2 and path.parts[1] != "system":
             subject = Path(*path.parts[1:-1], path.name.removeprefix("test_"))
             assert any((ROOT / base / subject).exists() for base in ("fne", ".")), path

@@ -8,6 +8,8 @@ from click.testing import CliRunner
 
 from fne.cli import main
 from fne.store.catalog import Captioned, write_captions
+from fne.store.layout import Layer
+from fne.store.writer import write_rows
 from tests.imports import ROOT
 
 
@@ -43,7 +45,7 @@ def test_all_faults_of_all_sections_are_named(project):
     assert result.exit_code == 2
     assert result.stderr == (
         "Error: params.yaml: unknown section 'evaluat' (did you mean 'evaluate'?)\n"
-        "params.yaml: section 'embed': kind: 'fnee' is not one of 'fne', 'layer'\n"
+        "params.yaml: section 'embed': kind: 'fnee' is not one of 'fne', 'layer', 'raw', 'zscore'\n"
         "params.yaml: section 'train': missing key 'margin'; unknown key 'margn' (did you mean 'margin'?)\n"
         "params.yaml: section 'evaluate': the section is missing\n"
     )
@@ -85,6 +87,38 @@ def test_a_layer_that_the_backbone_does_not_have_is_a_fault(project):
     assert result.exit_code == 2
     assert "section 'embed': layer: 'fc8' is not one of 'conv1_1', 'conv1_2'" in result.stderr
     assert result.stderr.endswith("'fc6', 'fc7', the layers of vgg16\n")
+
+
+@pytest.mark.parametrize(
+    ("backbone", "layers", "fault"),
+    [
+        ("resnet18", "fc", "resnet18 has no fc layers; it has conv1, "),
+        ("vgg16", "[fc6, fc8]", "vgg16 has no layer 'fc8'; it has conv1_1, "),
+    ],
+)
+def test_layers_that_the_backbone_does_not_have_are_a_fault(project, backbone, layers, fault):
+    change("backbone: vgg16", f"backbone: {backbone}")
+    change("layers: all", f"layers: {layers}")
+    result = check()
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"Error: params.yaml: section 'embed': layers: {fault}")
+
+
+def test_a_source_without_a_store_is_a_fault(project):
+    change("source: features/activations", "source: features/imported")
+    result = check()
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: params.yaml: section 'embed': source: there is no store in 'features/imported'; use features/activations "
+        "or the folder of a store that `fne import` wrote\n",
+    )
+
+
+def test_the_layers_of_an_imported_store_are_its_own(project):
+    write_rows(project / "mine", "activations", [Layer("pool", 1)], "float32", [], {}, {})
+    change("source: features/activations", "source: mine")
+    change("layers: all", "layers: [pool]")
+    assert check().exit_code == 0
 
 
 def test_an_unknown_algorithm_is_a_fault(project):

@@ -1,4 +1,6 @@
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,6 +54,23 @@ def test_a_row_store_tells_its_rows_layers_and_origin(folder):
     ]
 
 
+def test_rows_are_counted_by_the_splits_of_the_catalog(folder):
+    records = [Captioned("a", "train", ("x", "y"), ()), Captioned("b", "gallery", (), ())]
+    write_captions(folder / "data/captions.jsonl", records)
+    for name, ids in (("images", ["a", "b", "c"]), ("captions", ["a#0", "a#1"])):
+        rows = np.zeros((len(ids), 3), dtype=np.float32)
+        write_rows(folder / name, "vectors", [Layer("joint", 3)], "float32", [(0, ids, rows)], {}, {})
+    lines = inspect("images", "captions")
+    assert "  rows      1 train, 1 gallery, 1 not in the catalog" in lines
+    assert "  rows      2 train" in lines
+
+
+def test_the_stage_that_makes_an_artifact_is_named(folder):
+    Path("dvc.yaml").write_text("stages: {tokenize: {cmd: x, outs: [vocabulary.json]}}")
+    write_vocabulary(folder / "vocabulary.json", ["<unk>", "a"], {})
+    assert inspect("vocabulary.json")[-1] == "  made by   stage tokenize"
+
+
 def test_a_damaged_row_store_is_not_described_as_if_it_were_whole(folder):
     rows = np.zeros((2, 3), dtype=np.float32)
     write_rows(folder / "s", "activations", [Layer("conv", 3)], "float32", [(0, ["a", "b"], rows)], {}, {})
@@ -79,10 +98,12 @@ def test_catalog_files_and_vocabulary_tell_their_counts(folder):
     write_captions(folder / "captions.jsonl", [Captioned("a", "train", ("x", "y"), ())])
     write_vocabulary(folder / "vocabulary.json", ["<unk>", "a", "dog"], {"min_count": 1})
     lines = inspect("images.jsonl", "captions.jsonl", "vocabulary.json")
-    assert "images.jsonl: catalog of 1 images, 1,000 bytes" in lines
-    assert "captions.jsonl: catalog of 2 captions of 1 images" in lines
+    size = {name: (folder / name).stat().st_size for name in os.listdir(folder)}
+    assert f"images.jsonl: catalog of 1 images, {size['images.jsonl']} bytes" in lines
+    assert "  images    1,000 bytes in all" in lines
+    assert f"captions.jsonl: catalog of 2 captions of 1 images, {size['captions.jsonl']} bytes" in lines
     assert "  train     1 images, 2 captions" in lines
-    assert "vocabulary.json: vocabulary, 2 words" in lines
+    assert f"vocabulary.json: vocabulary, 2 words, {size['vocabulary.json']} bytes" in lines
     assert "  frequent  a dog" in lines
 
 

@@ -19,24 +19,27 @@ from tests.projects import SMALL, change_params
 SPLITS = ["train"] * 12 + ["val"] * 4 + ["test"] * 4
 IDS = [f"{number:02d}.png" for number in range(len(SPLITS))]
 COMMANDS = {
-    "standardize": "features/activations data/captions.jsonl features/statistics.h5",
-    "embed": "features/activations features/statistics.h5 features/embeddings",
+    "standardize": "data/captions.jsonl features/statistics.h5",
+    "embed": "features/statistics.h5 features/embeddings",
     "tokenize": "data/captions.jsonl captions/vocabulary.json captions/tokens.h5",
     "train": "features/embeddings data/captions.jsonl captions/tokens.h5 "
     "models/matching.safetensors models/history",
     "encode": "models/matching.safetensors features/embeddings data/captions.jsonl captions/tokens.h5 "
     "vectors/images vectors/captions",
-    "evaluate": "vectors/images vectors/captions data/captions.jsonl metrics/retrieval.json metrics/ranks.h5",
+    "evaluate": "vectors/images vectors/captions data/captions.jsonl "
+    "metrics/retrieval.json metrics/intervals.json metrics/ranks.h5",
 }
 
 Run = Callable[..., Result]
 
 
-def write_activations(seed: int = 0) -> None:
-    """Write activations of a network with two layers."""
+def write_activations(seed: int = 0, changed: dict[tuple[str, int], float] | None = None) -> None:
+    """Write activations of a network with two layers, some of them changed, by image and column."""
     values = dict(
         zip(IDS, np.random.default_rng(seed).normal(size=(len(IDS), 6)).astype(np.float32), strict=True)
     )
+    for (image, column), value in (changed or {}).items():
+        values[image][column] = value
     shards = [
         (number, ids, np.stack([values[each] for each in ids])) for number, ids in plan_shards(IDS, 2).items()
     ]

@@ -40,7 +40,7 @@ def run(folder: Path, **changes: object) -> Result:
 
 
 def records(path: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_text().splitlines()[1:]]
 
 
 def test_the_stage_writes_two_sorted_files_and_a_summary(folder):
@@ -63,6 +63,7 @@ def test_the_stage_writes_two_sorted_files_and_a_summary(folder):
         "split": "train",
         "captions": ["A dog .", "A dog ."],
         "tags": [],
+        "position": 0,
     }
     assert (folder / "rejects.csv").read_text() == "id,path,caption,reason\n"
 
@@ -143,7 +144,7 @@ def test_without_images_the_list_of_images_is_empty(folder):
     (folder / "set/images/a.jpg").unlink()
     result = run(folder, images="none")
     assert result.exit_code == 0
-    assert (folder / "images.jsonl").read_bytes() == b""
+    assert records(folder / "images.jsonl") == []
     assert len(records(folder / "captions.jsonl")) == 3
 
 

@@ -1,5 +1,9 @@
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from fne.store.arrays import read_arrays
 from fne.store.rows import Rows
 from tests.projects import change_params
 from tests.stages.conftest import write_activations
@@ -12,10 +16,70 @@ def test_the_embedding_is_ternary_and_knows_its_ancestors(run):
     assert list(rows.artifact.lineage) == ["activations", "statistics", "train_images"]
 
 
+def test_a_ternary_embedding_says_what_it_keeps_of_each_layer(run):
+    output = run("standardize", "embed").output
+    rows = Rows.open(Path("features/embeddings"), "embeddings")
+    values = rows.read(rows.ids)
+    shares = rows.artifact.settings["shares"]
+    assert list(shares) == ["conv", "fc7"]
+    for layer, columns in (("conv", slice(0, 2)), ("fc7", slice(2, 6))):
+        expected = {
+            name: float(np.mean(values[:, columns] == value))
+            for name, value in (("minus", -1), ("zero", 0), ("plus", 1))
+        }
+        assert shares[layer] == pytest.approx(expected | {"dead": 0}, abs=1e-4)
+    lines = output.splitlines()
+    assert lines[:2] == ["20 images, 6 values each (ternary)", "layer     -1      0     +1   dead"]
+    assert lines[2].startswith("conv ")
+
+
 def test_a_single_layer_can_be_chosen(run):
     change_params(Path(), {"embed": {"kind": "layer"}})
+    assert run("standardize", "embed").output == "20 images, 4 values each (float32)\n"
+    rows = Rows.open(Path("features/embeddings"))
+    assert [layer.name for layer in rows.layers] == ["fc7"]
+    assert "shares" not in rows.artifact.settings
+
+
+def test_quantiles_are_found_and_recorded(run):
+    change_params(Path(), {"embed": {"thresholds": "quantiles", "low": 0.25, "high": 0.75}})
+    assert run("standardize", "embed").exit_code == 0
+    rows, ordinary = Rows.open(Path("features/embeddings")), read_arrays(Path("features/statistics.h5"))
+    activations = Rows.open(Path("features/activations")).read(ordinary.texts("ids"))
+    scores = (activations - ordinary["mean"]) / ordinary["deviation"]
+    settings = rows.artifact.settings
+    assert (settings["low"], settings["high"]) == (0.25, 0.75)
+    assert settings["z_low"] == pytest.approx(np.quantile(scores, 0.25, method="inverted_cdf"), abs=1e-3)
+    assert settings["z_high"] == pytest.approx(np.quantile(scores, 0.75, method="inverted_cdf"), abs=1e-3)
+
+
+def test_where_the_source_stands_does_not_matter(run):
     run("standardize", "embed")
-    assert [layer.name for layer in Rows.open(Path("features/embeddings")).layers] == ["fc7"]
+    before = Path("features/embeddings/manifest.json").read_bytes()
+    Path("features/activations").rename("features/imported")
+    change_params(Path(), {"embed": {"source": "features/imported"}})
+    run("standardize", "embed")
+    assert Path("features/embeddings/manifest.json").read_bytes() == before
+
+
+def test_a_layer_that_the_store_lacks_is_refused(run):
+    run("standardize")
+    change_params(Path(), {"embed": {"layers": ["fc6"]}})
+    result = run("embed")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: features/activations: has no layer 'fc6'; it has conv, fc7; see `embed.layers` in params.yaml\n",
+    )
+
+
+def test_a_value_of_a_test_image_that_is_not_finite_is_refused_too(run):
+    write_activations(changed={("19.png", 0): np.inf})
+    assert run("standardize").exit_code == 0
+    result = run("embed")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: features/activations: row '19.png' has inf in layer 'conv', column 0; extract or import it again\n",
+    )
 
 
 def test_statistics_of_other_activations_are_refused_with_both_digests(run):

@@ -1,17 +1,20 @@
 """The report stage: one page that stands alone, shows the truth and refuses what does not fit."""
 
 import base64
+import hashlib
 import io
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from click.testing import CliRunner, Result
 from PIL import Image as Pillow
 
+from fne.store.catalog import read_captions, write_captions
 from stages.report import main
-from tests.report.runs import SENTENCES, Run, write_history, write_run
+from tests.report.runs import FULL, SENTENCES, Run, write_history, write_run
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -52,6 +55,10 @@ def page_of(run: Run) -> Tags:
     return Tags(run.page)
 
 
+def text_of(run: Run) -> str:
+    return re.sub(r"\s+", " ", " ".join(page_of(run).texts))
+
+
 def test_the_page_needs_nothing_but_itself(tmp_path):
     run = write_run(tmp_path)
     write_history(tmp_path, {"train/loss": [2, 1], "val/rsum": [1, 2]})
@@ -61,11 +68,21 @@ def test_the_page_needs_nothing_but_itself(tmp_path):
     assert "@import" not in run.page
     assert "url(" not in run.page
     for tag, attributes in tags.tags:
-        assert tag not in ("script", "iframe", "object", "embed")
+        assert tag not in ("iframe", "object", "embed")
         for key in ("src", "href", "srcset", "action", "poster"):
             assert attributes.get(key, "#").startswith(("#", "data:")), (tag, attributes)
     policy = next(each["content"] for each in tags.having("meta") if "http-equiv" in each)
     assert "default-src 'none'" in policy
+
+
+def test_the_page_allows_itself_its_own_script_and_no_other(tmp_path):
+    run = write_run(tmp_path)
+    tags = page_of(run)
+    assert tags.having("script") == [{}]
+    [script] = re.findall("<script>(.*?)</script>", run.page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = next(each["content"] for each in tags.having("meta") if "http-equiv" in each)
+    assert f"script-src 'sha256-{digest}';" in policy
 
 
 def test_all_sections_have_a_heading_and_all_pictures_a_text(tmp_path):
@@ -87,7 +104,7 @@ def test_captions_are_shown_and_never_run(tmp_path):
     run = write_run(tmp_path, sentences=[(text, f"{text} again") for text in HOSTILE])
     tags = page_of(run)
     allowed = {"class", "style", "width", "id", "name", "value", "type", "checked", "open", "title"}
-    assert not tags.having("script")
+    assert tags.having("script") == [{}]  # ours
     assert len(tags.having("style")) == 1
     assert all(not key.startswith("on") for _, attributes in tags.tags for key in attributes)
     assert all(set(each) <= {"src", "alt"} for each in tags.having("img"))
@@ -96,21 +113,24 @@ def test_captions_are_shown_and_never_run(tmp_path):
     assert all(hostile in text for hostile in HOSTILE)
 
 
-def test_metrics_stand_beside_what_guessing_would_score(tmp_path):
+def test_metrics_stand_beside_their_intervals_and_what_guessing_would_score(tmp_path):
     run = write_run(tmp_path)
-    text = re.sub(r"\s+", " ", " ".join(page_of(run).texts))
+    text = text_of(run)
     metrics = json.loads((tmp_path / "retrieval.json").read_text())["test"]
+    intervals = json.loads((tmp_path / "intervals.json").read_text())["test"]
     for direction in ("image_to_text", "text_to_image"):
         assert f"{metrics[direction]['R@1']:.1f} %" in text
-        assert f"{metrics[direction]['mean_rank']:.1f} guessing" in text
-    assert f"{metrics['rsum']:.1f} guessing" in text
+        low, high = intervals[direction]["mean_rank"]
+        mean = f"{metrics[direction]['mean_rank']:.1f} 95 % interval: {low:.1f} to {high:.1f}"
+        assert f"{mean} guessing" in text
+    assert f"{metrics['rsum']:.1f} 95 % interval: " in text
     assert "guessing 25.0 %" in text  # one image of four
 
 
 def test_the_sentence_above_the_metrics_names_a_list_shorter_than_the_pool(tmp_path):
-    text = re.sub(r"\s+", " ", " ".join(page_of(write_run(tmp_path)).texts))
+    text = text_of(write_run(tmp_path))
     assert "a true sentence is among the first 5 of 7 in" in text
-    assert "its image is among the first 1 of 4 in" in text
+    assert "its image is first of 4 in" in text
 
 
 @pytest.mark.parametrize("untrained", [True, False])
@@ -119,6 +139,42 @@ def test_the_banner_says_untrained_exactly_when_the_weights_are(tmp_path, untrai
     text = " ".join(page_of(run).texts)
     assert ("Untrained weights:" in text) == untrained
     assert ("This shows the plumbing, not a result." in text) == untrained
+
+
+def test_layers_and_phases_are_shown_where_the_run_has_them(tmp_path):
+    run = write_run(tmp_path, more=FULL)
+    write_history(tmp_path, {"train/loss": [2, 1], "val/rsum": [1, 2], "train/phase": [1, 2]})
+    text = text_of(run)
+    assert "conv1_1 25.0 50.0 25.0 12.5" in text
+    assert "Phase loss margin epochs 1 sum_hinge 0.2 1–1 2 max_hinge 0.2 2–2" in text
+    assert "Seed 3" in text
+
+
+def test_without_ternary_embeddings_there_is_no_section_about_layers(tmp_path):
+    assert "layers" not in [each["id"] for each in page_of(write_run(tmp_path)).having("h2")]
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_training_that_did_not_start_is_told(tmp_path, started):
+    model = {"model": {"digest": "0" * 64, "settings": {"started": started}}}
+    assert ("Training did not start:" in text_of(write_run(tmp_path, more=model))) == (not started)
+
+
+def test_a_protocol_other_than_the_whole_split_is_named(tmp_path):
+    sentences = [(f"sentence {number}",) for number in range(20)]
+    text = text_of(write_run(tmp_path, sentences=sentences, folds=5))
+    assert "Protocol coco_1k_mean5: figures are means over 5 parts that are searched one by one." in text
+    assert "its image is first of 4 in" in text
+
+
+def test_other_recalls_are_shown(tmp_path):
+    text = text_of(write_run(tmp_path, recalls=(1, 2)))
+    assert "R@2 among the first 2" in text
+    assert "R@5" not in text
+
+
+def test_ties_are_told(tmp_path):
+    assert "(0 of the images and 3 of the sentences have one)" in text_of(write_run(tmp_path))
 
 
 def test_true_ones_are_marked_with_more_than_color(tmp_path):
@@ -169,7 +225,7 @@ def test_small_runs_and_galleries_work(tmp_path, choice):
 def test_a_changed_image_is_refused_with_both_digests(tmp_path):
     run = write_run(tmp_path)
     path = tmp_path / "photos" / "image-02.png"
-    cataloged = json.loads((tmp_path / "images.jsonl").read_text().splitlines()[2])["sha256"]
+    cataloged = json.loads((tmp_path / "images.jsonl").read_text().splitlines()[3])["sha256"]
     Pillow.new("RGB", (24, 16), "white").save(path)
     result = report(run)
     assert result.exit_code == 2
@@ -188,7 +244,7 @@ def test_a_missing_image_is_named(tmp_path):
 def test_captions_that_changed_since_the_evaluation_are_refused(tmp_path):
     run = write_run(tmp_path)
     path = tmp_path / "captions.jsonl"
-    path.write_text(path.read_text().replace("red", "pink"))
+    write_captions(path, [replace(record, captions=("A pink dog.",)) for record in read_captions(path)[0]])
     result = report(run)
     assert result.exit_code == 2
     assert "was made from captions" in result.output
@@ -203,12 +259,14 @@ def test_captions_that_changed_since_the_evaluation_are_refused(tmp_path):
         (None, "no such file"),
     ],
 )
-def test_metrics_of_another_kind_are_refused(tmp_path, content, words):
+@pytest.mark.parametrize("name", ["retrieval.json", "intervals.json"])
+def test_metrics_of_another_kind_are_refused(tmp_path, name, content, words):
     run = write_run(tmp_path)
-    path = tmp_path / "retrieval.json"
+    path = tmp_path / name
     path.unlink() if content is None else path.write_text(content)
     result = report(run)
     assert result.exit_code == 2
+    assert f"{name}: " in result.output
     assert words in result.output
 
 

@@ -7,7 +7,8 @@ from fne.store.arrays import read_arrays
 from fne.store.layout import Layer
 from fne.store.rows import Rows
 from fne.store.writer import write_rows
-from tests.stages.conftest import IDS, SPLITS, write_catalog
+from tests.projects import change_params
+from tests.stages.conftest import IDS, SPLITS, write_activations, write_catalog
 
 
 def test_only_training_images_decide_what_is_ordinary(run):
@@ -16,6 +17,7 @@ def test_only_training_images_decide_what_is_ordinary(run):
     statistics = read_arrays(Path("features/statistics.h5"), "statistics")
     assert statistics["mean"] == pytest.approx(rows.mean(axis=0))
     assert statistics["deviation"] == pytest.approx(rows.std(axis=0))
+    assert statistics.texts("ids") == IDS[:12]
 
 
 def test_a_corrected_caption_leaves_the_statistics_byte_for_byte(run):
@@ -31,12 +33,43 @@ def test_a_collection_without_captions_is_standardized_by_all_its_images(run):
     assert run("standardize").output.startswith("20 gallery images, ")
 
 
-def test_a_catalog_without_images_is_refused(run):
+def test_another_store_may_be_the_source(run):
+    Path("features/activations").rename("features/imported")
+    change_params(Path(), {"embed": {"source": "features/imported"}})
+    assert run("standardize", "embed").exit_code == 0
+
+
+def test_a_catalog_without_images_is_refused_saying_how_to_bring_features(run):
     write_rows(Path("features/activations"), "activations", [Layer("conv", 6)], "float32", [], {}, {})
     result = run("standardize")
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: features/activations: holds no images; with catalog.images 'none' there is nothing to standardize\n",
+        "Error: features/activations: holds no images, as with catalog.images 'none'; bring their features with "
+        "`fne import FILE` and name its folder with `-S embed.source=FOLDER`\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "remedy"),
+    [("features/activations", "run `dvc repro`"), ("features/imported", "import features of all of them")],
+)
+def test_a_store_that_lacks_images_of_the_catalog_is_refused(run, source, remedy):
+    row = np.zeros((1, 6), dtype=np.float32)
+    write_rows(Path(source), "activations", [Layer("conv", 6)], "float32", [(0, IDS[:1], row)], {}, {})
+    change_params(Path(), {"embed": {"source": source}})
+    result = run("standardize")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Error: {source}: lacks 19 of the catalog's 20 images, the first is '01.png'; {remedy}\n",
+    )
+
+
+def test_a_value_that_is_not_finite_is_refused_with_image_and_layer(run):
+    write_activations(changed={("03.png", 5): np.nan})
+    result = run("standardize")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: features/activations: row '03.png' has nan in layer 'fc7', column 5; extract or import it again\n",
     )
 
 

@@ -1,8 +1,12 @@
+import os
+import re
+import signal
 from pathlib import Path
 
 import pytest
 
 from fne.matching.modelfile import read_model
+from fne.matching.run import Run
 from tests.projects import change_params
 from tests.stages.conftest import SPLITS, write_catalog
 
@@ -14,6 +18,7 @@ def test_the_model_knows_its_settings_and_all_its_ancestors(run):
     _, artifact = read_model(Path("models/matching.safetensors"))
     assert artifact.settings["loss"] == ["sum_hinge"]
     assert artifact.settings["best_epoch"] in (1, 2)
+    assert artifact.settings["started"] in (True, False)
     assert list(artifact.lineage) == [
         "activations", "captions", "embeddings", "statistics", "tokens", "train_images", "vocabulary",
     ]  # fmt: skip
@@ -34,6 +39,43 @@ def test_the_same_seed_gives_the_same_bytes(run):
     first = Path("models/matching.safetensors").read_bytes()
     run("train")
     assert Path("models/matching.safetensors").read_bytes() == first
+
+
+def test_a_finished_run_leaves_no_checkpoint_and_says_how_it_went(run):
+    result = run(*READY, "train")
+    assert list(Path(".fne/training").iterdir()) == []
+    assert re.search(
+        r"^best epoch \d \(phase 1\): validation rsum \d+\.\d, sentences for images [\d./ ]+, images for sentences",
+        result.stdout,
+        flags=re.MULTILINE,
+    )
+
+
+def test_half_precision_on_a_cpu_is_refused(run):
+    change_params(Path(), {"train": {"precision": "bfloat16"}})
+    result = run(*READY, "train")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: params.yaml: train.precision is 'bfloat16', which needs a GPU; use 'float32' here\n",
+    )
+
+
+def test_a_run_that_is_terminated_says_so_and_goes_on_the_next_time(run, monkeypatch):
+    run(*READY, "train")
+    expected = Path("models/matching.safetensors").read_bytes()
+    step = Run._step
+
+    def terminated(self, *arguments):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Run, "_step", terminated)
+    result = run("train")
+    assert result.exit_code == 143
+    assert result.stderr.endswith("terminated; run it again to go on from here\n")
+    monkeypatch.setattr(Run, "_step", step)
+    assert "going on from epoch 1, step 2\n" in run("train").stdout
+    assert Path("models/matching.safetensors").read_bytes() == expected
 
 
 def test_tokens_of_other_captions_are_refused(run):
