@@ -321,6 +321,10 @@ def table(
 
     if (number is None) == (compare is None):
         raise click.UsageError("give the number of a table (2, 3, 4 or 5), or --compare A B")
+    if compare is not None and (dry or queue):
+        raise click.UsageError("--dry and --queue need the number of a table")
+    if (models or yes or seeds > 1 or following != "paper") and not (dry or queue):
+        raise click.UsageError("--model, --seeds, --following and --yes need --dry or --queue")
     if number is not None and (dry or queue):
         from fne.commands.plan import enqueue, propose
 

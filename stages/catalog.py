@@ -26,10 +26,10 @@ def main(images: Path, captions: Path, rejects: Path, params: Path) -> None:
     """List the data set's IMAGES and CAPTIONS, and what is unusable in REJECTS."""
     settings = load_section(params, "catalog", Catalog)
     runtime = load_runtime(params)
-    root = dataset_root(settings.root)
-    warn_if_untracked(root)
+    root, annotations = dataset_root(settings.root, settings.format, settings.annotations)
+    warn_if_untracked(Path(settings.root), root)
     remembered = runtime.scratch_folder() / "catalog"
-    reading = read_dataset(root, settings.format, settings.annotations)
+    reading = read_dataset(root, settings.format, annotations)
     built = build_catalog(root, reading, settings.images, settings.splitting, runtime.workers, remembered)
     write_rejects(rejects, built.rejects)
     refuse_rejects(rejects, built.rejects, settings.max_rejects)

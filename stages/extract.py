@@ -15,6 +15,7 @@ from fne.core.command import INPUT, OUTPUT, params_option
 from fne.core.device import prepare_device
 from fne.core.params import load_key, load_section
 from fne.core.runtime import load_runtime
+from fne.datasets.root import image_root
 from fne.store.catalog import read_images
 from fne.store.lineage import merge
 from fne.store.writer import write_rows
@@ -28,7 +29,7 @@ def main(images: Path, activations: Path, params: Path) -> None:
     """Compute the ACTIVATIONS of all layers for all IMAGES of the catalog."""
     settings, runtime = load_section(params, "extract", Extract), load_runtime(params)
     # Only where the files are; what they are is checked by their digests.
-    root = Path(load_key(params, "catalog", "root"))
+    root = image_root(load_key(params, "catalog", "root"))
     records, catalog = read_images(images)
     weights = load_weights(Path(settings.weights), settings.backbone)
     extractor = build_extractor(settings, weights, runtime.algorithm, prepare_device(runtime))

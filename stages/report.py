@@ -6,6 +6,7 @@ import click
 
 from fne.core.command import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_section
+from fne.datasets.root import image_root
 from fne.report.evaluation import read_evaluation
 from fne.report.facts import unit_of_history
 from fne.report.gallery import choose_gallery
@@ -41,11 +42,12 @@ def main(
     """Write PAGE from METRICS, INTERVALS and RANKS, the training's HISTORY, IMAGES and CAPTIONS."""
     settings = load_section(params, "report", Report)
     # Only where the files are; what they are is checked by their digests.
-    root = Path(load_key(params, "catalog", "root"))
+    root = image_root(load_key(params, "catalog", "root"))
     evaluation = read_evaluation(metrics, intervals, ranks)
     catalog, images_artifact = read_images(images)
     captioned, captions_artifact = read_captions(captions)
-    lineage = merge(evaluation.artifact, images_artifact, captions_artifact)
+    # Without image files there is none that could be of another data set.
+    lineage = merge(evaluation.artifact, captions_artifact, *[images_artifact] * bool(catalog))
     gallery = choose_gallery(evaluation, settings.examples, settings.seed)
     thumbnails = make_thumbnails(gallery.image_ids, catalog, root)
     course = read_history(history, unit_of_history(lineage))

@@ -10,21 +10,25 @@ from fne.core.params import load_key
 from fne.features.source import open_source
 from fne.features.statistics import fit
 from fne.store.arrays import write_arrays
-from fne.store.catalog import read_captions, split_artifact, split_ids
+from fne.store.catalog import read_captions, read_images, split_artifact, split_ids
 from fne.store.lineage import merge
 
 
 @click.command()
+@click.argument("images", type=INPUT)
 @click.argument("captions", type=INPUT)
 @click.argument("statistics", type=OUTPUT)
 @params_option
-def main(captions: Path, statistics: Path, params: Path) -> None:
+def main(images: Path, captions: Path, statistics: Path, params: Path) -> None:
     """Fit mean and deviation of the store `embed.source` over the training images of CAPTIONS.
 
+    A store that was made from other files than IMAGES lists is refused, and not hours later.
     A collection without any captions has no training images: there, all images count.
     """
     captioned, _ = read_captions(captions)
-    rows = open_source(Path(load_key(params, "embed", "source")), [record.id for record in captioned])
+    listed, files = read_images(images)
+    source = Path(load_key(params, "embed", "source"))
+    rows = open_source(source, [record.id for record in captioned], files if listed else None)
     split = "gallery" if all(record.split == "gallery" for record in captioned) else "train"
     ids = split_ids(captioned, split)
     if not ids:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from dvc.cli.parser import get_main_parser
 from dvc.utils.hydra import apply_overrides
 from ruamel.yaml import YAML
@@ -26,12 +27,27 @@ PARAMS = YAML(typ="safe").load(ROOT / "params.yaml")
 SUBJECTS = ("make", "fne", "dvc", "python", "pip", "source", "git")
 
 
+def expanded(line: str) -> str:
+    """Put in what the shell would put in for `$(fne …)`."""
+    return re.sub(r"\$\(fne ([^)]*)\)", lambda found: _output_of_fne(found[1].split()), line)
+
+
+def _output_of_fne(words: list[str]) -> str:
+    result = CliRunner().invoke(fne, words)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout.strip()
+
+
 def commands() -> list[list[str]]:
     """Return all commands of the README's blocks and of its running text, in words."""
     blocks = re.findall(r"^```\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
     inline = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", README, flags=re.MULTILINE | re.DOTALL))
-    found = [shlex.split(line, comments=True) for line in lines + inline if line.split(" ")[0] in SUBJECTS]
+    found = [
+        shlex.split(expanded(line), comments=True)
+        for line in lines + inline
+        if line.split(" ")[0] in SUBJECTS
+    ]
     return [words for words in found if len(words) > 1]
 
 
@@ -49,8 +65,10 @@ def test_every_make_target_exists(words):
 
 
 @pytest.mark.parametrize("words", commands_of("fne"), ids=" ".join)
-def test_every_fne_command_exists(words):
-    assert words[0] in fne.commands
+def test_every_fne_command_exists_with_its_options(words):
+    command = fne.commands[words[0]]
+    if words[1:] and "PATH" not in words:
+        command.make_context(words[0], words[1:])  # parses, and does not run
 
 
 @pytest.mark.parametrize("words", commands_of("dvc"), ids=" ".join)
@@ -65,6 +83,11 @@ def test_every_python_module_exists(words):
     assert set(words[2:]) <= set(BENCHMARKS)
 
 
+# Overrides that are valid only beside others of the same command.
+QUANTILES = {"thresholds": "quantiles", "low": 0.4, "high": 0.6}
+TOGETHER = dict.fromkeys(["embed.thresholds=quantiles", "embed.low=0.4", "embed.high=0.6"], QUANTILES)
+
+
 def overrides() -> list[str]:
     passed = [
         words[place + 1] for words in commands_of("dvc") for place, word in enumerate(words) if word == "-S"
@@ -77,9 +100,10 @@ def overrides() -> list[str]:
 def test_every_override_is_a_valid_parameter(override):
     key, values = override.split("=", 1)
     section, name = key.split(".")
+    others = {**PARAMS[section], **TOGETHER.get(override, {})}
     sweep = [values] if values.startswith("[") else values.split(",")
     for value in sweep:
-        changed: dict[str, Any] = PARAMS[section] | {name: YAML(typ="safe").load(value)}
+        changed: dict[str, Any] = others | {name: YAML(typ="safe").load(value)}
         assert name in PARAMS[section]
         assert parse_section({section: changed}, section, SECTIONS[section])[1] == []
 
@@ -99,7 +123,7 @@ def stage_edges() -> set[tuple[str, str]]:
     for stage, block in STAGES.items():
         outs = [*block.get("outs", []), *(name for each in block.get("metrics", []) for name in each)]
         makers.update(dict.fromkeys(outs, stage))
-    makers["${catalog.root}"] = "render"
+    makers |= {"${catalog.root}": "render", "${embed.source}": "extract"}
     return {
         (makers[each], stage) for stage, block in STAGES.items() for each in block["deps"] if each in makers
     }
@@ -123,7 +147,9 @@ def test_the_table_of_stages_is_that_of_dvc_yaml():
         assert sorted(each.rstrip("/") for each in described[stage]) == sorted(outs)
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "docs/sharing.md"]
+)
 def test_every_local_link_leads_somewhere(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]

@@ -11,11 +11,10 @@ from typing import Any
 
 from fne.core.errors import InputError
 from fne.store.files import write_text
-from fne.store.formats import Format, parse_document, read_bytes, seal_text
+from fne.store.formats import Format, how_to_mend, parse_document, read_bytes, seal_text
 from fne.store.lineage import Artifact, describe
 
 FORMAT = Format("fne-vocabulary", 2)
-REMEDY = "remove it and run `dvc repro tokenize`"
 # No caption contains this word: NLTK cuts it at the brackets.
 UNKNOWN = "<unk>"
 
@@ -62,9 +61,9 @@ def read_vocabulary(path: Path) -> Vocabulary:
         InputError: if it is missing, damaged or of a newer format.
     """
     content = read_bytes(path)
-    document = parse_document(path, content, FORMAT, REMEDY)
+    document = parse_document(path, content, FORMAT, how_to_mend(path))
     digest = hashlib.sha256(content).hexdigest()
     try:
         return Vocabulary(Artifact(path, "vocabulary", digest, document["settings"]), document["words"])
     except KeyError as error:
-        raise InputError(f"{path}: damaged (no {error}); {REMEDY}") from None
+        raise InputError(f"{path}: damaged (no {error}); {how_to_mend(path)}") from None

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from fne.commands.tracked import CAPTIONS, pipeline_outs
+from fne.commands.tracked import CAPTIONS, in_project, pipeline_outs
 from fne.core.errors import InputError
 from fne.store.catalog import read_captions
 from fne.store.chosen import Names
@@ -43,9 +43,11 @@ def bring(source: Path, store: Path, names: Names, ids_file: Path | None, catalo
 
 
 def _refuse_place(store: Path) -> None:
-    out = pipeline_outs().get(store)
-    if out is not None:
-        raise InputError(f"{store}: stage '{out.stage}' writes there; choose another folder with --to")
+    outs, place = pipeline_outs(), in_project(store)
+    for folder in (place, *place.parents):
+        if folder in outs:
+            stage = outs[folder].stage
+            raise InputError(f"{store}: stage '{stage}' writes there; choose another folder with --to")
     if store.exists() and not (store / MANIFEST).exists():
         raise InputError(f"{store}: exists and is not a store of ours; choose another folder with --to")
 

@@ -14,6 +14,8 @@ from fne.captions.settings import Tokenize
 from fne.core.errors import InputError
 from fne.core.params import Section, load_params, not_one_of, parse_section
 from fne.core.runtime import Runtime
+from fne.datasets.location import file_fault
+from fne.datasets.root import is_annotation_file
 from fne.datasets.settings import Catalog
 from fne.datasets.world import Render
 from fne.features.layers import kept_layers
@@ -104,10 +106,9 @@ def _unknown_sections(params: dict[str, Any]) -> list[str]:
 def _missing_files(folder: Path, catalog: Catalog | None, extract: Extract | None) -> list[str]:
     faults = []
     # The demo's folder is drawn by the first stage.
-    if catalog and catalog.root != DEMO_ROOT and not (folder / catalog.root).is_dir():
-        faults.append(
-            f"section 'catalog': root: there is no folder '{catalog.root}'; name your data set's folder"
-        )
+    if catalog and catalog.root != DEMO_ROOT:
+        fault = _root_fault(folder / catalog.root, catalog)
+        faults += [f"section 'catalog': root: {fault}"] * bool(fault)
     if extract:
         weights = folder / extract.weights
         if not weights.is_file():
@@ -127,6 +128,13 @@ def _missing_files(folder: Path, catalog: Catalog | None, extract: Extract | Non
                     )
                     faults.append(f"section 'extract': weights: {lacking}")
     return faults
+
+
+def _root_fault(root: Path, catalog: Catalog) -> str | None:
+    if not root.exists():
+        return f"there is no folder or file '{catalog.root}'; name your data set's folder"
+    fault = file_fault(catalog.format, catalog.annotations) if is_annotation_file(root) else None
+    return f"'{catalog.root}' {fault}" if fault else None
 
 
 def _missing_source(folder: Path, embed: Embed | None) -> list[str]:

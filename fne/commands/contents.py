@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from fne.captions.vocabulary import read_vocabulary
-from fne.commands.kinds import FOLDER, HISTORY, STORE
+from fne.commands.kinds import HISTORY, STORE
 from fne.core.errors import InputError
 from fne.datasets.rejects import COLUMNS
 from fne.matching.modelfile import read_model
@@ -95,10 +95,10 @@ def _vocabulary(path: Path, done: Done) -> Contents:
 def _rejects(path: Path, done: Done) -> Contents:
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            header, *rows = csv.reader(file, strict=True)
+            rows = list(csv.reader(file, strict=True))
     except (ValueError, csv.Error) as error:
         raise InputError(f"{path}: not a table of rejects ({error})") from None
-    whole = tuple(header) == COLUMNS and all(len(row) == len(COLUMNS) for row in rows)
+    whole = rows[:1] == [list(COLUMNS)] and all(len(row) == len(COLUMNS) for row in rows)
     return Contents(faults=[] if whole else [f"{path}: expected the columns {', '.join(COLUMNS)}"])
 
 
@@ -119,10 +119,6 @@ def _page(path: Path, done: Done) -> Contents:
     content = path.read_bytes().strip().lower()
     whole = content.startswith(b"<!doctype html>") and content.endswith(b"</html>")
     return Contents(faults=[] if whole else [f"{path}: not a whole HTML page"])
-
-
-def _anything(path: Path, done: Done) -> Contents:
-    return Contents()
 
 
 def _twice(path: Path, ids: list[str]) -> list[str]:
@@ -172,5 +168,4 @@ CHECKS: dict[str, Callable[[Path, Done], Contents]] = {
     HISTORY: _history,
     ".json": _json,
     ".html": _page,
-    FOLDER: _anything,
 }

@@ -25,6 +25,10 @@ from fne.store.journal import Journal
 TELLING = ("backbone", "crops", "resize", "activations", "precision", "algorithm", "device", "weights")
 
 
+# What else stands in the scratch folder; all of it may be removed when nothing runs.
+OTHERS = {"training": "training that has not finished", "search": "indexes of searched folders"}
+
+
 def examine(runtime: Runtime, params: Path) -> str:
     """Return what there is to know about machine, scratch folder and project, for people to read."""
     scratch = runtime.scratch_folder()
@@ -35,6 +39,11 @@ def examine(runtime: Runtime, params: Path) -> str:
         f"GPU: {gpu}; threads of torch: {runtime.threads or torch.get_num_threads()}",
         f"scratch folder {scratch}: {free / 1e9:.1f} GB free on its disk",
         *(_line(folder) for folder in _kinds(scratch)),
+        *(
+            f"  {title}: {_size(scratch / name, '**/*') / 1e6:.1f} MB, in {scratch / name}"
+            for name, title in OTHERS.items()
+            if (scratch / name).exists()
+        ),
     ]
     faults = [*_machine(runtime), *_weights(params), *_project(scratch)]
     return "\n".join([*lines, *(faults or ["nothing to mend"])])
@@ -140,5 +149,5 @@ def _line(folder: Path) -> str:
     return f"  {folder.name}  {rows} rows, {size / 1e6:.1f} MB: {telling}"
 
 
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("*.rows"))
+def _size(folder: Path, pattern: str = "*.rows") -> int:
+    return sum(path.stat().st_size for path in folder.glob(pattern) if path.is_file())

@@ -7,7 +7,7 @@ from typing import Any
 
 from fne.captions.vocabulary import read_vocabulary
 from fne.commands.kinds import STORE, kind_of
-from fne.commands.tracked import CAPTIONS, pipeline_outs
+from fne.commands.tracked import CAPTIONS, content_md5, in_project, pipeline_outs
 from fne.core.errors import InputError
 from fne.matching.modelfile import read_model
 from fne.store.arrays import read_arrays
@@ -25,12 +25,12 @@ def inspect_path(path: Path) -> str:
     """
     if not path.exists():
         raise InputError(f"{path}: no such file or folder; run `dvc repro`, or `dvc pull` to fetch it")
+    out = pipeline_outs().get(in_project(path))
     inspect = KINDS.get(kind_of(path))
-    if inspect is None:
+    lines = inspect(path) if inspect else []
+    if not lines and out is None:
         raise InputError(f"{path}: not an artifact of the pipeline; those are {', '.join(KINDS)}")
-    lines = inspect(path)
-    out = pipeline_outs().get(path)
-    return "\n".join([*lines, f"  made by   stage {out.stage}"] if out else lines)
+    return "\n".join([*(lines or _files(path)), *([f"  made by   stage {out.stage}"] if out else [])])
 
 
 def _rows(path: Path) -> Lines:
@@ -126,10 +126,10 @@ def _metrics(path: Path) -> Lines:
     try:
         splits = json.loads(path.read_bytes())
         lines = [line for split, metrics in splits.items() for line in _table(path, split, metrics)]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        lines = []
-    if not lines:
-        raise InputError(f"{path}: not metrics of the pipeline")
+    except ValueError as error:
+        raise InputError(f"{path}: not valid JSON ({error})") from None
+    except (KeyError, TypeError, AttributeError):
+        return []  # not a table of metrics
     return lines
 
 
@@ -146,6 +146,13 @@ def _table(path: Path, split: str, metrics: dict[str, Any]) -> Lines:
 
 def _page(path: Path) -> Lines:
     return [f"{path}: the report; open {path.resolve().as_uri()} in a browser"]
+
+
+def _files(path: Path) -> Lines:
+    """Describe what the pipeline makes besides, such as a folder of images."""
+    files = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+    size = sum(each.stat().st_size for each in files)
+    return [f"{path}: {len(files)} files, {size:,} bytes", f"  md5       {content_md5(path)}"]
 
 
 def _origin(settings: dict[str, Any], lineage: dict[str, Any]) -> Lines:

@@ -16,10 +16,11 @@ from fne.core.errors import InputError
 from fne.core.params import load_params, load_section
 from fne.core.runtime import load_runtime
 from fne.datasets.world import Render
+from fne.matching.settings import Train
 from fne.paper.data import load
 from fne.paper.plan import Planned, missing, names_other_data, planned
 from fne.paper.presets import DEMO
-from fne.paper.runs import opened
+from fne.paper.project import opened
 
 FEATURES = {"fne": 12416, "layer": 4096}
 DEMO_WORDS = 100
@@ -92,12 +93,21 @@ def enqueue(experiments: Sequence[Planned]) -> None:
         words = [sys.executable, "-m", *each.command()]
         done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode:
-            raise InputError(f"`{each.typed()}` failed: {(done.stderr or done.stdout).strip()}")
+            raise InputError(
+                f"{each.preset.name}, seed {each.seed}: {_complaint(done.stderr or done.stdout)}"
+            )
     click.echo(f"{len(experiments)} experiments queued; run them with `dvc queue start`")
 
 
+def _complaint(printed: str) -> str:
+    """Return the line in which DVC says what is wrong, without the advice around it."""
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    told = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    return told[0] if told else " ".join(lines)
+
+
 def _train_section(each: Planned, params: Path) -> dict[str, Any]:
-    train: dict[str, Any] = load_params(params)["train"]
+    train = load_section(params, "train", Train).model_dump()
     chosen = {key.removeprefix("train."): value for key, value in each.preset.overrides.items()}
     return train | {key: value for key, value in chosen.items() if key in train} | {"seed": each.seed}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from fne.retrieval.answer import Answer
+from fne.retrieval.answer import Answer, printable
 from fne.retrieval.project import Project
 from fne.retrieval.search import search
 
@@ -28,17 +28,20 @@ def answer(
     if found.unreadable:
         click.echo(_unreadable(found), err=True)
     if as_json:
-        click.echo(json.dumps(found.as_dict(), ensure_ascii=False, indent=1))
+        # What is no text in the name of a file, Python and JSON write in the same way.
+        text = json.dumps(found.as_dict(), ensure_ascii=False, indent=1)
+        click.echo(text.encode(errors="backslashreplace").decode())
     else:
         click.echo("\n".join(found.lines()))
     if sheet:
-        from fne.retrieval.sheet import write_sheet
+        from fne.retrieval.sheet import MOST, write_sheet
 
         write_sheet(sheet, found)
-        click.echo(f"{sheet}: a picture of the answer", err=True)
+        shown = f"the best {MOST}" if len(found.matches) > MOST else "the answer"
+        click.echo(f"{sheet}: a picture of {shown}", err=True)
 
 
 def _unreadable(found: Answer) -> str:
-    named = [f"{file}: {reason}" for file, reason in list(found.unreadable.items())[:SHOWN]]
+    named = [printable(f"{file}: {reason}") for file, reason in list(found.unreadable.items())[:SHOWN]]
     more = [f"and {len(found.unreadable) - SHOWN} more"] if len(found.unreadable) > SHOWN else []
     return f"{len(found.unreadable)} files left out, no readable images: {'; '.join([*named, *more])}"

@@ -6,8 +6,9 @@ from fne.core.errors import InputError
 from fne.paper.comparison import ENOUGH_SEEDS, compare
 from fne.paper.data import load
 from fne.paper.grids import Grid
+from fne.paper.project import RANKS, opened
 from fne.paper.results import results_table, starts_table
-from fne.paper.runs import RANKS, Run, opened
+from fne.paper.runs import Run
 from fne.paper.tables import STARTS
 from fne.ranking.intervals import LEVEL
 

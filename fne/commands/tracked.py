@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,10 +17,17 @@ CAPTIONS = Path("data/captions.jsonl")
 
 @dataclass(frozen=True)
 class Out:
-    """Something that a stage writes; `md5` is what the lock file names, and None before the first run."""
+    """Something that DVC keeps.
+
+    Attributes:
+        path: where it is.
+        stage: what writes it; None for what was added or imported.
+        md5: what the lock file or the `.dvc` file names; None before the first run.
+        cached: whether it is in DVC's cache, and not in Git.
+    """
 
     path: Path
-    stage: str
+    stage: str | None
     md5: str | None
     cached: bool
 
@@ -37,6 +45,23 @@ def pipeline_outs() -> dict[Path, Out]:
         for path, options in _named(block.get(key, []))
     ]
     return {out.path: out for out in outs}
+
+
+def in_project(path: Path) -> Path:
+    """Return a path as `dvc.yaml` has it, however it was typed, if it leads below this folder."""
+    # The last part may be a link into the cache, which is not followed.
+    place = path.parent.resolve() / path.name
+    return place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else path
+
+
+def added_out(path: Path) -> Out | None:
+    """Return what `dvc add` or `dvc import` brought to `path`, if that is how it came."""
+    note = path.with_name(f"{path.name}.dvc")
+    if not note.is_file():
+        return None
+    # In a `.dvc` file, paths start from its own folder.
+    digests = dict(_entries(load_params(note).get("outs", [])))
+    return Out(path, None, digests.get(Path(path.name)), cached=True)
 
 
 def stage_sources() -> list[Path]:
@@ -61,17 +86,20 @@ def remedy(path: Path, out: Out | None) -> str:
     if out.md5 is None:
         return f"remove it and run `dvc repro {out.stage}`"
     if path.exists() and content_md5(path) == out.md5:
+        if out.stage is None:
+            return f"it came so; have it mended where it was made, then run `dvc update {path}.dvc`"
         return f"run `dvc repro --force {out.stage}`, which made it so"
+    making = f", or `dvc repro {out.stage}`" if out.stage else ""
     if not out.cached:
-        return f"remove it and run `git checkout {path}`, or `dvc repro {out.stage}`"
+        return f"remove it and run `git checkout {path}`{making}"
     damaged, missing = _cache_faults(out.md5)
     if damaged:
-        return (
-            f"its copy in the cache is damaged too: remove {damaged[0]} and {path}, then run "
-            f"`dvc pull {path}`, or `dvc repro {out.stage}`"
-        )
+        unwanted, fetched = shlex.join([*map(str, damaged), str(path)]), shlex.quote(str(path))
+        last = f"; where no remote has it, the last command is `dvc repro {out.stage}`" if out.stage else ""
+        commands = f"`rm -rf {unwanted} && dvc pull {fetched}`"
+        return f"its copy in the cache is damaged too; mend both: {commands}{last}"
     if missing:
-        return f"remove it and run `dvc pull {path}`, or `dvc repro {out.stage}`"
+        return f"remove it and run `dvc pull {path}`{making}"
     return f"remove it and run `dvc checkout {path}`"
 
 

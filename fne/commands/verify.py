@@ -4,7 +4,7 @@ What was remembered about shards is never asked: each byte is hashed now. A faul
 line that names the place, what is wrong and the command that mends it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +12,17 @@ from tqdm import tqdm
 
 from fne.commands.agreement import disagreements, look_around
 from fne.commands.contents import CHECKS, Contents
-from fne.commands.kinds import STORE, kind_of
-from fne.commands.tracked import Out, content_md5, pipeline_outs, remedy, stage_sources
+from fne.commands.kinds import FOLDER, STORE, kind_of
+from fne.commands.tracked import (
+    Out,
+    added_out,
+    content_md5,
+    in_project,
+    pipeline_outs,
+    remedy,
+    stage_sources,
+)
 from fne.core.errors import InputError
-from fne.store.formats import is_sealed
-from fne.store.layout import MANIFEST
 
 
 @dataclass(frozen=True)
@@ -39,21 +45,44 @@ def verify(paths: Sequence[Path]) -> Verdict:
         raise InputError("dvc.yaml: no such file; run this in the project's folder, or name the artifacts")
     sources = [path for path in stage_sources() if kind_of(path) == STORE]
     known = list(dict.fromkeys([*outs, *sources]))
-    chosen = list(dict.fromkeys(paths)) or [path for path in known if path.exists()]
+    here = [path for path in known if path.exists()]
+    chosen = list(dict.fromkeys(each for path in paths for each in _within(in_project(path), here))) or here
     found: dict[Path, Contents] = {}
     faults: list[str] = []
     with tqdm(total=sum(map(_size, chosen)), unit="B", unit_scale=True, disable=None, leave=False) as bar:
         for path in chosen:
             bar.set_description(str(path))
+            strange = _strange(path, outs)
+            if strange:
+                faults.append(f"{path}: {strange}")
+                continue
             contents, own = _check(path, outs.get(path), bar.update)
             found[path] = contents
             if own:
-                mend = remedy(path, outs.get(path))
+                mend = remedy(path, outs.get(path) or added_out(path))
                 faults += [f"{fault}; {mend}" for fault in own]
     around = look_around(path for path in dict.fromkeys([*known, *chosen]) if path.exists())
     for path, contents in found.items():
-        faults += [f"{fault}; run `dvc repro`" for fault in disagreements(path, contents, around)]
-    return Verdict(len(chosen), [] if paths else [path for path in known if not path.exists()], faults)
+        # No stage makes an imported store.
+        mend = "run `dvc repro`" if path in outs else "bring it again, or import it again with `fne import`"
+        faults += [f"{fault}; {mend}" for fault in disagreements(path, contents, around)]
+    return Verdict(len(found), [] if paths else [path for path in known if not path.exists()], faults)
+
+
+def _within(path: Path, artifacts: Sequence[Path]) -> list[Path]:
+    """Return the artifacts in a folder that is none itself, or the path as it is."""
+    if kind_of(path) != FOLDER or path in artifacts:
+        return [path]
+    return [each for each in artifacts if each.is_relative_to(path)] or [path]
+
+
+def _strange(path: Path, outs: Mapping[Path, Out]) -> str | None:
+    """Say why a path cannot be checked at all, if nothing is known about it."""
+    if path in outs or added_out(path):
+        return None
+    if not path.exists():
+        return "no such file or folder"
+    return None if kind_of(path) in CHECKS else "not an artifact of the pipeline"
 
 
 def _check(path: Path, out: Out | None, done: Callable[[int], object]) -> tuple[Contents, list[str]]:
@@ -61,20 +90,16 @@ def _check(path: Path, out: Out | None, done: Callable[[int], object]) -> tuple[
     if not path.exists():
         return Contents(), [f"{path}: no such file or folder"]
     check = CHECKS.get(kind_of(path))
-    if check is None and out is None:
-        return Contents(), [f"{path}: not an artifact of the pipeline"]
     try:
         contents = check(path, done) if check else Contents()
     except InputError as error:
         return Contents(), [_without_remedy(error.message)]
-    return contents, [_without_remedy(fault) for fault in contents.faults] + _against_lock(path, out)
+    return contents, [_without_remedy(fault) for fault in contents.faults] or _against_lock(path, out)
 
 
 def _against_lock(path: Path, out: Out | None) -> list[str]:
-    """Hold an artifact against the lock file, unless it is a store, whose manifest is sealed."""
+    """Hold an artifact that is sound by itself against the lock file: it may be a sound other one."""
     if out is None or out.md5 is None:
-        return []
-    if kind_of(path) == STORE and is_sealed((path / MANIFEST).read_bytes()):
         return []
     found = content_md5(path)
     if found == out.md5:

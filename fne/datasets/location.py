@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from fne.core.errors import InputError
 from fne.datasets.folder import files_below
 from fne.datasets.names import unsafe
+from fne.datasets.root import image_root, is_annotation_file
 
 AUTO = "auto"
 NONE = "none"
@@ -26,20 +27,39 @@ FOLDERS = (
 SAMPLE = 100
 
 
-def dataset_root(root: str) -> Path:
-    """Return the folder that `catalog.root` names.
+def dataset_root(root: str, format_name: str, annotations: str) -> tuple[Path, str]:
+    """Return the data set's folder and its annotations: those of the file, if `catalog.root` names one.
+
+    Args:
+        root: the data set's folder, or its annotation file.
+        format_name: a name of a reader, or `auto`.
+        annotations: a file below the folder, a pattern for several, or `auto`.
 
     Raises:
-        InputError: if there is no such folder.
+        InputError: if there is no such folder or file, or if a file is named and something else is, too.
     """
     path = Path(root)
-    if not path.is_dir():
-        fault = "is not a folder" if path.exists() else "does not exist"
+    if not path.is_dir() and not path.is_file():
         raise InputError(
-            f"catalog.root: {root!r} {fault}; set it to the folder of your data set; "
-            "inside the repository `dvc add` it first, anywhere else use an absolute path"
+            f"catalog.root: {root!r} does not exist; set it to the folder of your data set, or to its "
+            "annotation file; inside the repository `dvc add` it first, anywhere else use an absolute path"
         )
-    return path
+    if not is_annotation_file(path):
+        return path, annotations
+    fault = file_fault(format_name, annotations)
+    if fault:
+        raise InputError(f"catalog.root: {root!r} {fault}")
+    folder = image_root(path)
+    return folder, path.relative_to(folder).as_posix()
+
+
+def file_fault(format_name: str, annotations: str) -> str | None:
+    """Say what is wrong with other settings where `catalog.root` is an annotation file, or return None."""
+    if annotations != AUTO:
+        return f"is a file, and catalog.annotations names {annotations!r}; set catalog.annotations to auto"
+    if format_name == "folder":
+        return "is a file, and catalog.format 'folder' reads none; name the folder, or set the format to auto"
+    return None
 
 
 def image_folder(root: Path, images: str, names: Sequence[str]) -> str:

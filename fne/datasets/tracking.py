@@ -15,22 +15,31 @@ from fne.core.errors import InputError
 from fne.core.params import load_params
 
 
-def warn_if_untracked(root: Path) -> None:
-    """Warn if `root` is inside the repository and tracked neither by Git nor by DVC."""
-    if _untracked(root.resolve()):
+def warn_if_untracked(root: Path, folder: Path) -> None:
+    """Warn if a data set is inside the repository and tracked neither by Git nor by DVC.
+
+    Args:
+        root: what `catalog.root` names.
+        folder: the data set's folder; where `root` is a file in it, more than that file must be tracked.
+    """
+    # The folder only: the file may be a link into DVC's cache.
+    if _untracked(folder.resolve(), root.parent.resolve() / root.name):
         click.echo(
-            f"Warning: catalog.root: {root} is tracked neither by Git nor by DVC, so `dvc exp run --temp` "
-            f"and `--queue` will not find it; run `dvc add {root}`, or name a folder outside the repository",
+            f"Warning: catalog.root: {folder} is tracked neither by Git nor by DVC, so `dvc exp run --temp` "
+            f"and `--queue` will not find it; run `dvc add {folder}`, or name one outside the repository",
             err=True,
         )
 
 
-def _untracked(folder: Path) -> bool:
+def _untracked(folder: Path, root: Path) -> bool:
     top = _git("rev-parse", "--show-toplevel")
     if top is None:
         return False
     repository = Path(top).resolve()
-    if not folder.is_relative_to(repository) or _git("ls-files", "--", str(folder)):
+    if not folder.is_relative_to(repository):
+        return False
+    listed = (_git("ls-files", "-z", "--full-name", "--", str(folder)) or "").split("\0")
+    if any(name and repository / name != root for name in listed):
         return False
     return not _is_out(folder, repository)
 

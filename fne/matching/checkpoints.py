@@ -20,6 +20,8 @@ from fne.core.errors import InputError
 from fne.matching.sealed import read_sealed, write_sealed
 from fne.store.files import said_clearly, text_digest
 
+# Raised when training goes on differently from the same checkpoint, or keeps other things in it.
+VERSION = 1
 # Between two checkpoints: what a kill costs at most, unless a single step takes longer.
 SECONDS = 30.0
 KEPT = 2
@@ -51,7 +53,9 @@ class Checkpoints:
         self._saved = time.monotonic()
 
     def load(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
-        """Return the newest whole checkpoint, if there is one."""
+        """Return the newest whole checkpoint, if there is one, and remove what killed writers left."""
+        for path in self._leftovers():
+            path.unlink()
         for path in reversed(self._files()):
             try:
                 description, tensors = read_sealed(path)
@@ -64,7 +68,7 @@ class Checkpoints:
 
     def remove(self) -> None:
         """Remove all checkpoints: the run has finished."""
-        for path in [*self._files(), self._folder / LOCK]:
+        for path in [*self._files(), *self._leftovers(), self._folder / LOCK]:
             path.unlink()
         # A process that waits may already have come back with a new lock.
         with suppress(OSError):
@@ -73,11 +77,17 @@ class Checkpoints:
     def _files(self) -> list[Path]:
         return sorted(self._folder.glob("[0-9]*.safetensors"))
 
+    def _leftovers(self) -> list[Path]:
+        """Return files that nobody is writing, since the lock is ours; safetensors has names of its own."""
+        kept = {self._folder / LOCK, *self._files()}
+        return [path for path in self._folder.iterdir() if path not in kept]
+
 
 @contextmanager
 def open_checkpoints(scratch: Path, key: dict[str, Any], say: Callable[[str], None]) -> Iterator[Checkpoints]:
     """Yield the checkpoints of a key, waiting while another process trains with the same one."""
-    folder = scratch / "training" / text_digest(json.dumps(key, sort_keys=True))[:16]
+    digest = text_digest(json.dumps({"version": VERSION, **key}, sort_keys=True))
+    folder = scratch / "training" / digest[:16]
     handle = _lock(folder / LOCK, say)
     try:
         yield Checkpoints(folder, say)
@@ -101,8 +111,9 @@ def _lock(path: Path, say: Callable[[str], None]) -> int:
             time.sleep(WAIT_SECONDS)
             continue
         # A finished run removes the folder: the lock we hold may be of a file that is gone.
-        if path.exists() and os.stat(path).st_ino == os.fstat(handle).st_ino:  # noqa: PTH116
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, str(os.getpid()).encode(), 0)
-            return handle
+        with suppress(FileNotFoundError):
+            if os.path.samestat(path.stat(), os.fstat(handle)):
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, str(os.getpid()).encode(), 0)
+                return handle
         os.close(handle)

@@ -2,8 +2,11 @@
 
 A model that maps all images and captions to one point has the same score everywhere, and
 every contrast violates the margin by exactly the margin. Losses of the worst contrasts
-can settle there for ever: at twice the margin a pair, that is, at 2 x batch x margin.
+can settle there for ever: with the worst one, at twice the margin a pair, that is, at
+2 x batch x margin.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -32,28 +35,22 @@ def has_started(rsum: float, captions_per_image: np.ndarray) -> bool:
     return rsum > max(STARTED, TIMES_CHANCE * guessing)
 
 
-def is_flat(points: list[Point], phase: Phase, contrasts: int) -> bool:
-    """Tell whether the last validations of a phase sit at the loss of a collapsed model.
+def flat_loss(phase: Phase, batch: int, top_k: int) -> float | None:
+    """Return the loss a pair of a collapsed model, or None under a loss that does not settle there."""
+    contrasts = {"max_hinge": 1, "top_k_hinge": min(top_k, batch - 1)}.get(phase.loss)
+    return 2 * phase.margin * contrasts if contrasts else None
 
-    Args:
-        points: all points so far.
-        phase: the running phase, with a loss of the worst contrasts.
-        contrasts: how many of them count for each image and each caption.
-    """
-    flat = 2 * phase.margin * contrasts
+
+def is_flat(points: Sequence[Point], flat: float) -> bool:
+    """Tell whether the last validations of a phase, whose `points` these are, sit at the loss `flat`."""
     recent = points[-IN_A_ROW:]
-    return (
-        len(recent) == IN_A_ROW
-        and len({point.phase for point in recent}) == 1
-        and all(abs(point.loss / flat - 1) < NEAR for point in recent)
-    )
+    return len(recent) == IN_A_ROW and all(abs(point.loss / flat - 1) < NEAR for point in recent)
 
 
-def warning(phase: Phase, contrasts: int) -> str:
+def warning(phase: Phase, flat: float) -> str:
     """Say that training does not start, and what helps."""
-    flat = 2 * phase.margin * contrasts
     return (
-        f"training does not start: the loss stays at {flat:g} a pair (2 x margin), that of a model that maps "
-        "everything to one point. Start with a sum phase (train.loss=[sum_hinge,max_hinge]), or try a lower "
+        f"training does not start: the loss stays at {flat:g} a pair, that of a model that maps everything "
+        f"to one point. Start with a sum phase (train.loss=[sum_hinge,{phase.loss}]), or try a lower "
         "train.learning_rate or another train.seed"
     )

@@ -5,15 +5,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dvclive.live import Live
+from scmrepo.exceptions import SCMError
 
+from fne.core.errors import InputError
 from fne.matching.progress import Point
 
 
 @contextmanager
 def writing_history(folder: Path) -> Iterator[Callable[[Point], None]]:
     """Yield a function that appends a point to the history in `folder`."""
-    # DVC runs the stage and versions its outs; the logger shall only write files.
-    with Live(dir=str(folder), save_dvc_exp=False, dvcyaml=None, report=None) as live:
+    with _logger(folder) as live:
 
         def tell(point: Point) -> None:
             live.log_metric("train/loss", point.loss)
@@ -25,3 +26,11 @@ def writing_history(folder: Path) -> Iterator[Callable[[Point], None]]:
             live.next_step()
 
         yield tell
+
+
+def _logger(folder: Path) -> Live:
+    # DVC runs the stage and versions its outs; the logger shall only write files.
+    try:
+        return Live(dir=str(folder), save_dvc_exp=False, dvcyaml=None, report=None)
+    except SCMError as error:
+        raise InputError(f"the history cannot be written: {error}; commit something to Git first") from None

@@ -10,7 +10,7 @@ from fne.core.errors import InputError
 from fne.matching.model import Matcher, Shape
 from fne.matching.sealed import read_sealed, write_sealed
 from fne.store.files import file_digest
-from fne.store.formats import Format
+from fne.store.formats import Format, how_to_mend
 from fne.store.lineage import Artifact, Lineage, describe
 
 FORMAT = Format("fne-model", 1)
@@ -41,5 +41,5 @@ def read_model(path: Path) -> tuple[Matcher, Artifact]:
         matcher.load_state_dict(state, assign=True)
         artifact = Artifact(path, "model", file_digest(path), header["settings"], header["lineage"])
     except (KeyError, TypeError, RuntimeError) as error:
-        raise InputError(f"{path}: not a model of ours ({error!r}); remove it and run `dvc repro`") from None
+        raise InputError(f"{path}: not a model of ours ({error!r}); {how_to_mend(path)}") from None
     return matcher, artifact

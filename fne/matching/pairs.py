@@ -40,6 +40,11 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.captioned)
 
+    @property
+    def caption_counts(self) -> np.ndarray:
+        """How many captions each image has (images)."""
+        return np.array([len(record.captions) for record in self.captioned])
+
     def images(self, ids: Sequence[str]) -> Tensor:
         """Return image embeddings (images, features) in float32."""
         return torch.from_numpy(self._embeddings.read(ids).astype(np.float32, copy=False))

@@ -51,6 +51,8 @@ class Progress:
     def end_phase(self) -> None:
         """Go to the next phase."""
         self.phase, self.epoch_in_phase = self.phase + 1, 0
+        # Steps after the last validation were those of another loss.
+        self.loss, self.pairs = 0.0, 0
         self.best_in_phase, self.bettered_in_epoch = -1.0, 0
 
     @property

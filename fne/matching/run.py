@@ -10,7 +10,7 @@ from tqdm import tqdm
 from fne.core.errors import InputError
 from fne.matching.checkpoints import Checkpoints
 from fne.matching.clipping import CLIPS
-from fne.matching.collapse import is_flat, warning
+from fne.matching.collapse import flat_loss, has_started, is_flat, warning
 from fne.matching.losses import Loss, bind
 from fne.matching.model import PRECISIONS, Matcher
 from fne.matching.optimizers import OPTIMIZERS, flatten, restore
@@ -94,7 +94,7 @@ class Run:
         steps = len(batch_starts(self.training.drawn(self.schedule.captions), self.schedule.batch))
         title = f"train, phase {progress.phase + 1} of {len(self.schedule.phases)} ({phase.loss})"
         done = progress.epoch_in_phase * steps + progress.step
-        warned = False
+        flat, warned = flat_loss(phase, self.schedule.batch, self.schedule.top_k), False
         with tqdm(total=phase.epochs * steps, initial=done, desc=title, unit="step", disable=None) as bar:
             while not self._phase_is_over(phase):
                 for _ in self._epoch(phase, last=progress.epoch_in_phase == phase.epochs - 1, tell=tell):
@@ -106,9 +106,9 @@ class Run:
                     if self.checkpoints.due():
                         self.save()
                 progress.end_epoch()
-                if not warned and self._is_flat(phase):
+                if flat and not warned and self._stays_at(flat):
                     bar.clear()
-                    say(warning(phase, self._contrasts(phase)))
+                    say(warning(phase, flat))
                     warned = True
         self.matcher.load_state_dict(self.best_state)
         progress.end_phase()
@@ -169,12 +169,12 @@ class Run:
         is_judged = progress.best_in_phase >= 0
         return progress.epoch_in_phase >= phase.epochs or (is_judged and waited >= phase.patience)
 
-    def _contrasts(self, phase: Phase) -> int:
-        return {"max_hinge": 1, "top_k_hinge": self.schedule.top_k}.get(phase.loss, 0)
-
-    def _is_flat(self, phase: Phase) -> bool:
-        contrasts = self._contrasts(phase)
-        return contrasts > 0 and is_flat(self.progress.points, phase, contrasts)
+    def _stays_at(self, flat: float) -> bool:
+        """Tell whether this phase sits at the loss of a collapsed model; one that learns may pass by it."""
+        points = [point for point in self.progress.points if point.phase == self.progress.phase + 1]
+        return is_flat(points, flat) and not has_started(
+            points[-1].validation.rsum, self.validation.caption_counts
+        )
 
     def _standing(self, phase: Phase) -> str:
         progress = self.progress

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fne.core.errors import InputError
 from fne.store.files import replacing
+from fne.store.formats import how_to_mend
 
 ENTRY = "fne"
 
@@ -24,7 +25,11 @@ def write_sealed(path: Path, description: dict[str, Any], tensors: dict[str, Ten
     on_cpu = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     sealed = description | {"sha256": _digest(description, on_cpu)}
     with replacing(path) as temporary:
+        temporary.touch()
+        mode = temporary.stat().st_mode
         save_file(on_cpu, temporary, metadata={ENTRY: json.dumps(sealed, ensure_ascii=False)})
+        # safetensors puts a file in its place that nobody else may read, whatever the user's mask says.
+        temporary.chmod(mode)
 
 
 def read_sealed(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -41,13 +46,11 @@ def read_sealed(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         expected = str(description.pop("sha256"))
     except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{path}: damaged or not a model of ours ({error}); remove it and run `dvc repro`"
-        ) from None
+        raise InputError(f"{path}: damaged or not a model of ours ({error}); {how_to_mend(path)}") from None
     found = _digest(description, tensors)
     if found != expected:
         raise InputError(
-            f"{path}: damaged: expected {expected[:12]}…, found {found[:12]}…; remove it and run `dvc repro`"
+            f"{path}: damaged: expected {expected[:12]}…, found {found[:12]}…; {how_to_mend(path)}"
         )
     return description, tensors
 

@@ -15,7 +15,7 @@ from fne.matching.optimizers import OPTIMIZERS
 from fne.matching.pairs import DRAWS
 from fne.matching.phases import Phase, unfold
 from fne.matching.run import Schedule
-from fne.matching.text_encoders import TEXT_ENCODERS
+from fne.matching.text_encoders import BIDIRECTIONAL, TEXT_ENCODERS
 from fne.ranking.similarities import SIMILARITIES
 
 Positive = Annotated[float, Field(gt=0)]
@@ -49,6 +49,12 @@ class Train(Section):
     learning_rate: Annotated[list[Annotated[float, Field(gt=0, lt=1000)]], OneOrMore]
     epochs: Annotated[list[Count], OneOrMore]
     patience: Annotated[list[Count], OneOrMore]
+
+    @model_validator(mode="after")
+    def _directions_share_evenly(self) -> Self:
+        if self.text_encoder in BIDIRECTIONAL and self.embed_dim % 2:
+            raise ValueError(f"embed_dim must be even for {self.text_encoder!r}, got {self.embed_dim}")
+        return self
 
     @model_validator(mode="after")
     def _phases_fit(self) -> Self:

@@ -102,3 +102,4 @@ def _half(name: str, embed_dim: int) -> int:
 
 
 TEXT_ENCODERS = {"bigru": bigru, "bilstm": bilstm, "bow": bow, "gru": gru, "lstm": lstm}
+BIDIRECTIONAL = {"bigru", "bilstm"}

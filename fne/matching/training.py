@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from fne.core.device import saying_when_memory_ends
 from fne.matching.checkpoints import Checkpoints
 from fne.matching.collapse import has_started
@@ -72,8 +70,7 @@ def train(
             run.train_phase(tell, say, stopping)
     matcher.load_state_dict(run.best_state)
     best = run.progress.best_point
-    counts = np.array([len(record.captions) for record in validation.captioned])
-    return Outcome(best, has_started(best.validation.rsum, counts))
+    return Outcome(best, has_started(best.validation.rsum, validation.caption_counts))
 
 
 def _joined(recalls: Metrics) -> str:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from fne.core.errors import InputError
@@ -25,10 +26,9 @@ def validate(matcher: Matcher, pairs: Pairs) -> Validation:
     """Rank all captions and images of `pairs` against each other."""
     image_ids = [record.id for record in pairs.captioned]
     caption_ids = [caption_id for record in pairs.captioned for caption_id in record.caption_ids]
-    counts = torch.tensor([len(record.captions) for record in pairs.captioned])
     images = torch.cat(list(encode_images(matcher, pairs, image_ids)))
     captions = torch.cat(list(encode_captions(matcher, pairs, caption_ids)))
-    caption_image = torch.repeat_interleave(torch.arange(len(image_ids)), counts)
+    caption_image = torch.from_numpy(np.repeat(np.arange(len(image_ids)), pairs.caption_counts))
     try:
         ranking = rank(images, captions, caption_image, matcher.similarity, top=0)
     except ValueError as error:

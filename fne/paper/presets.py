@@ -81,7 +81,7 @@ def preset(name: str, dataset: str, following: str = "paper") -> Preset:
         lists = (chosen[key] for key in PER_PHASE if isinstance(chosen.get(key), list))
         epochs = rules["epochs_of_demo"] // max(map(len, lists))
         chosen |= rules["demo"] | {"train.epochs": [epochs]}
-        notes = [*notes, "demo"]
+    notes = [*notes, *rules["notes_for"].get(dataset, [])]
     chosen["train.patience"] = chosen["train.epochs"]
     texts = rules["notes"] | load("table1")["errata"] | load("table5")["errata"]
     ordered = sorted(chosen.items(), key=lambda item: SECTIONS.index(item[0].split(".")[0]))

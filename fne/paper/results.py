@@ -29,7 +29,8 @@ Group = list[Run]  # runs that differ in the seed of the training alone
 def grouped(runs: Iterable[Run]) -> list[Group]:
     """Put runs together that differ in their seed alone; the same seed counts once."""
     groups: dict[str, dict[int | None, Run]] = {}
-    for run in runs:
+    # Runs of which more is known come first: the first one of a group stands for all.
+    for run in sorted(runs, key=lambda run: (run.ranks is None, run.counts is None)):
         groups.setdefault(run.kind, {}).setdefault(run.seed, run)
     return [list(group.values()) for group in groups.values()]
 
@@ -41,7 +42,7 @@ def results_table(number: int, runs: Iterable[Run]) -> list[Grid]:
     body: list[list[str]] = []
     others = grouped(runs)
     for row in rows(number):
-        body.append([row.model, "paper", *_cells(row.numbers), "", notes.marks(row.notes)])
+        body.append([row.model, "paper", *_cells(_with_sum(row.numbers)), "", notes.marks(row.notes)])
         for group in list(others) if row.is_ours_to_run else []:
             method = belongs(group[0], table["dataset"])
             if method and method.name == row.model:
@@ -80,28 +81,28 @@ def starts_table(runs: Iterable[Run], dataset: str) -> list[Grid]:
 
 
 def _ours(row: Row, source: str, found: Sequence[Measured]) -> list[list[str]]:
-    means, spread = _summary(found)
-    lines = [[row.model, source, *_cells(means), str(len(found)), ""]]
-    if spread:
-        lines.append([row.model, "spread", *_cells(spread, total=False), "", ""])
-    pairs = zip(means, row.numbers, strict=True)
+    pairs = zip(_summary(found)[0], _with_sum(row.numbers), strict=True)
     differences = tuple(None if a is None or b is None else a - b for a, b in pairs)
-    return [*lines, [row.model, "difference", *_cells(differences, signed=True), "", ""]]
+    return [
+        *_means_and_spread(row.model, source, found),
+        [row.model, "difference", *_cells(differences, signed=True), "", ""],
+    ]
+
+
+def _means_and_spread(name: str, source: str, found: Sequence[Measured]) -> list[list[str]]:
+    means, spread = _summary(found)
+    lines = [[name, source, *_cells(means), str(len(found)), ""]]
+    return [*lines, [name, "spread", *_cells(spread), "", ""]] if spread else lines
 
 
 def _own_rows(group: Group) -> list[list[str]]:
-    name = described(group[0])
     found = [run.measured[0] for run in group if run.measured]
-    if not found:
-        return []
-    means, spread = _summary(found)
-    lines = [[name, "ours", *_cells(means), str(len(found)), ""]]
-    return [*lines, [name, "spread", *_cells(spread, total=False), "", ""]] if spread else lines
+    return _means_and_spread(described(group[0]), "ours", found) if found else []
 
 
 def _summary(found: Sequence[Measured]) -> tuple[Numbers, Numbers | None]:
-    """Return means over seeds, and standard deviations where there is more than one."""
-    values = np.array([each.numbers for each in found], dtype=float)
+    """Return means over seeds, the sum of recalls last, and standard deviations if there are several."""
+    values = np.array([_with_sum(each.numbers) for each in found], dtype=float)
     spread = _known(values.std(axis=0, ddof=1)) if len(values) > 1 else None
     return _known(values.mean(axis=0)), spread
 
@@ -111,13 +112,16 @@ def _known(values: np.ndarray) -> Numbers:
     return tuple(None if np.isnan(value) else float(value) for value in values)
 
 
-def _cells(numbers: Numbers, signed: bool = False, total: bool = True) -> list[str]:
-    rsum = sum_of_recalls(numbers) if total else None
+def _with_sum(numbers: Numbers) -> Numbers:
+    return (*numbers, sum_of_recalls(numbers))
+
+
+def _cells(numbers: Numbers, signed: bool = False) -> list[str]:
     style = "+.1f" if signed else ".1f"
     # The printed median ranks are whole numbers; means of ours need not be.
     return [
         "-" if number is None else str(number) if isinstance(number, int) else format(number, style)
-        for number in (*numbers, rsum)
+        for number in numbers
     ]
 
 

@@ -123,6 +123,9 @@ def _ancestor(run: Run, artifact: str, what: str) -> Any:
 
 
 def _weights(run: Run) -> str:
+    imported = _ancestor(run, "activations", "settings") or {}
+    if "source" in imported:
+        return f"features of {imported['source']}"
     recorded = _ancestor(run, "weights", "settings")
     backbone = (_ancestor(run, "activations", "settings") or run.settings.get("extract", {})).get("backbone")
     if not recorded:
@@ -155,10 +158,17 @@ def _where(run: Run) -> str:
 
 
 def _settings_in_words(settings: Settings) -> str:
-    embed, train = settings.get("embed", {}), settings.get("train", {})
-    kind = embed.get("layer") if embed.get("kind") == "layer" else embed.get("kind")
-    loss = "+".join(_unfolded(train.get("loss"), 1))
+    embed, train = settings.get("embed"), settings.get("train")
+    if not embed or not train:
+        return "unknown settings"
+    kind = embed.get("layer") if embed.get("kind") == "layer" else f"{embed.get('kind')}{_layers(embed)}"
+    loss = "+".join(map(str, _unfolded(train.get("loss"), 1)))
     return f"{kind} {loss} {train.get('similarity')} {train.get('embed_dim')}/{train.get('word_dim')}"
+
+
+def _layers(embed: dict[str, Any]) -> str:
+    layers = embed.get("layers", "all")
+    return "" if layers == "all" else f" ({'+'.join(layers) if isinstance(layers, list) else layers})"
 
 
 def _phases(settings: Settings) -> int:

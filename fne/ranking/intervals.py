@@ -1,9 +1,9 @@
 """How sure a metric is: percentile bootstrap over images.
 
 An image and its captions are drawn together, with replacement, because the captions of
-one image are not independent; ranks are kept as they are. Both directions, and in a
-comparison both models, see the same draws. In a protocol with folds, every fold draws from
-its own images. Draws depend on nothing but the seed and the sizes of the folds.
+one image are not independent; ranks are kept as they are. Both directions see the same
+draws, and so do models that are compared (`fne.paper.comparison`). In a protocol with folds,
+every fold draws from its own images. Draws depend on nothing but the seed and the folds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,50 +31,12 @@ class Ranked:
     folds: np.ndarray  # (images): the number of each image's fold, from 0
 
 
-@dataclass(frozen=True)
-class Difference:
-    """By how much a metric of the second model is above that of the first.
-
-    `p_value` is two-sided: how often, if the models did not differ, draws would lie as far to one side.
-    """
-
-    value: float
-    low: float
-    high: float
-    p_value: float
-
-
 def intervals(
     ranked: Ranked, recalls: Sequence[int], samples: int = SAMPLES, seed: int = SEED
 ) -> dict[str, Interval]:
     """Return the 95 % interval of every metric, by names such as `image_to_text.R@1` and `rsum`."""
     drawn = _drawn(ranked, recalls, samples, seed)
     return {name: _percentiles(values) for name, values in drawn.items()}
-
-
-def paired_bootstrap(
-    first: Ranked, second: Ranked, recalls: Sequence[int], samples: int = SAMPLES, seed: int = SEED
-) -> dict[str, Difference]:
-    """Compare two models on the same images and captions, metric by metric.
-
-    Raises:
-        ValueError: if the two are not about the same number of images, captions and folds.
-    """
-    if not (
-        np.array_equal(first.caption_image, second.caption_image)
-        and np.array_equal(first.folds, second.folds)
-    ):
-        raise ValueError("the two evaluations are not about the same images and captions")
-    before, after = (_drawn(each, recalls, samples, seed) for each in (first, second))
-    once = np.ones((1, len(first.folds)))
-    found_before, found_after = (metrics_of_draws(each, once, recalls) for each in (first, second))
-    differences = {}
-    for name in before:
-        drawn = after[name] - before[name]
-        tail = min(np.mean(drawn <= 0), np.mean(drawn >= 0))
-        value = float(found_after[name][0] - found_before[name][0])
-        differences[name] = Difference(value, *_percentiles(drawn), min(1.0, 2 * float(tail)))
-    return differences
 
 
 def draws(folds: np.ndarray, samples: int, seed: int) -> Iterator[np.ndarray]:

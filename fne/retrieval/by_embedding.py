@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from fne.core.errors import InputError
+from fne.core.params import not_one_of
+from fne.features.embeddings import EMBEDDINGS
 from fne.features.neighbors import ternary_scores
 from fne.retrieval.answer import Answer
 from fne.retrieval.index import Maker, index_folder, list_folder
@@ -21,8 +23,10 @@ def images_like(project: Project, picture: Picture, kind: str, folder: Path | No
     """Rank the images of the catalog, or of a folder, by their likeness to an image, itself left out.
 
     Raises:
-        InputError: if the project's embeddings are of another kind.
+        InputError: if there is no such kind, or if the project's embeddings are of another.
     """
+    if kind not in EMBEDDINGS:
+        raise InputError(f"--by: {not_one_of(kind, EMBEDDINGS)}")
     store = Rows.open(project.embeddings, "embeddings")
     merge(store.artifact, *project.catalog.artifacts)
     made = store.artifact.settings["kind"]

@@ -57,7 +57,8 @@ class Pool:
 
 def catalog_pool(catalog: Catalog, rows: Rows, leave_out: Picture | None = None) -> Pool:
     """Return all images of the catalog that have a row, those of the gallery too."""
-    ids = sorted(each for each in rows.ids if not leave_out or each != leave_out.id)
+    # Imported features may be of more images than the catalog has.
+    ids = sorted(catalog.captioned.keys() & set(rows.ids) - {leave_out.id if leave_out else None})
     return Pool("the catalog", ids, rows, ids, catalog.file, catalog.sentences)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fne.core.params import load_key
 from fne.core.runtime import Runtime, load_runtime
+from fne.datasets.root import image_root
 from fne.store.catalog import Captioned, Image, read_captions, read_images
 from fne.store.lineage import Artifact
 
@@ -17,7 +18,7 @@ class Catalog:
     images: dict[str, Image]
     captioned: dict[str, Captioned]
     root: Path
-    artifacts: tuple[Artifact, Artifact]
+    artifacts: list[Artifact]
 
     @cached_property
     def ids(self) -> list[str]:
@@ -49,8 +50,9 @@ class Project:
         return Catalog(
             {image.id: image for image in images},
             {record.id: record for record in captioned},
-            self.path(load_key(self.params, "catalog", "root")),
-            (images_artifact, captions_artifact),
+            image_root(self.path(load_key(self.params, "catalog", "root"))),
+            # Without image files there is none that could be of another data set.
+            [captions_artifact, *[images_artifact] * bool(images)],
         )
 
     @cached_property

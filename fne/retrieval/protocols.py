@@ -13,6 +13,7 @@ from fne.core.errors import InputError
 from fne.store.catalog import Captioned, in_split
 
 FULL = "full"
+SCORED = ("test", "val")  # the splits that may be scored
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,7 @@ def choose_folds(name: str, captioned: Sequence[Captioned], split: str) -> list[
     """
     chosen = in_split(captioned, split)
     if not chosen:
-        splits = sorted({record.split for record in captioned if record.captions})
-        raise InputError(
-            f"params.yaml: evaluate.split is '{split}', but the catalog has captions only in "
-            f"{', '.join(splits)}; use `dvc exp run -S evaluate.split=val`"
-        )
+        raise InputError(_nothing_to_score(captioned, split))
     if name == FULL:
         return [chosen]
     protocol = PROTOCOLS[name]
@@ -63,6 +60,16 @@ def metrics_name(split: str, protocol: str) -> str:
         ('test', 'test_coco_1k_mean5')
     """
     return split if protocol == FULL else f"{split}_{protocol}"
+
+
+def _nothing_to_score(captioned: Sequence[Captioned], split: str) -> str:
+    splits = sorted({record.split for record in captioned if record.captions})
+    usable = next((each for each in SCORED if each in splits), None)
+    remedy = f"use `dvc exp run -S evaluate.split={usable}`" if usable else "see `catalog` in params.yaml"
+    return (
+        f"params.yaml: evaluate.split is '{split}', but the catalog has captions only in "
+        f"{', '.join(splits) or 'no split'}; {remedy}"
+    )
 
 
 PROTOCOLS = {

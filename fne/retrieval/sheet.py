@@ -1,7 +1,7 @@
 """The contact sheet: the query, and below it the best matches as a grid of pictures.
 
 Everything has its fixed place, so that sheets of different queries can be compared by
-eye. An image that cannot be shown is a gray tile that says so.
+eye; only the best `MOST` are shown. An image that cannot be shown is a gray tile that says so.
 """
 
 from pathlib import Path
@@ -14,6 +14,7 @@ from fne.store.decode import UndecodableError, decode
 from fne.store.files import replacing
 
 COLUMNS = 5
+MOST = 200  # a picture of all images of a large catalog would fill the memory
 TILE = 224  # the side of a picture
 GAP = 24
 MARGIN = 40
@@ -38,11 +39,12 @@ def draw_sheet(answer: Answer) -> Image.Image:
     lines = wrap(printable(answer.query), font(TITLE), WIDTH - 2 * MARGIN - _indent(answer), 3)
     head = MARGIN + LINE + len(lines) * (TITLE + 10) + LINE + GAP
     head = max(head, MARGIN + TILE + GAP) if _indent(answer) else head
-    rows = -(-len(answer.matches) // COLUMNS)
+    matches = answer.matches[:MOST]
+    rows = -(-len(matches) // COLUMNS)
     sheet = Image.new("RGB", (WIDTH, head + rows * (TILE + CAPTION + GAP) + MARGIN - GAP), PAPER)
     pen = ImageDraw.Draw(sheet)
     _draw_head(sheet, pen, answer, lines)
-    for number, match in enumerate(answer.matches):
+    for number, match in enumerate(matches):
         row, column = divmod(number, COLUMNS)
         _draw_match(sheet, pen, match, MARGIN + column * (TILE + GAP), head + row * (TILE + CAPTION + GAP))
     return sheet

@@ -18,13 +18,12 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.store.files import replacing
-from fne.store.formats import Format, read_bytes, seal_bytes, unseal_bytes
+from fne.store.formats import Format, how_to_mend, read_bytes, seal_bytes, unseal_bytes
 from fne.store.hdf5 import file_image, own_datasets
 from fne.store.lineage import Artifact, Lineage, describe
 
 FORMAT = Format("fne-arrays", 1)
 DESCRIPTION = "description"
-REMEDY = "remove it and run `dvc repro`"
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def read_arrays(path: Path, name: str | None = None) -> Arrays:
         InputError: if the file is missing, damaged, of another kind or of a newer format.
     """
     content = read_bytes(path)
-    inner = unseal_bytes(path, content, REMEDY)
+    inner = unseal_bytes(path, content, how_to_mend(path))
     try:
         with h5py.File(BytesIO(inner), "r") as file:
             datasets = own_datasets(path, file)
@@ -77,7 +76,7 @@ def read_arrays(path: Path, name: str | None = None) -> Arrays:
             path, description["name"], digest, description["settings"], description["lineage"]
         )
     except (OSError, KeyError, ValueError, TypeError) as error:
-        raise InputError(f"{path}: not one of ours ({error}); {REMEDY}") from None
+        raise InputError(f"{path}: not one of ours ({error}); {how_to_mend(path)}") from None
     if name is not None and artifact.name != name:
         raise InputError(f"{path}: expected {name}, found {artifact.name}")
     return Arrays(artifact, values)

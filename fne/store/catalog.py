@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from fne.core.errors import InputError
 from fne.store.files import text_digest, write_text
-from fne.store.formats import SEALED_SINCE, Format, is_sealed, read_bytes, seal_text
+from fne.store.formats import SEALED_SINCE, Format, how_to_mend, is_sealed, read_bytes, seal_text
 from fne.store.lineage import Artifact
 
 Record = TypeVar("Record")
@@ -130,4 +130,4 @@ def _read(path: Path, form: Format, parse: Callable[[Any], Record]) -> tuple[lis
                 raise ValueError("its seal is missing")
         return [parse(line) for line in lines], hashlib.sha256(content).hexdigest()
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise InputError(f"{path}: not a catalog file ({error}); run `dvc repro catalog`") from None
+        raise InputError(f"{path}: not a catalog file ({error}); {how_to_mend(path)}") from None

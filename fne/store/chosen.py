@@ -144,6 +144,6 @@ def _listing(tables: dict[str, Table]) -> str:
 
 def _lines(file: Path) -> list[str]:
     try:
-        return file.read_text(encoding="utf-8").splitlines()
+        return file.read_text(encoding="utf-8-sig").splitlines()  # Windows puts a mark first
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: cannot be read as text ({error})") from None

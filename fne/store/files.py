@@ -15,6 +15,17 @@ from pathlib import Path
 
 from fne.core.errors import InputError
 
+UNWRITABLE = (
+    errno.EACCES,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+)
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -61,7 +72,7 @@ def said_clearly(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
             raise InputError(f"{path}: {error.strerror}; free some space and run again") from None
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST):
+        if error.errno in UNWRITABLE:
             raise InputError(f"{path}: cannot be written ({error.strerror}); choose another place") from None
         raise
 
@@ -99,6 +110,8 @@ def file_digest(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; run `dvc repro`, or `dvc pull` to fetch it") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def text_digest(text: str) -> str:

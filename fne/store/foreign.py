@@ -8,10 +8,11 @@ is told from its content.
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO
 
 import h5py
@@ -21,6 +22,10 @@ from fne.core.errors import InputError
 from fne.store.hdf5 import own_datasets
 
 NUMBERS, WHOLE, TEXT, OBJECTS, OTHER = "numbers", "whole numbers", "text", "Python objects", "other"
+# What h5py, NumPy and zipfile raise on a damaged file, or on an archive with a password; the first, where
+# they look for arrays, not where they read them.
+UNLISTED = (KeyError, TypeError, SyntaxError, TokenError)
+DAMAGED = (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error)
 _KINDS = {"f": NUMBERS, "i": WHOLE, "u": WHOLE, "U": TEXT, "S": TEXT, "O": OBJECTS}
 
 
@@ -51,24 +56,12 @@ def open_foreign(path: Path) -> Iterator[dict[str, Table]]:
     Raises:
         InputError: if the file is missing, of another format, damaged, or reaches out of itself.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
-    with path.open("rb") as file:
-        start = file.read(8)
-        file.seek(0)
-        try:
-            if h5py.is_hdf5(path):
-                with h5py.File(path, "r") as hdf5:
-                    yield {name: _dataset(name, each) for name, each in own_datasets(path, hdf5).items()}
-            elif start.startswith(np.lib.format.MAGIC_PREFIX):
-                yield {path.stem: _npy(path, file)}
-            elif start.startswith(b"PK"):
-                with zipfile.ZipFile(file) as archive:
-                    yield dict(_members(archive))
-            else:
-                raise InputError(f"{path}: not an HDF5, .npy or .npz file; it begins with {start!r}")
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise InputError(f"{path}: damaged ({' '.join(str(error).split())})") from None
+    with ExitStack() as opened:
+        file = opened.enter_context(_opened(path))
+        with _refusing(path, (*DAMAGED, *UNLISTED)):
+            tables = _list(path, file, opened)
+        with _refusing(path, DAMAGED):
+            yield tables
 
 
 def read_texts(path: Path, table: Table) -> list[str]:
@@ -92,6 +85,36 @@ def read_texts(path: Path, table: Table) -> list[str]:
     return texts
 
 
+@contextmanager
+def _refusing(path: Path, damage: tuple[type[Exception], ...]) -> Iterator[None]:
+    try:
+        yield
+    except damage as error:
+        raise InputError(f"{path}: damaged ({' '.join(str(error).split())})") from None
+
+
+def _list(path: Path, file: IO[bytes], opened: ExitStack) -> dict[str, Table]:
+    start = file.read(8)
+    file.seek(0)
+    if h5py.is_hdf5(path):
+        hdf5 = opened.enter_context(h5py.File(path, "r"))
+        return {name: _dataset(name, each) for name, each in own_datasets(path, hdf5).items()}
+    if start.startswith(np.lib.format.MAGIC_PREFIX):
+        return {path.stem: _npy(path, file)}
+    if start.startswith(b"PK"):
+        return dict(_members(opened.enter_context(zipfile.ZipFile(file))))
+    raise InputError(f"{path}: not an HDF5, .npy or .npz file; it begins with {start!r}")
+
+
+def _opened(path: Path) -> IO[bytes]:
+    if not path.is_file():
+        raise InputError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+
+
 def _dataset(name: str, dataset: h5py.Dataset) -> Table:
     text = h5py.check_string_dtype(dataset.dtype) is not None
     kind = TEXT if text else _KINDS.get(dataset.dtype.kind, OTHER)
@@ -99,7 +122,7 @@ def _dataset(name: str, dataset: h5py.Dataset) -> Table:
 
 
 def _npy(path: Path, file: IO[bytes]) -> Table:
-    shape, dtype = _header(file)
+    shape, dtype, _ = _header(file)
     if dtype.hasobject:
         return Table(path.stem, shape, dtype, OBJECTS, _refuse)
     mapped = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -111,24 +134,41 @@ def _npy(path: Path, file: IO[bytes]) -> Table:
 def _members(archive: zipfile.ZipFile) -> Iterator[tuple[str, Table]]:
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
-        with archive.open(info) as member:
-            shape, dtype = _header(member)
+        member = archive.open(info)
+        shape, dtype, by_columns = _header(member)
         kind = _KINDS.get(dtype.kind, OTHER)
         if dtype.hasobject:
             kind = OBJECTS
         elif int(np.prod(shape, dtype=object)) * dtype.itemsize > info.file_size:
             raise ValueError(f"'{name}' is shorter than it says")
-        yield name, Table(name, shape, dtype, kind, partial(_part, cache(partial(_member, archive, info))))
+        # An array in Fortran's order has no rows that could be read one after the other.
+        read = (
+            partial(_part, cache(partial(_whole, archive, info)))
+            if by_columns
+            else partial(_following, member, member.tell(), shape, dtype)
+        )
+        yield name, Table(name, shape, dtype, kind, read)
 
 
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype, bool]:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(file)
-    return shape, dtype
+    shape, by_columns, dtype = read(file)
+    return shape, dtype, by_columns
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+def _following(
+    member: IO[bytes], begin: int, shape: tuple[int, ...], dtype: np.dtype, start: int, stop: int
+) -> np.ndarray:
+    """Read some rows of an archive's member; those that follow the last ones are all that is unpacked."""
+    count = max(0, min(stop, shape[0]) - start)
+    size = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+    if member.tell() != begin + start * size:
+        member.seek(begin + start * size)
+    return np.frombuffer(member.read(count * size), dtype).reshape(count, *shape[1:])
+
+
+def _whole(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     with archive.open(info) as member:
         array: np.ndarray = np.lib.format.read_array(member, allow_pickle=False)
         return array

@@ -58,6 +58,15 @@ def read_bytes(path: Path) -> bytes:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
 
 
+def how_to_mend(artifact: Path) -> str:
+    """Say what to do about a damaged artifact.
+
+    Its copy in DVC's cache may be damaged as well, and would come back whenever the artifact
+    is removed and asked for again. That copy is looked at by `fne verify`.
+    """
+    return f"run `fne verify {artifact}`, which says what mends it"
+
+
 def seal_text(text: str) -> str:
     """Return a text that begins with a JSON object, with the seal as that object's first entry.
 

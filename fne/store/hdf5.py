@@ -1,6 +1,6 @@
 """HDF5 files that are made in memory, and the refusal of those that reach out of themselves."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import h5py
@@ -29,23 +29,35 @@ def own_datasets(path: Path, file: h5py.File) -> dict[str, h5py.Dataset]:
     Raises:
         InputError: if some of the contents would come from elsewhere on the disk.
     """
-    return dict(_walk(path, file, "", set()))
+    found: dict[str, h5py.Dataset] = {}
+    # Not by recursion, since groups can be nested deeper than Python calls.
+    groups: list[tuple[str, h5py.Group]] = [("", file)]
+    seen: set[int] = set()
+    while groups:
+        prefix, group = groups.pop()
+        # A group can be a member of itself, by a second hard link.
+        address = h5py.h5o.get_info(group.id).addr
+        if address in seen:
+            continue
+        seen.add(address)
+        for key in group:
+            name = prefix + key
+            member = _own_member(path, group, key, name)
+            if isinstance(member, h5py.Group):
+                groups.append((f"{name}/", member))
+            elif isinstance(member, h5py.Dataset):
+                found[name] = member
+    return found
 
 
-def _walk(path: Path, group: h5py.Group, prefix: str, seen: set[int]) -> Iterator[tuple[str, h5py.Dataset]]:
-    # A group can be a member of itself, by a second hard link.
-    address = h5py.h5o.get_info(group.id).addr
-    if address in seen:
-        return
-    seen.add(address)
-    for key in group:
-        name = prefix + key
-        if not isinstance(group.get(key, getlink=True), h5py.HardLink):
-            raise InputError(f"{path}: '{name}' is a link out of the file; such files are refused")
-        member = group[key]
-        if isinstance(member, h5py.Group):
-            yield from _walk(path, member, f"{name}/", seen)
-        elif isinstance(member, h5py.Dataset):
-            if member.is_virtual or member.external:
-                raise InputError(f"{path}: '{name}' is stored outside the file; such files are refused")
-            yield name, member
+def _own_member(
+    path: Path, group: h5py.Group, key: str, name: str
+) -> h5py.Group | h5py.Dataset | h5py.Datatype:
+    link = group.get(key, getlink=True)
+    if not isinstance(link, h5py.HardLink):
+        kind = "a soft link" if isinstance(link, h5py.SoftLink) else "a link out of the file"
+        raise InputError(f"{path}: '{name}' is {kind}; such files are refused")
+    member = group[key]
+    if isinstance(member, h5py.Dataset) and (member.is_virtual or member.external):
+        raise InputError(f"{path}: '{name}' is stored outside the file; such files are refused")
+    return member

@@ -26,6 +26,14 @@ class Artifact:
     settings: dict[str, Any] = field(default_factory=dict)
     lineage: Lineage = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse a lineage that is not one, as only a file written by another program has it."""
+        entries = self.lineage.values() if isinstance(self.lineage, dict) else [None]
+        if not all(isinstance(each, dict) and isinstance(each.get("digest"), str) for each in entries):
+            raise InputError(
+                f"{self.path}: damaged (its lineage names no digests); see `fne verify {self.path}`"
+            )
+
 
 def describe(name: str, settings: dict[str, Any], lineage: Lineage) -> dict[str, Any]:
     """Return what an artifact writes about itself into its own file."""

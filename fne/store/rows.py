@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 from pydantic import ValidationError
 
 from fne.core.errors import InputError
-from fne.store.formats import parse_document, read_bytes
+from fne.store.formats import how_to_mend, parse_document, read_bytes
 from fne.store.layout import FORMAT, MANIFEST, TERNARY, Layer, Manifest, width
 from fne.store.lineage import Artifact
 from fne.store.remembered import recall, remember, state
@@ -53,7 +53,7 @@ class Rows:
                 f"{path}: no store here ({MANIFEST} is missing); run `dvc repro`, or `dvc pull` to fetch it"
             )
         content = read_bytes(manifest_path)
-        remedy = f"remove {path} and run `dvc repro`"
+        remedy = how_to_mend(path)
         document = parse_document(manifest_path, content, FORMAT, remedy)
         try:
             manifest = Manifest.model_validate(document)

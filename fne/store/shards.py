@@ -7,6 +7,7 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.store.files import file_digest
+from fne.store.formats import how_to_mend
 from fne.store.hdf5 import own_datasets
 from fne.store.layout import ROWS, TERNARY, Shard, width
 
@@ -17,8 +18,7 @@ def check_shard(folder: Path, shard: Shard) -> None:
     found = file_digest(path)
     if found != shard.sha256:
         raise InputError(
-            f"{path}: damaged: expected {shard.sha256[:12]}…, found {found[:12]}…; "
-            f"remove {folder} and run `dvc repro`"
+            f"{path}: damaged: expected {shard.sha256[:12]}…, found {found[:12]}…; {how_to_mend(folder)}"
         )
 
 
@@ -36,12 +36,10 @@ def map_shard(folder: Path, shard: Shard, features: int, dtype: str) -> np.ndarr
             rows = own_datasets(path, file)[ROWS]
             offset, shape, found = rows.id.get_offset(), rows.shape, rows.dtype
     except (OSError, KeyError) as error:
-        raise InputError(
-            f"{path}: not a shard of ours ({error}); remove {folder} and run `dvc repro`"
-        ) from None
+        raise InputError(f"{path}: not a shard of ours ({error}); {how_to_mend(folder)}") from None
     if shape != expected or found != kept or offset is None:
         raise InputError(
             f"{path}: holds {shape} values of {found}, its manifest says {expected} of {kept}; "
-            f"remove {folder} and run `dvc repro`"
+            f"{how_to_mend(folder)}"
         )
     return np.memmap(path, dtype=kept, mode="r", offset=offset, shape=shape)

@@ -22,7 +22,7 @@ def test_an_unknown_word_is_number_zero(tmp_path):
 @pytest.mark.parametrize("content", ["{", "[]", "{}"])
 def test_a_damaged_file_is_refused(tmp_path, content):
     (tmp_path / "v.json").write_text(content)
-    with pytest.raises(InputError, match=r"v.json: damaged \(.*\); remove it and run `dvc repro tokenize`"):
+    with pytest.raises(InputError, match=r"v.json: damaged \(.*\); run `fne verify .*v.json`, which"):
         read_vocabulary(tmp_path / "v.json")
 
 

@@ -77,12 +77,22 @@ def test_importing_again_replaces_the_store():
     assert np.array_equal(Rows.open(Path("mine")).read(IDS), -VALUES)
 
 
-def test_what_a_stage_writes_is_never_replaced():
+@pytest.mark.parametrize(
+    "place",
+    [
+        "features/activations",
+        "features/activations/mine",
+        "x/../features/activations",
+        "{}/features/activations",
+    ],
+)
+def test_what_a_stage_writes_is_never_replaced(folder, place):
     Path("dvc.yaml").write_text("stages: {extract: {cmd: x, outs: [features/activations]}}")
-    result = bring("--to", "features/activations")
+    typed = place.format(folder)
+    result = bring("--to", typed)
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: features/activations: stage 'extract' writes there; choose another folder with --to\n",
+        f"Error: {typed}: stage 'extract' writes there; choose another folder with --to\n",
     )
 
 

@@ -57,9 +57,22 @@ def test_missing_files_are_named_with_what_to_use(project):
     result = check()
     assert result.exit_code == 2
     assert result.stderr == (
-        "Error: params.yaml: section 'catalog': root: there is no folder 'data/mine'; name your data set's folder\n"
+        "Error: params.yaml: section 'catalog': root: there is no folder or file 'data/mine'; name your data set's folder\n"
         "params.yaml: section 'extract': weights: there is no file 'weights/vgg.pth'; use weights/random.yaml, "
         "weights/imagenet.yaml or a weights file of your own\n"
+    )
+
+
+def test_an_annotation_file_may_be_the_root(project):
+    (project / "mine.csv").touch()
+    change("root: data/demo", "root: mine.csv")
+    assert check().exit_code == 0
+    change("annotations: auto", "annotations: other.csv")
+    result = check()
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: params.yaml: section 'catalog': root: 'mine.csv' is a file, and catalog.annotations names "
+        "'other.csv'; set catalog.annotations to auto\n",
     )
 
 

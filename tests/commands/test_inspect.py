@@ -143,10 +143,35 @@ def test_something_else_is_refused_with_what_could_be_inspected(folder, name):
     assert fault(name).startswith(f"Error: {name}: not an artifact of the pipeline; those are row stores, ")
 
 
-@pytest.mark.parametrize("content", ["{", "{}", "[]", '{"test": 1}'])
+@pytest.mark.parametrize(
+    "content", ["{}", "[]", '{"test": 1}', '{"test": {"image_to_text": {"R@1": [1, 2]}}}']
+)
 def test_another_json_file_is_refused(folder, content):
     (folder / "x.json").write_text(content)
-    assert fault("x.json") == "Error: x.json: not metrics of the pipeline\n"
+    assert fault("x.json").startswith(
+        "Error: x.json: not an artifact of the pipeline; those are row stores, "
+    )
+
+
+def test_a_damaged_json_file_is_refused(folder):
+    (folder / "x.json").write_text("{")
+    assert fault("x.json").startswith("Error: x.json: not valid JSON (")
+
+
+def test_whatever_else_a_stage_makes_tells_its_size_and_the_stage(folder):
+    Path("dvc.yaml").write_text("stages: {render: {cmd: x, outs: [photos, rejects.csv, x.json]}}")
+    (folder / "photos/more").mkdir(parents=True)
+    (folder / "photos/more/a").write_text("abc")
+    (folder / "rejects.csv").write_text("id\n")
+    (folder / "x.json").write_text("{}")
+    assert inspect("photos")[::2] == ["photos: 1 files, 3 bytes", "  made by   stage render"]
+    assert inspect("rejects.csv") == [
+        "rejects.csv: 1 files, 3 bytes",
+        "  md5       49f96038f20aa062772267b640a18d79",
+        "  made by   stage render",
+    ]
+    assert inspect("x.json")[0] == "x.json: 1 files, 2 bytes"
+    assert inspect(str(folder / "x.json"))[-1] == "  made by   stage render"
 
 
 def test_a_folder_without_a_store_is_refused(folder):

@@ -1,8 +1,13 @@
+from subprocess import CompletedProcess
+
 import pytest
 from click.testing import CliRunner
 
 from fne.cli import main
 from fne.commands import plan
+from fne.core.errors import InputError
+from fne.paper.plan import planned
+from tests.imports import ROOT
 from tests.paper.samples import project, run
 
 
@@ -43,3 +48,19 @@ def test_parameters_of_another_data_set_are_a_warning_and_cannot_be_queued(table
     assert dry.stderr == f"Warning: {fault}"
     queue = table("2", "--queue", "--yes")
     assert (queue.exit_code, queue.stderr) == (2, f"Error: {fault}")
+
+
+def test_what_dvc_refuses_is_told_in_its_words(monkeypatch):
+    said = "\nERROR: unexpected error - Empty git repo\n\nHaving any troubles? Hit us up\n"
+    monkeypatch.setattr(plan.subprocess, "run", lambda *_, **__: CompletedProcess([], 255, "", said))
+    with pytest.raises(InputError) as caught:
+        plan.enqueue(planned(5, "demo", "paper", 1, ["FC7-MOE-bl"]))
+    assert caught.value.message == "FC7-MOE-bl, seed 0: unexpected error - Empty git repo"
+
+
+def test_a_parameter_file_without_training_cannot_be_timed(tmp_path):
+    file = tmp_path / "params.yaml"
+    file.write_text((ROOT / "params.yaml").read_text().replace("\ntrain:", "\nother:"))
+    with pytest.raises(InputError) as caught:
+        plan.estimates(planned(5, "demo", "paper", 1, ["FC7-MOE-bl"]), file)
+    assert caught.value.message == f"{file}: section 'train': the section is missing"

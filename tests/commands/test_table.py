@@ -67,3 +67,16 @@ def test_what_is_wrong_is_told(table, given, message):
     result = table(*given)
     assert result.exit_code == 2
     assert result.stderr.endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["2", "--model", "FNE-SH"], "--model, --seeds, --following and --yes need --dry or --queue"),
+        (["5", "--seeds", "5"], "--model, --seeds, --following and --yes need --dry or --queue"),
+        (["--compare", "a", "b", "--dry"], "--dry and --queue need the number of a table"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(arguments, message):
+    result = CliRunner().invoke(main, ["table", *arguments])
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"Error: {message}")

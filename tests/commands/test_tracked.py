@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fne.commands.tracked import content_md5, pipeline_outs, remedy, stage_sources
+from fne.commands.tracked import Out, added_out, content_md5, pipeline_outs, remedy, stage_sources
 from tests.projects import commit, dvc, git
 
 PIPELINE = """
@@ -96,8 +96,8 @@ def test_a_damaged_copy_in_the_cache_is_named_and_following_the_remedy_mends_bot
     md5 = str(pipeline_outs()[path].md5)
     cached = Path(".dvc/cache/files/md5", md5[:2], md5[2:])
     assert advice == (
-        f"its copy in the cache is damaged too: remove {cached} and {path}, then run "
-        f"`dvc pull {path}`, or `dvc repro make`"
+        f"its copy in the cache is damaged too; mend both: `rm -rf {cached} {path} && dvc pull {path}`; "
+        "where no remote has it, the last command is `dvc repro make`"
     )
     for each in objects():
         each.unlink()
@@ -108,11 +108,34 @@ def test_a_damaged_copy_in_the_cache_is_named_and_following_the_remedy_mends_bot
     assert content_md5(path) == md5
 
 
-def test_a_file_within_a_store_whose_copy_is_damaged_is_named(project):
+def test_all_files_within_a_store_whose_copies_are_damaged_are_named(project):
     damage(STORE / "rows")
-    (cached,) = [each for each in objects() if each.read_bytes() == b"rows\n"]
+    held = [b"rows\n", "é\n".encode()]
+    cached = [each for content in held for each in objects() if each.read_bytes() == content]
+    for each in cached:
+        damage(each)
+    named = remedy(STORE, pipeline_outs()[STORE]).split("`")[1].split()
+    assert sorted(named[2:4]) == sorted(map(str, cached))
+    assert named[4:] == ["store", "&&", "dvc", "pull", "store"]
+
+
+def test_what_was_added_is_mended_without_a_stage(project):
+    Path("mine").write_text("mine")
+    assert added_out(Path("mine")) is None
+    dvc(project, "add", "mine")
+    out = added_out(Path("mine"))
+    assert out == Out(Path("mine"), None, content_md5(Path("mine")), cached=True)
+    assert (
+        remedy(Path("mine"), out)
+        == "it came so; have it mended where it was made, then run `dvc update mine.dvc`"
+    )
+    damage(Path("mine"))
+    assert remedy(Path("mine"), out) == "remove it and run `dvc checkout mine`"
+    (cached,) = [each for each in objects() if each.read_bytes() == b"mine"]
     damage(cached)
-    assert f"remove {cached} and store, then" in remedy(STORE, pipeline_outs()[STORE])
+    assert remedy(Path("mine"), out).endswith(f"mend both: `rm -rf {cached} mine && dvc pull mine`")
+    cached.unlink()
+    assert remedy(Path("mine"), out) == "remove it and run `dvc pull mine`"
 
 
 def test_what_git_keeps_comes_from_git(project):

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from fne.captions.vocabulary import read_vocabulary, write_vocabulary
 from fne.cli import main
+from fne.commands.tracked import content_md5
 from fne.datasets.rejects import write_rejects
 from fne.matching.model import Shape, new_matcher
 from fne.matching.modelfile import write_model
@@ -183,7 +184,8 @@ def test_an_imported_store_may_have_more_rows_than_the_catalog_but_not_fewer():
     assert verify(imported).exit_code == 0
     store(imported, ids=IDS[:3], lineage={})
     assert faults(imported) == [
-        "features/imported: lacks 1 of the 4 ids of data/captions.jsonl, the first is 'd'; run `dvc repro`"
+        "features/imported: lacks 1 of the 4 ids of data/captions.jsonl, the first is 'd'; "
+        "bring it again, or import it again with `fne import`"
     ]
 
 
@@ -269,6 +271,7 @@ def test_a_newer_format_is_refused_naming_the_version_it_needs():
     ("path", "content", "fault"),
     [
         (REJECTS, b"id,path\n", "expected the columns id, path, caption, reason"),
+        (REJECTS, b"", "expected the columns id, path, caption, reason"),
         (REJECTS, b"\xff", "not a table of rejects"),
         (METRICS, b'{"R@1": NaN}', "not valid JSON (NaN is not a number)"),
         (
@@ -298,12 +301,42 @@ def test_what_differs_from_the_lock_file_is_named_with_both_digests():
 
 def test_a_missing_path_and_a_foreign_file_are_named():
     Path("notes.txt").write_text("mine")
-    assert faults("nowhere", "notes.txt") == [
-        "nowhere: no such file or folder; no stage writes it: remove it and bring it again, "
-        "or make it again with `fne import`",
-        "notes.txt: not an artifact of the pipeline; no stage writes it: remove it and bring it again, "
-        "or make it again with `fne import`",
+    Path("photos").mkdir()
+    assert faults("nowhere", "notes.txt", "photos") == [
+        "nowhere: no such file or folder",
+        "notes.txt: not an artifact of the pipeline",
+        "photos: not an artifact of the pipeline",
     ]
+
+
+def test_a_folder_stands_for_the_artifacts_in_it():
+    assert verify("features", "captions").output == "4 artifacts verified, no faults\n"
+    store(value=np.nan)
+    assert any("has nan in layer 'conv'" in line for line in faults("features"))
+
+
+def test_an_artifact_is_known_however_its_path_is_typed(project):
+    PAGE.write_text("")
+    for typed in (project / PAGE, "report/../report/index.html"):
+        assert faults(typed) == [
+            "report/index.html: not a whole HTML page; remove it and run `dvc repro report`"
+        ]
+
+
+def test_a_shard_that_is_a_folder_is_named():
+    shard = ACTIVATIONS / "shard-0000.h5"
+    shard.unlink()
+    shard.mkdir()
+    assert faults(ACTIVATIONS)[0].startswith(f"{shard}: cannot be read (Is a directory); ")
+
+
+def test_a_manifest_that_was_changed_and_sealed_again_is_not_what_the_lock_file_names():
+    lock = {"stages": {"extract": {"outs": [{"path": str(ACTIVATIONS), "md5": content_md5(ACTIVATIONS)}]}}}
+    Path("dvc.lock").write_text(json.dumps(lock))
+    assert verify(ACTIVATIONS).exit_code == 0
+    change_manifest(ACTIVATIONS, layers=[["conv", 1], ["fc7", 2]])
+    (line,) = faults(ACTIVATIONS)
+    assert line.startswith(f"{ACTIVATIONS}: is not what dvc.lock names: expected md5 ")
 
 
 def test_without_a_project_artifacts_must_be_named():

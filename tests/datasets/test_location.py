@@ -79,12 +79,41 @@ def test_images_beside_a_folder_named_by_mistake_are_found_for_the_message(tmp_p
         image_folder(tmp_path, "photos", ["a.jpg"])
 
 
-def test_a_root_that_is_missing_or_a_file_is_an_error_that_says_what_to_set(tmp_path):
-    (tmp_path / "file").touch()
-    for name, fault in {"missing": "does not exist", "file": "is not a folder"}.items():
-        with pytest.raises(InputError) as caught:
-            dataset_root(str(tmp_path / name))
-        assert caught.value.message == (
-            f"catalog.root: '{tmp_path / name}' {fault}; set it to the folder of your data set; "
-            "inside the repository `dvc add` it first, anywhere else use an absolute path"
-        )
+def test_a_root_that_is_missing_is_an_error_that_says_what_to_set(tmp_path):
+    with pytest.raises(InputError) as caught:
+        dataset_root(str(tmp_path / "missing"), "auto", "auto")
+    assert caught.value.message == (
+        f"catalog.root: '{tmp_path}/missing' does not exist; set it to the folder of your data set, or to its "
+        "annotation file; inside the repository `dvc add` it first, anywhere else use an absolute path"
+    )
+
+
+def test_a_folder_keeps_its_annotations(tmp_path):
+    assert dataset_root(str(tmp_path), "coco", "captions_*.json") == (tmp_path, "captions_*.json")
+
+
+@pytest.mark.parametrize(
+    "name", ["dataset_coco.json", "annotations/captions_val2017.json", "Flickr8k_text/Flickr8k.token.txt"]
+)
+def test_an_annotation_file_tells_the_folder(tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    assert dataset_root(str(tmp_path / name), "auto", "auto") == (tmp_path, name)
+
+
+@pytest.mark.parametrize(
+    ("format_name", "annotations", "fault"),
+    [
+        ("auto", "b.csv", "and catalog.annotations names 'b.csv'; set catalog.annotations to auto"),
+        (
+            "folder",
+            "auto",
+            "and catalog.format 'folder' reads none; name the folder, or set the format to auto",
+        ),
+    ],
+)
+def test_an_annotation_file_and_something_else_are_refused(tmp_path, format_name, annotations, fault):
+    (tmp_path / "a.csv").touch()
+    with pytest.raises(InputError) as caught:
+        dataset_root(str(tmp_path / "a.csv"), format_name, annotations)
+    assert caught.value.message == f"catalog.root: '{tmp_path}/a.csv' is a file, {fault}"

@@ -19,7 +19,7 @@ def repository(tmp_path, monkeypatch):
 
 
 def warning(root, capsys):
-    warn_if_untracked(root)
+    warn_if_untracked(root, root.parent if root.is_file() else root)
     return capsys.readouterr().err
 
 
@@ -27,13 +27,22 @@ def test_an_untracked_folder_in_the_repository_is_warned_about(repository, capsy
     assert warning(repository / "data/mine", capsys) == (
         f"Warning: catalog.root: {repository}/data/mine is tracked neither by Git nor by DVC, so "
         "`dvc exp run --temp` and `--queue` will not find it; "
-        f"run `dvc add {repository}/data/mine`, or name a folder outside the repository\n"
+        f"run `dvc add {repository}/data/mine`, or name one outside the repository\n"
     )
 
 
 def test_a_folder_in_git_is_fine(repository, capsys):
     subprocess.run(["git", "add", "data/mine/a.jpg"], check=True)
     assert warning(repository / "data/mine", capsys) == ""
+
+
+def test_the_images_must_be_tracked_and_not_only_the_annotation_file(repository, capsys):
+    (repository / "data/mine/é.json").touch()
+    subprocess.run(["git", "add", "data/mine/é.json"], check=True)
+    warned = warning(repository / "data/mine/é.json", capsys)
+    assert warned.startswith(f"Warning: catalog.root: {repository}/data/mine is tracked neither by Git nor ")
+    subprocess.run(["git", "add", "data/mine/a.jpg"], check=True)
+    assert warning(repository / "data/mine/é.json", capsys) == ""
 
 
 @pytest.mark.parametrize("added", ["data/mine.dvc", "data.dvc"])

@@ -40,6 +40,14 @@ def test_other_settings_never_meet_them(tmp_path, said):
         assert checkpoints.load() is None
 
 
+def test_another_version_of_training_never_meets_them(tmp_path, said, monkeypatch):
+    with open_checkpoints(tmp_path, {"seed": 0}, said.append) as checkpoints:
+        checkpoints.save({"step": 1}, tensors(1))
+    monkeypatch.setattr(module, "VERSION", module.VERSION + 1)
+    with open_checkpoints(tmp_path, {"seed": 0}, said.append) as checkpoints:
+        assert checkpoints.load() is None
+
+
 def test_a_damaged_one_is_said_and_the_one_before_serves(tmp_path, said):
     with open_checkpoints(tmp_path, {}, said.append) as checkpoints:
         checkpoints.save({"step": 1}, tensors(1))
@@ -62,6 +70,23 @@ def test_a_finished_run_leaves_nothing(tmp_path, said):
         checkpoints.save({"step": 1}, tensors(1))
         checkpoints.remove()
     assert list((tmp_path / "training").iterdir()) == []
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_what_killed_writers_left_is_removed(tmp_path, said, finished):
+    with open_checkpoints(tmp_path, {}, said.append) as checkpoints:
+        checkpoints.save({"step": 1}, tensors(1))
+        [folder] = (tmp_path / "training").iterdir()
+        for name in (".tmpA1b2C3", ".00000002.safetensors.999999999.tmp"):
+            (folder / name).touch()
+        if finished:
+            checkpoints.remove()
+        else:
+            assert checkpoints.load()[0] == {"step": 1}
+    assert sorted(path.name for path in folder.glob("*")) == (
+        [] if finished else ["00000001.safetensors", "lock"]
+    )
+    assert folder.exists() is not finished
 
 
 def test_a_second_process_waits_naming_the_first(tmp_path, said, monkeypatch):

@@ -47,7 +47,7 @@ def test_damaged_weights_are_refused_with_both_digests(tmp_path):
     content = bytearray(path.read_bytes())
     content[-5] ^= 1
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"damaged: expected .*…, found .*…; remove it and run `dvc repro`"):
+    with pytest.raises(InputError, match=r"damaged: expected .*…, found .*…; run `fne verify .*`, which"):
         read_model(path)
 
 

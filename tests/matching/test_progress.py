@@ -32,6 +32,12 @@ def test_a_new_phase_has_its_own_best():
     assert (progress.best, progress.best_in_phase, progress.phase, progress.epoch) == (0, 3.0, 1, 1)
 
 
+def test_a_new_phase_does_not_tell_the_loss_of_the_one_before():
+    progress = Progress(loss=6.0, pairs=4)
+    progress.end_phase()
+    assert (progress.loss, progress.pairs) == (0.0, 0)
+
+
 def test_json_gives_back_every_bit():
     progress = Progress(phase=1, epoch=3, step=7, loss=0.1 + 0.2, pairs=3)
     progress.note(validation(1 / 3))

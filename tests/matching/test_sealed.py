@@ -28,3 +28,9 @@ def test_a_flipped_bit_is_noticed_in_description_and_tensors(tmp_path, place):
     path.write_bytes(content)
     with pytest.raises(InputError, match="file: damaged"):
         read_sealed(path)
+
+
+def test_others_may_read_it_where_the_users_mask_lets_them(tmp_path):
+    (tmp_path / "plain").touch()
+    write_sealed(tmp_path / "file", {}, TENSORS)
+    assert (tmp_path / "file").stat().st_mode == (tmp_path / "plain").stat().st_mode

@@ -5,6 +5,7 @@ import pytest
 from fne.core.errors import InputError
 from fne.core.params import load_section
 from fne.matching.settings import Train
+from fne.matching.text_encoders import BIDIRECTIONAL
 
 GOOD = """
 train:
@@ -72,3 +73,13 @@ def test_a_list_is_one_value_for_each_phase(tmp_path):
     path = tmp_path / "params.yaml"
     path.write_text(GOOD.replace("sum_hinge", "[sum_hinge, max_hinge]"))
     assert [phase.loss for phase in load_section(path, "train", Train).phases()] == ["sum_hinge", "max_hinge"]
+
+
+@pytest.mark.parametrize("encoder", sorted(BIDIRECTIONAL))
+def test_an_odd_dimension_cannot_be_shared_by_two_directions(tmp_path, encoder):
+    changed = fault(
+        tmp_path,
+        "text_encoder: gru\n  similarity: cosine\n  absolute: false\n  embed_dim: 8",
+        f"text_encoder: {encoder}\n  similarity: cosine\n  absolute: false\n  embed_dim: 7",
+    )
+    assert changed == f"embed_dim must be even for '{encoder}', got 7"

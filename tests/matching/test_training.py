@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fne.core.errors import InputError
+from fne.matching import collapse
 from fne.matching.history import writing_history
 from fne.matching.model import Shape, new_matcher
 from fne.matching.phases import Phase
@@ -96,9 +97,29 @@ def test_a_model_that_maps_everything_to_one_point_is_told(pairs):
             parameter.zero_()  # all scores are 0
     phase = Phase("max_hinge", 0.2, 1e-12, epochs=4, patience=4)
     done = train(matcher, schedule(phase), pairs, pairs, Kept(), lambda point: None, said.append)
-    assert [each[:60] for each in said] == ["training does not start: the loss stays at 0.4 a pair (2 x m"]
+    assert [each[:60] for each in said] == ["training does not start: the loss stays at 0.4 a pair, that "]
     assert not done.started
     assert done.summary().endswith("; training did not start")
+
+
+def test_a_model_that_learns_may_pass_the_loss_of_a_collapsed_one(pairs, monkeypatch):
+    monkeypatch.setattr(collapse, "NEAR", 10.0)  # any loss is near
+    phases = SUM, Phase("max_hinge", 0.2, 1e-4, epochs=3, patience=3)
+    train(
+        new_matcher(SHAPE, seed=0), schedule(*phases), pairs, pairs, Kept(), lambda point: None, pytest.fail
+    )
+
+
+def test_points_of_the_phase_before_do_not_tell_that_this_one_does_not_start(pairs, monkeypatch):
+    monkeypatch.setattr(collapse, "NEAR", 10.0)
+    monkeypatch.setattr(collapse, "STARTED", 1000.0)
+    said = []
+    phases = [Phase(loss, 0.2, 1e-4, epochs=2, patience=2) for loss in ("sum_hinge", "max_hinge")]
+    matcher = new_matcher(SHAPE, seed=0)
+    train(
+        matcher, schedule(*phases), pairs, pairs, Kept(), lambda point: said.append(point.phase), said.append
+    )
+    assert [str(each)[:23] for each in said] == ["1", "1", "2", "2", "training does not start"]
 
 
 def test_a_good_run_has_started(pairs):

@@ -42,6 +42,12 @@ def test_equal_runs_do_not_differ():
         assert (each.low, each.high, each.p) == (0, 0, 1)
 
 
+def test_pairing_leaves_no_doubt_where_every_rank_is_one_higher():
+    base = ranks(images=40)
+    found = by_metric(compare([base], [better(base, -1)], samples=100))["text_to_image.mean_rank"]
+    assert (found.low, found.high) == pytest.approx((1, 1))
+
+
 def test_with_fewer_than_five_seeds_on_a_side_nothing_is_called_better():
     base = ranks(images=20)
     for few, many in ((1, 1), (4, 5), (5, 4)):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from fne.paper import rule
@@ -36,7 +38,7 @@ def test_our_seeds_stand_below_the_printed_row_with_spread_and_difference():
     [grid] = results_table(2, runs)
     assert of_model(grid, "FNE-SH")[1:] == [
         ["FNE-SH", "ours, paper", "27.0", "50.8", "64.3", "5.0", "18.6", "44.9", "58.0", "7.0", "263.6", "2", ""],
-        ["FNE-SH", "spread", "1.4", "0.0", "0.0", "0.0", "0.0", "0.0", "0.0", "0.0", "-", "", ""],
+        ["FNE-SH", "spread", "1.4", "0.0", "0.0", "0.0", "0.0", "0.0", "0.0", "0.0", "1.4", "", ""],
         ["FNE-SH", "difference", "+2.0", "+0.0", "+0.0", "+0.0", "+0.0", "+0.0", "+0.0", "+0.0", "+2.0", "", ""],
     ]  # fmt: skip
 
@@ -74,6 +76,14 @@ def test_the_same_seed_counts_once():
     assert [
         len(group) for group in grouped([run(seed=0), run(seed=0), run(seed=1), run(seed=0, batch=64)])
     ] == [2, 1]
+
+
+def test_a_run_whose_ranks_are_gone_does_not_speak_for_the_seeds_whose_ranks_are_here():
+    gone, here = replace(run(seed=0), ranks=None, counts=None), run(seed=1)
+    assert grouped([gone, here]) == [[here, gone]]
+    assert [row[1] for row in of_model(results_table(2, [gone, here])[0], "FNE-SH")] == [
+        "paper", "ours, paper", "difference",
+    ]  # fmt: skip
 
 
 def test_table_5_shows_how_many_started_beside_the_papers():

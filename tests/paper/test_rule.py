@@ -57,10 +57,24 @@ def test_features_that_were_imported_are_not_the_papers():
     assert belongs(run(stored=imported), "flickr8k") is None
 
 
+def test_features_that_were_imported_are_called_by_their_file_whatever_the_extraction_is_set_to():
+    imported = ranks()
+    del imported.artifact.lineage["weights"]
+    imported.artifact.lineage["activations"]["settings"] = {"source": "inception.h5", "sha256": "f" * 64}
+    other = run(stored=imported)
+    assert described(other) == "FNE-SH, features of inception.h5, Flickr8k, 1,000 test images"
+    assert belongs(other, "flickr8k") is None
+
+
+def test_a_run_of_another_pipeline_has_a_description_too():
+    assert described(replace(run(), settings={})).startswith("unknown settings, ")
+
+
 def test_chosen_layers_are_not_all_layers():
     fewer = run()
     fewer.settings["embed"]["layers"] = ["fc6", "fc7"]
     assert belongs(fewer, "flickr8k") is None
+    assert described(fewer).startswith("fne (fc6+fc7) sum_hinge cosine 1536/1024, ")
 
 
 def test_a_run_of_another_data_set_is_not_in_this_ones_table():

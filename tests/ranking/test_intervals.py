@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fne.ranking.intervals import Ranked, draws, intervals, metrics_of_draws, paired_bootstrap
+from fne.ranking.intervals import Ranked, draws, intervals, metrics_of_draws
 from fne.ranking.metrics import mean_over_folds, sum_of_recalls, summarize
 
 RECALLS = [1, 5]
@@ -76,34 +76,3 @@ def test_an_interval_of_a_recall_is_about_that_of_the_binomial_distribution():
 def test_ranks_without_variance_have_intervals_without_width():
     found = Ranked(np.ones(9, int), np.ones(9, int), np.arange(9), np.zeros(9, int))
     assert intervals(found, RECALLS)["rsum"] == (400, 400)
-
-
-def test_a_model_compared_with_itself_does_not_differ():
-    found = ranked(50)
-    for difference in paired_bootstrap(found, found, RECALLS).values():
-        assert (difference.value, difference.low, difference.high, difference.p_value) == (0, 0, 0, 1)
-
-
-def test_a_clearly_better_model_differs_and_the_difference_is_that_of_the_metrics():
-    worse, better = ranked(100, folds=2, shift=3), ranked(100, folds=2)
-    differences = paired_bootstrap(worse, better, RECALLS)
-    once = np.ones(100)
-    for name, difference in differences.items():
-        expected = slow_metrics(better, once)[name] - slow_metrics(worse, once)[name]
-        assert difference.value == pytest.approx(expected)
-        assert difference.low <= difference.value <= difference.high
-    assert differences["rsum"].low > 0
-    assert differences["rsum"].p_value == 0
-
-
-def test_pairing_makes_intervals_of_differences_narrower_than_those_of_either_model():
-    first = ranked(200)
-    second = Ranked(first.image_ranks + 1, first.caption_ranks + 1, first.caption_image, first.folds)
-    difference = paired_bootstrap(first, second, RECALLS)["text_to_image.mean_rank"]
-    assert (difference.low, difference.high) == pytest.approx((1, 1))
-
-
-@pytest.mark.parametrize("other", [ranked(49), ranked(50, folds=2)])
-def test_evaluations_of_other_images_are_not_compared(other):
-    with pytest.raises(ValueError, match="are not about the same images and captions"):
-        paired_bootstrap(ranked(50), other, RECALLS)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from fne.core.errors import InputError
@@ -17,13 +19,25 @@ def test_the_whole_split_keeps_the_order_of_the_catalog():
     assert choose_folds("full", [other, *chosen], "test") == [chosen]
 
 
-def test_a_split_without_captions_is_refused_with_what_there_is():
+@pytest.mark.parametrize(
+    ("there", "asked", "told"),
+    [
+        ("test", "val", "only in test; use `dvc exp run -S evaluate.split=test`"),
+        ("val", "test", "only in val; use `dvc exp run -S evaluate.split=val`"),
+        ("train", "test", "only in train; see `catalog` in params.yaml"),
+    ],
+)
+def test_a_split_without_captions_is_refused_with_what_there_is(there, asked, told):
     with pytest.raises(InputError) as refusal:
-        choose_folds("full", split(2), "val")
+        choose_folds("full", [replace(each, split=there) for each in split(2)], asked)
     assert refusal.value.message == (
-        "params.yaml: evaluate.split is 'val', but the catalog has captions only in test; "
-        "use `dvc exp run -S evaluate.split=val`"
+        f"params.yaml: evaluate.split is '{asked}', but the catalog has captions {told}"
     )
+
+
+def test_a_catalog_without_captions_is_refused():
+    with pytest.raises(InputError, match="has captions only in no split; see `catalog` in params.yaml"):
+        choose_folds("full", [], "test")
 
 
 @pytest.mark.parametrize(

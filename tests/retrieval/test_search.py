@@ -10,6 +10,9 @@ from PIL import Image as Pillow
 from fne.activations.extractor import Extractor
 from fne.cli import main
 from fne.retrieval import unseen
+from fne.retrieval.pools import catalog_pool
+from fne.retrieval.project import Catalog
+from fne.store.catalog import read_captions
 from fne.store.rows import Rows
 from tests.projects import change_params
 from tests.retrieval.projects import COLORS, SHAPES, SPLITS, draw, run_stages
@@ -232,6 +235,28 @@ def test_a_kind_that_was_not_made_is_refused(project):
         "Error: features/embeddings: holds embeddings of kind 'fne', not 'layer'; search with --by fne, "
         "or set embed.kind to layer and run `dvc repro embed`\n"
     )
+
+
+def test_a_kind_that_there_is_not_is_refused(project):
+    assert fault("--by", "model", "red-circle.png") == (
+        "Error: --by: 'model' is not one of 'fne', 'layer', 'raw', 'zscore'\n"
+    )
+
+
+def test_images_that_only_an_imported_store_has_are_not_found(project):
+    captioned, _ = read_captions(Path("data/captions.jsonl"))
+    known = Catalog({}, {record.id: record for record in captioned[:2]}, Path(), ())
+    pool = catalog_pool(known, Rows.open(Path("vectors/images")))
+    assert pool.ids == [record.id for record in captioned[:2]]
+
+
+def test_names_of_files_that_are_no_text_come_in_the_json_and_move_no_cursor(project):
+    shutil.copy("photos/red-circle.png", b"photos/\xff.png".decode(errors="surrogateescape"))
+    Path("photos/\x1b[31m.png").write_bytes(b"")
+    result = run("a red circle", "--in", "photos", "--json", "--k", "100")
+    assert result.exit_code == 0, result.exception
+    assert "\udcff.png" in [match["id"] for match in json.loads(result.stdout)["matches"]]
+    assert "1 files left out, no readable images: [31m.png: the file is empty\n" in result.stderr
 
 
 def test_a_folder_has_no_sentences(project):

@@ -41,6 +41,11 @@ def test_every_five_matches_take_one_more_row_of_the_same_height(red):
     assert heights[5] - heights[4] == heights[4] - heights[2] == heights[1] - heights[0]
 
 
+def test_only_the_best_are_shown(red, monkeypatch):
+    monkeypatch.setattr("fne.retrieval.sheet.MOST", 5)
+    assert draw_sheet(answer(matches(6, red))).height == draw_sheet(answer(matches(5, red))).height
+
+
 def test_pictures_are_shown_and_nothing_runs_over_the_margin(red):
     sheet = draw_sheet(answer(matches(5, red), text="words " * 200))
     assert rgb("red") in colors(sheet)

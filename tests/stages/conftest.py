@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -10,16 +10,19 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from fne.store.catalog import Captioned, write_captions
+from fne.store.catalog import Captioned, Image, write_captions, write_images
 from fne.store.layout import Layer, plan_shards
+from fne.store.lineage import Lineage
+from fne.store.rows import Rows
 from fne.store.writer import write_rows
 from tests.imports import ROOT
 from tests.projects import SMALL, change_params
 
 SPLITS = ["train"] * 12 + ["val"] * 4 + ["test"] * 4
 IDS = [f"{number:02d}.png" for number in range(len(SPLITS))]
+LAYERS = (Layer("conv", 2), Layer("fc7", 4))
 COMMANDS = {
-    "standardize": "data/captions.jsonl features/statistics.h5",
+    "standardize": "data/images.jsonl data/captions.jsonl features/statistics.h5",
     "embed": "features/statistics.h5 features/embeddings",
     "tokenize": "data/captions.jsonl captions/vocabulary.json captions/tokens.h5",
     "train": "features/embeddings data/captions.jsonl captions/tokens.h5 "
@@ -33,8 +36,19 @@ COMMANDS = {
 Run = Callable[..., Result]
 
 
-def write_activations(seed: int = 0, changed: dict[tuple[str, int], float] | None = None) -> None:
-    """Write activations of a network with two layers, some of them changed, by image and column."""
+def write_activations(
+    seed: int = 0,
+    changed: dict[tuple[str, int], float] | None = None,
+    folder: str = "features/activations",
+    layers: Sequence[Layer] = LAYERS,
+    settings: dict[str, object] | None = None,
+    lineage: Lineage | None = None,
+) -> str:
+    """Write activations of a network with two layers, some of them changed, by image and column.
+
+    Returns:
+        the digest of the store.
+    """
     values = dict(
         zip(IDS, np.random.default_rng(seed).normal(size=(len(IDS), 6)).astype(np.float32), strict=True)
     )
@@ -43,12 +57,14 @@ def write_activations(seed: int = 0, changed: dict[tuple[str, int], float] | Non
     shards = [
         (number, ids, np.stack([values[each] for each in ids])) for number, ids in plan_shards(IDS, 2).items()
     ]
-    layers = [Layer("conv", 2), Layer("fc7", 4)]
-    write_rows(Path("features/activations"), "activations", layers, "float32", shards, {"seed": seed}, {})
+    made_with = {"seed": seed} | (settings or {})
+    write_rows(Path(folder), "activations", layers, "float32", shards, made_with, lineage or {})
+    return Rows.open(Path(folder)).artifact.digest
 
 
 def write_catalog(splits: list[str] = SPLITS, word: str = "number") -> None:
-    """Write captions, two for each image that is not in the gallery."""
+    """Write captions, two for each image that is not in the gallery, and a list of image files."""
+    write_images(Path("data/images.jsonl"), [Image(each, each, "0" * 64, 9, 1, 1) for each in IDS])
     write_captions(
         Path("data/captions.jsonl"),
         [

@@ -140,6 +140,42 @@ def test_a_missing_root_stops_the_stage(folder):
     )
 
 
+def test_an_annotation_file_may_be_the_root(folder):
+    assert run(folder).exit_code == 0
+    expected = [(folder / name).read_bytes() for name in ("images.jsonl", "captions.jsonl")]
+    (folder / "set/dataset_other.json").touch()  # which of the two, the folder does not tell
+    assert run(folder, root=str(folder / "set/dataset.json")).exit_code == 0
+    assert [(folder / name).read_bytes() for name in ("images.jsonl", "captions.jsonl")] == expected
+
+
+def test_an_annotation_file_of_coco_finds_the_images_beside_its_folder(folder):
+    write_images(folder / "coco", "val2017/c.jpg")
+    (folder / "coco/annotations").mkdir()
+    file = folder / "coco/annotations/captions_val2017.json"
+    file.write_text('{"images": [{"id": 1, "file_name": "c.jpg"}], "annotations": []}')
+    assert run(folder, root=str(file)).exit_code == 0
+    assert [image["path"] for image in records(folder / "images.jsonl")] == ["val2017/c.jpg"]
+
+
+def test_an_annotation_file_and_further_annotations_stop_the_stage(folder):
+    result = run(folder, root=str(folder / "set/dataset.json"), annotations="dataset.json")
+    assert (result.exit_code, result.output) == (
+        2,
+        f"Error: catalog.root: '{folder}/set/dataset.json' is a file, and catalog.annotations names "
+        "'dataset.json'; set catalog.annotations to auto\n",
+    )
+
+
+def test_a_file_that_no_reader_understands_stops_the_stage(folder):
+    (folder / "set/notes.pdf").touch()
+    result = run(folder, root=str(folder / "set/notes.pdf"))
+    assert (result.exit_code, result.output) == (
+        2,
+        f"Error: {folder}/set: the name 'notes.pdf' does not tell the format; set catalog.format to one of "
+        "karpathy, flickr, coco, table\n",
+    )
+
+
 def test_without_images_the_list_of_images_is_empty(folder):
     (folder / "set/images/a.jpg").unlink()
     result = run(folder, images="none")

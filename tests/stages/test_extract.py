@@ -42,6 +42,12 @@ def test_an_image_that_changed_since_the_catalog_stops_the_stage(images):
     assert f"Error: {changed}: has changed since the catalog was made" in result.stderr
 
 
+def test_images_are_found_beside_an_annotation_file(images):
+    change_params(images, {"catalog": {"root": "data/demo/dataset.json"}})
+    assert run_extract().exit_code == 0
+    assert len(Rows.open(Path("features/activations")).ids) == 6
+
+
 def test_weights_that_do_not_fit_stop_the_stage(images):
     change_params(images, {"extract": {"weights": "none.pth"}})
     result = run_extract()

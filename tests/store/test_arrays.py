@@ -41,14 +41,14 @@ def test_a_flipped_bit_anywhere_is_noticed(tmp_path, seed):
     chance = random.Random(seed)
     content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
     path.write_bytes(content)
-    assert fault(path) == "damaged or not one of ours; remove it and run `dvc repro`"
+    assert fault(path) == f"damaged or not one of ours; run `fne verify {path}`, which says what mends it"
 
 
 @pytest.mark.parametrize("size", [0, 1, 70, 700, -1])
 def test_a_truncated_file_is_refused(tmp_path, size):
     path = write(tmp_path / "a.h5")
     path.write_bytes(path.read_bytes()[:size])
-    assert fault(path) == "damaged or not one of ours; remove it and run `dvc repro`"
+    assert fault(path) == f"damaged or not one of ours; run `fne verify {path}`, which says what mends it"
 
 
 def test_any_hdf5_reader_can_read_the_file(tmp_path):

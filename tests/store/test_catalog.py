@@ -43,7 +43,9 @@ def test_a_corrected_caption_leaves_the_split_as_it_is(tmp_path):
 @pytest.mark.parametrize("content", [b"{", b"{}", b"[]", b"1", b"\xff", b""])
 def test_a_damaged_file_says_what_to_run(tmp_path, read, content):
     (tmp_path / "c").write_bytes(content)
-    with pytest.raises(InputError, match=r"c: not a catalog file \(.*\); run `dvc repro catalog`"):
+    with pytest.raises(
+        InputError, match=r"c: not a catalog file \(.*\); run `fne verify .*/c`, which says what mends it"
+    ):
         read(tmp_path / "c")
 
 

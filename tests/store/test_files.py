@@ -66,6 +66,16 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path):
         write_text(tmp_path / "file/a.txt", "")
 
 
+def test_a_folder_is_never_replaced_by_a_file_nor_read_as_one(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(
+        InputError, match=r"folder: cannot be written \(Is a directory\); choose another place"
+    ):
+        write_text(tmp_path / "folder", "")
+    with pytest.raises(InputError, match=r"folder: cannot be read \(Is a directory\)"):
+        file_digest(tmp_path / "folder")
+
+
 def test_the_digest_is_sha256(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
     assert file_digest(tmp_path / "a") == hashlib.sha256(b"abc").hexdigest()

@@ -1,3 +1,5 @@
+import sys
+
 import h5py
 import numpy as np
 import pytest
@@ -35,7 +37,7 @@ def virtual_dataset(file, folder):
     ("reach_out", "message"),
     [
         (external_link, "'group/rows' is a link out of the file; such files are refused"),
-        (soft_link, "'group/rows' is a link out of the file; such files are refused"),
+        (soft_link, "'group/rows' is a soft link; such files are refused"),
         (external_storage, "'group/rows' is stored outside the file; such files are refused"),
         (virtual_dataset, "'group/rows' is stored outside the file; such files are refused"),
     ],
@@ -51,6 +53,16 @@ def test_datasets_are_found_in_groups_and_a_group_within_itself_ends(tmp_path):
         file["group/rows"] = np.zeros(2)
         file["group/again"] = file["group"]
         assert list(own_datasets(tmp_path, file)) == ["group/rows"]
+
+
+def test_groups_may_be_nested_deeper_than_python_calls(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        group = file
+        for _ in range(sys.getrecursionlimit() + 1):
+            group = group.create_group("g")
+        group["rows"] = np.zeros(2)
+        (name,) = own_datasets(tmp_path, file)
+    assert name.endswith("g/rows")
 
 
 def test_equal_datasets_give_equal_bytes():

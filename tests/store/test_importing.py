@@ -88,6 +88,19 @@ def test_an_npy_file_takes_its_ids_from_a_text_file(folder):
     assert rows.layers == [Layer("fc7", 5)]
 
 
+def test_a_text_file_may_begin_with_a_mark(folder):
+    np.save(folder / "b.npy", VALUES)
+    (folder / "ids.txt").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(IDS).encode())
+    assert set(take(folder / "b.npy", ids_file=folder / "ids.txt").ids) == set(IDS)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("values", [np.asfortranarray(VALUES), VALUES.astype(">f4")])
+def test_rows_of_an_archive_come_as_they_are_in_any_order_of_bytes(folder, save, values):
+    save(folder / "a.npz", features=values, ids=IDS)
+    assert np.array_equal(take(folder / "a.npz").read(IDS), VALUES)
+
+
 def test_whole_numbers_under_a_usual_name_are_ids(folder):
     rows = take(npz(folder, features=VALUES, image_ids=np.arange(7) * 10))
     assert np.array_equal(rows.read(["0", "60"]), VALUES[[0, 6]])
@@ -250,6 +263,33 @@ def test_a_member_that_claims_more_than_it_holds_is_refused(folder):
 
 def test_a_missing_file_is_refused(folder):
     assert fault(folder / "a.h5") == "no such file"
+    (folder / "a.h5").mkdir()
+    assert fault(folder / "a.h5") == "not a file"
+
+
+def test_a_changed_bit_in_an_archive_is_refused(folder):
+    source = npz(folder, features=VALUES, ids=IDS)
+    content = bytearray(source.read_bytes())
+    content[content.index(VALUES.tobytes()) + VALUES.nbytes - 2] ^= 1
+    source.write_bytes(content)
+    assert fault(source) == "damaged (Bad CRC-32 for file 'features.npy')"
+
+
+def test_an_archive_with_a_password_is_refused(folder):
+    source = npz(folder, features=VALUES, ids=IDS)
+    with zipfile.ZipFile(source) as archive:
+        encrypted = [archive.getinfo("features.npy").header_offset + 6, archive.start_dir + 8]
+    content = bytearray(source.read_bytes())
+    for flags in encrypted:
+        content[flags] |= 1
+    source.write_bytes(content)
+    assert "is encrypted, password required" in fault(source)
+
+
+def test_a_damaged_header_is_refused(folder):
+    np.save(folder / "b.npy", VALUES)
+    (folder / "b.npy").write_bytes((folder / "b.npy").read_bytes().replace(b", }  ", b", } ("))
+    assert fault(folder / "b.npy").startswith("damaged (")
 
 
 def test_files_that_reach_out_of_themselves_are_refused(folder):

@@ -34,3 +34,14 @@ def test_two_artifacts_of_different_ancestors_are_refused():
         InputError, match="features/statistics.h5 was made from activations cccccccccccc…, but m was"
     ):
         merge(statistics(of="c" * 64), other)
+
+
+@pytest.mark.parametrize(
+    "lineage", [{"images": {}}, {"images": {"digest": 3}}, {"images": "abc"}, ["images"]]
+)
+def test_a_lineage_without_digests_is_refused(lineage):
+    with pytest.raises(InputError) as caught:
+        Artifact(Path("features/embeddings"), "embeddings", "d", {}, lineage)
+    assert caught.value.message == (
+        "features/embeddings: damaged (its lineage names no digests); see `fne verify features/embeddings`"
+    )

@@ -108,7 +108,7 @@ def test_a_flipped_bit_is_noticed_before_use(tmp_path):
     shard.write_bytes(content)
     message = fault(Rows.open(path).read, [IDS[0]])
     assert message.startswith(f"{shard}: damaged: expected ")
-    assert message.endswith(f"…; remove {path} and run `dvc repro`")
+    assert message.endswith(f"…; run `fne verify {path}`, which says what mends it")
 
 
 def test_a_missing_shard_is_named(tmp_path):
@@ -183,7 +183,7 @@ def test_rows_that_do_not_fit_the_manifest_are_refused(tmp_path):
     reseal_shard(path, shard)
     assert fault(Rows.open(path).read, IDS[:1]) == (
         f"{shard}: holds (2, 5) values of float32, its manifest says (1, 5) of float32; "
-        f"remove {path} and run `dvc repro`"
+        f"run `fne verify {path}`, which says what mends it"
     )
 
 

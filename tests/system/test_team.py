@@ -1,8 +1,11 @@
-"""A team at work: clones that share results, experiments, a feature store and one machine."""
+"""A team at work: clones that share results, experiments and one machine."""
 
+import json
 import os
+import re
 import shutil
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,8 +14,8 @@ import pytest
 from fne.activations.scratch import Scratch
 from fne.commands.remote import verify_remote
 from fne.sharing.shared import make_shared
-from fne.store.rows import Rows
-from tests.projects import commit, dvc, git, small_project, stages_run
+from tests.imports import ROOT
+from tests.projects import change_params, commit, dvc, git, small_project, stages_run
 from tests.system.remotes import NAME, Remote
 
 
@@ -21,6 +24,8 @@ def team(tmp_path_factory) -> Path:
     """A finished project, pushed to a bare repository and to a folder."""
     top = tmp_path_factory.mktemp("team")
     project = small_project(top / "first")
+    # What is shared matters here, not what was learned.
+    change_params(project, {"render": {"images": 40}, "train": {"epochs": 2}})
     Remote(str(top / "objects"), top / "objects").attach(project)
     dvc(project, "repro")
     commit(project)
@@ -61,34 +66,24 @@ def test_only_what_is_needed_is_pulled(team, tmp_path):
     assert not (clone / "features/activations").exists()
 
 
+def test_a_colleague_searches_with_what_the_documentation_names(team, tmp_path):
+    clone = colleague(team, tmp_path / "clone")
+    documented = (ROOT / "docs/sharing.md").read_text()
+    (targets,) = re.findall(r"to find images for a sentence \| `dvc pull (.*?)`", documented)
+    dvc(clone, "pull", *targets.split())
+    command = [sys.executable, "-m", "fne", "search", "a red circle", "--json"]
+    found = json.loads(subprocess.run(command, cwd=clone, check=True, capture_output=True).stdout)
+    assert (found["found"], found["candidates"]) == ("images", 40)
+    assert not (clone / "features/embeddings").exists()
+
+
 def test_an_experiment_goes_through_git(team, tmp_path):
-    dvc(team / "first", "exp", "run", "--name", "narrow", "-S", "train.epochs=1")
+    dvc(team / "first", "exp", "run", "--name", "narrow", "-S", "evaluate.top=5")
     dvc(team / "first", "exp", "push", "origin", "narrow")
     clone = colleague(team, tmp_path / "clone")
     dvc(clone, "exp", "pull", "origin", "narrow")
     dvc(clone, "exp", "apply", "narrow")
     assert stages_run(dvc(clone, "repro")) == []
-
-
-def test_a_store_of_another_project_is_imported(team, tmp_path):
-    project = tmp_path / "other"
-    project.mkdir()
-    git(project, "init", "--quiet")
-    dvc(project, "init", "--quiet")
-    # The lender's remote is a setting of its own clone, so the borrower names it.
-    dvc(
-        project,
-        "import",
-        "--remote-config",
-        f"url={team / 'objects'}",
-        "--remote",
-        NAME,
-        str(team / "origin"),
-        "features/activations",
-    )
-    rows = Rows.open(project / "activations", "activations")
-    rows.verify()
-    assert (project / "activations.dvc").exists()
 
 
 @pytest.fixture

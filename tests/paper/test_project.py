@@ -4,7 +4,7 @@ import shutil
 import pytest
 
 from fne.core.errors import InputError
-from fne.paper.runs import WORKSPACE, opened
+from fne.paper.project import WORKSPACE, opened
 from tests.paper.samples import FLICKR8K, project, run
 from tests.projects import change_params, commit, dvc, git
 
@@ -61,6 +61,59 @@ def test_metrics_that_are_not_those_of_the_lock_are_nobodys(folder):
     assert names(folder) == ["second"]
 
 
+def test_metrics_of_another_layout_are_no_run_of_ours(folder):
+    (folder / "stage.py").write_text(
+        (folder / "stage.py").read_text().replace('"captions": 5', '"sentences": 5')
+    )
+    run(folder)
+    assert names(folder) == ["second"]
+
+
+def test_experiments_of_one_name_are_told_apart_by_where_they_started(folder):
+    references = git(folder, "for-each-ref", "--format=%(refname)", "refs/exps").split()
+    [reference] = [each for each in references if each.endswith("/second")]
+    commit_id, baseline = git(folder, "rev-parse", reference).strip(), "".join(reference.split("/")[2:4])
+    git(folder, "update-ref", f"refs/exps/{commit_id[:2]}/{commit_id[2:]}/second", commit_id)
+    expected = {f"second@{start[:7]}" for start in (baseline, commit_id)}
+    with opened(folder) as found:
+        assert {each.name for each in found.runs()} == {WORKSPACE, *expected}
+        assert found.run(f"second@{baseline[:7]}").seed == 1
+
+
+def test_a_catalog_that_cannot_be_read_is_not_known(folder):
+    for cached in (folder / ".dvc/cache").rglob("*"):
+        if cached.is_file() and cached.read_bytes().startswith(b"{") and b'"split"' in cached.read_bytes():
+            cached.chmod(0o644)
+            cached.write_text("no catalog\n")
+    with opened(folder) as found:
+        assert found.run("second").counts is None
+
+
+def test_without_git_there_is_the_work_tree_alone(folder):
+    shutil.rmtree(folder / ".git")
+    with pytest.raises(InputError) as caught, opened(folder):
+        pass
+    assert caught.value.message == (
+        f"{folder}: not in a Git repository; run `git init`, or `dvc config core.no_scm true`"
+    )
+    dvc(folder, "config", "core.no_scm", "true")
+    assert names(folder) == [WORKSPACE]
+    with opened(folder) as found:
+        assert found.queued() == []
+        with pytest.raises(InputError, match="no experiment or revision 'HEAD'; there are: workspace$"):
+            found.run("HEAD")
+
+
+def test_before_the_first_commit_and_the_first_run_there_is_nothing(tmp_path):
+    git(tmp_path, "init", "--quiet")
+    dvc(tmp_path, "init", "--quiet")
+    assert names(tmp_path) == []
+    with opened(tmp_path) as found:
+        assert found.queued() == []
+        with pytest.raises(InputError, match="'workspace' has no finished run .*; there are: none$"):
+            found.run(WORKSPACE)
+
+
 def test_without_the_cache_an_experiment_is_still_found_but_less_is_known(folder):
     shutil.rmtree(folder / ".dvc/cache")
     with opened(folder) as found:
@@ -90,7 +143,7 @@ def test_what_is_not_there_is_refused(folder):
     with opened(folder) as found, pytest.raises(InputError) as caught:
         found.run("HEAD")
     assert caught.value.message == (
-        "'HEAD' has no finished run (metrics/retrieval.json and dvc.lock); there are: workspace, second"
+        "'HEAD' has no finished run (metrics/retrieval.json and dvc.lock); there are: second"
     )
 
 
