@@ -15,7 +15,7 @@ from tests.imports import ROOT
 SMALL = {
     "render": {"images": 80, "side": 96, "val_share": 0.2, "test_share": 0.3},
     "extract": {"backbone": "alexnet", "crops": "center", "shards": 2},
-    "train": {"embed_dim": 64, "word_dim": 32, "batch": 16, "epochs": 12},
+    "train": {"embed_dim": 64, "word_dim": 32, "batch": 16, "epochs": 30},
     "report": {"examples": 3},
     "runtime": {"device": "cpu", "threads": 1, "workers": 0},
 }

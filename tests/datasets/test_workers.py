@@ -22,6 +22,8 @@ import os, signal
 from pathlib import Path
 from fne.datasets.workers import in_processes
 
+# A shell that starts tests in the background lets them ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 if __name__ == "__mp_main__":
     os.kill(os.getpid(), signal.SIGINT)
 if __name__ == "__main__":
