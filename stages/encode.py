@@ -1,11 +1,15 @@
 """Stage `encode`: all images and captions as vectors of the joint space."""
 
+from collections import deque
+from functools import partial
 from pathlib import Path
 
 import click
 
 from fne.core.command import INPUT, OUTPUT, params_option
 from fne.core.device import prepare_device
+from fne.core.launch import start
+from fne.core.processes import joined
 from fne.core.runtime import load_runtime
 from fne.matching.encoding import encode_captions, encode_images, vector_shards
 from fne.matching.modelfile import read_model
@@ -43,17 +47,19 @@ def main(
     lineage = merge(origin, rows.artifact, numbers.artifact, catalog)
     pairs = Pairs(captioned, rows, numbers)
     matcher.to(device)
-    joint = [Layer("joint", matcher.shape.embed_dim)]
-    images = vector_shards(rows.ids, matcher.shape.embed_dim, lambda ids: encode_images(matcher, pairs, ids))
-    write_rows(image_vectors, "image_vectors", joint, "float32", images, {}, lineage)
-    sentences = vector_shards(
-        numbers.ids, matcher.shape.embed_dim, lambda ids: encode_captions(matcher, pairs, ids)
-    )
-    write_rows(caption_vectors, "caption_vectors", joint, "float32", sentences, {}, lineage)
-    click.echo(
-        f"{len(rows.ids)} images and {len(numbers.ids)} captions, {matcher.shape.embed_dim} values each"
-    )
+    dim = matcher.shape.embed_dim
+    with joined(device) as processes:
+        for store, kind, ids, encode in (
+            (image_vectors, "image_vectors", rows.ids, encode_images),
+            (caption_vectors, "caption_vectors", numbers.ids, encode_captions),
+        ):
+            shards = vector_shards(ids, dim, partial(encode, matcher, pairs, processes=processes))
+            if processes.first:
+                write_rows(store, kind, [Layer("joint", dim)], "float32", shards, {}, lineage)
+            else:  # the first writes what all compute
+                deque(shards, maxlen=0)
+        processes.say(f"{len(rows.ids)} images and {len(numbers.ids)} captions, {dim} values each")
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -7,7 +7,9 @@ import click
 
 from fne.core.command import INPUT, OUTPUT, params_option
 from fne.core.device import prepare_device
+from fne.core.launch import start
 from fne.core.params import load_section
+from fne.core.processes import joined
 from fne.core.runtime import load_runtime
 from fne.ranking.similarities import SIMILARITIES
 from fne.retrieval.evaluation import evaluate
@@ -51,7 +53,11 @@ def main(
     refuse_leaks(lineage, captioned, captions)
     model = lineage["model"]["settings"]
     folds = choose_folds(settings.protocol, captioned, settings.split)
-    evaluation = evaluate(folds, images, sentences, SIMILARITIES[model["similarity"]], settings.top, device)
+    similarity = SIMILARITIES[model["similarity"]]
+    with joined(device) as processes:
+        evaluation = evaluate(folds, images, sentences, similarity, settings.top, device, processes)
+    if not processes.first:
+        return
     name = metrics_name(settings.split, settings.protocol)
     write_arrays(ranks, "ranks", evaluation.stored(), settings.model_dump() | {"name": name}, lineage)
     # Whether training got off the ground, for those who compare experiments.
@@ -67,4 +73,4 @@ def main(
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -46,7 +46,7 @@ def main(kills: int, terminations: int, epochs: int, seed: int) -> None:
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
         os.chdir(name)
-        _prepare(epochs)
+        prepare(epochs)
         started = time.perf_counter()
         assert _train("uninterrupted") == 0, Path("printed").read_text()
         duration = time.perf_counter() - started
@@ -67,7 +67,7 @@ def main(kills: int, terminations: int, epochs: int, seed: int) -> None:
                 signals.pop()
         assert _train("interrupted") == 0, Path("printed").read_text()
         assert Path("interrupted/model").read_bytes() == expected, "the weights differ"
-        assert _history("interrupted") == _history("uninterrupted"), "the histories differ"
+        assert history("interrupted") == history("uninterrupted"), "the histories differ"
         left = [str(path) for path in Path("scratch-interrupted").rglob("*") if path.is_file()]
         assert not left, f"files were left: {left}"
     click.echo(
@@ -76,7 +76,8 @@ def main(kills: int, terminations: int, epochs: int, seed: int) -> None:
     )
 
 
-def _prepare(epochs: int) -> None:
+def prepare(epochs: int) -> None:
+    """Make everything that training needs, in the current folder."""
     shutil.copy(ROOT / "params.yaml", Path())
     change_params(Path(), SMALL | {"train": TRAINING | {"epochs": [epochs, epochs]}})
     write_activations()
@@ -111,7 +112,8 @@ def _train(name: str, kill: int | None = None, after: float = 0.0) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _history(name: str) -> dict[str, bytes]:
+def history(name: str) -> dict[str, bytes]:
+    """Return the files of a history."""
     folder = Path(name, "history")
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.tsv"))}
 

@@ -1,7 +1,8 @@
 """Checkpoints of training, in the scratch folder: a run that was killed goes on where it was.
 
 They belong to a key, the digest of every setting and input: other settings never meet
-them. Two are kept, so that one that was damaged costs the time since the other. A key has
+them. Of processes that train together, the first keeps them and sends them to the
+others. Two are kept, so that one that was damaged costs the time since the other. A key has
 one training process at a time, which holds its lock; a finished run removes its own.
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 from torch import Tensor
 
 from fne.core.errors import InputError
+from fne.core.processes import ALONE, Processes
 from fne.matching.sealed import read_sealed, write_sealed
 from fne.store.files import said_clearly, text_digest
 
@@ -33,18 +35,27 @@ WAIT_SECONDS = 0.5
 class Checkpoints:
     """The checkpoints of one training run."""
 
-    def __init__(self, folder: Path, say: Callable[[str], None], seconds: float = SECONDS) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        say: Callable[[str], None],
+        processes: Processes = ALONE,
+        seconds: float = SECONDS,
+    ) -> None:
         self._folder = folder
         self._say = say
+        self._processes = processes
         self._seconds = seconds
         self._saved = time.monotonic()
 
     def due(self) -> bool:
         """Tell whether it is time to save."""
-        return time.monotonic() - self._saved >= self._seconds
+        return self._processes.first and time.monotonic() - self._saved >= self._seconds
 
     def save(self, progress: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Write a checkpoint, and remove all but the newest two."""
+        if not self._processes.first:
+            return
         numbers = [int(path.stem) for path in self._files()]
         path = self._folder / f"{max(numbers, default=0) + 1:08d}.safetensors"
         write_sealed(path, {"progress": progress}, tensors)
@@ -54,6 +65,19 @@ class Checkpoints:
 
     def load(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
         """Return the newest whole checkpoint, if there is one, and remove what killed writers left."""
+        return self._processes.from_first(self._load() if self._processes.first else None)
+
+    def remove(self) -> None:
+        """Remove all checkpoints: the run has finished."""
+        if not self._processes.first:
+            return
+        for path in [*self._files(), *self._leftovers(), self._folder / LOCK]:
+            path.unlink()
+        # A process that waits may already have come back with a new lock.
+        with suppress(OSError):
+            self._folder.rmdir()
+
+    def _load(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
         for path in self._leftovers():
             path.unlink()
         for path in reversed(self._files()):
@@ -66,14 +90,6 @@ class Checkpoints:
                 return description["progress"], tensors
         return None
 
-    def remove(self) -> None:
-        """Remove all checkpoints: the run has finished."""
-        for path in [*self._files(), *self._leftovers(), self._folder / LOCK]:
-            path.unlink()
-        # A process that waits may already have come back with a new lock.
-        with suppress(OSError):
-            self._folder.rmdir()
-
     def _files(self) -> list[Path]:
         return sorted(self._folder.glob("[0-9]*.safetensors"))
 
@@ -84,13 +100,23 @@ class Checkpoints:
 
 
 @contextmanager
-def open_checkpoints(scratch: Path, key: dict[str, Any], say: Callable[[str], None]) -> Iterator[Checkpoints]:
-    """Yield the checkpoints of a key, waiting while another process trains with the same one."""
+def open_checkpoints(
+    scratch: Path, key: dict[str, Any], say: Callable[[str], None], processes: Processes = ALONE
+) -> Iterator[Checkpoints]:
+    """Yield the checkpoints of a key, waiting while another process trains with the same one.
+
+    With more processes the last bits are others, so their number is part of the key.
+    """
+    if processes.count > 1:
+        key = key | {"processes": processes.count}
     digest = text_digest(json.dumps({"version": VERSION, **key}, sort_keys=True))
     folder = scratch / "training" / digest[:16]
+    if not processes.first:
+        yield Checkpoints(folder, say, processes)
+        return
     handle = _lock(folder / LOCK, say)
     try:
-        yield Checkpoints(folder, say)
+        yield Checkpoints(folder, say, processes)
     finally:
         os.close(handle)
 

@@ -8,12 +8,16 @@ from dvclive.live import Live
 from scmrepo.exceptions import SCMError
 
 from fne.core.errors import InputError
+from fne.core.processes import ALONE, Processes
 from fne.matching.progress import Point
 
 
 @contextmanager
-def writing_history(folder: Path) -> Iterator[Callable[[Point], None]]:
-    """Yield a function that appends a point to the history in `folder`."""
+def writing_history(folder: Path, processes: Processes = ALONE) -> Iterator[Callable[[Point], None]]:
+    """Yield a function that appends a point to the history in `folder`, if this is the first process."""
+    if not processes.first:
+        yield lambda point: None
+        return
     with _logger(folder) as live:
 
         def tell(point: Point) -> None:

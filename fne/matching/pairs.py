@@ -20,6 +20,10 @@ class Batch:
     image_ids: list[str]
     caption_ids: list[str]
 
+    def part(self, own: slice) -> "Batch":
+        """Return some of the pairs."""
+        return Batch(self.image_ids[own], self.caption_ids[own])
+
     def positives(self) -> Tensor:
         """Return which pairs (images, captions) belong together: they must not serve as contrasts."""
         _, numbers = np.unique(self.image_ids, return_inverse=True)

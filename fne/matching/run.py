@@ -8,9 +8,11 @@ from torch import Tensor
 from tqdm import tqdm
 
 from fne.core.errors import InputError
+from fne.core.processes import Processes
 from fne.matching.checkpoints import Checkpoints
 from fne.matching.clipping import CLIPS
 from fne.matching.collapse import flat_loss, has_started, is_flat, warning
+from fne.matching.embedding import embed_batch, on_device
 from fne.matching.losses import Loss, bind
 from fne.matching.model import PRECISIONS, Matcher
 from fne.matching.optimizers import OPTIMIZERS, flatten, restore
@@ -51,12 +53,14 @@ class Run:
         training: Pairs,
         validation: Pairs,
         checkpoints: Checkpoints,
+        processes: Processes,
     ) -> None:
         self.matcher = matcher
         self.schedule = schedule
         self.training = training
         self.validation = validation
         self.checkpoints = checkpoints
+        self.processes = processes
         self.progress = Progress()
         self.best_state: dict[str, Tensor] = {}
         self.optimizer = self._new_optimizer()
@@ -95,12 +99,13 @@ class Run:
         title = f"train, phase {progress.phase + 1} of {len(self.schedule.phases)} ({phase.loss})"
         done = progress.epoch_in_phase * steps + progress.step
         flat, warned = flat_loss(phase, self.schedule.batch, self.schedule.top_k), False
-        with tqdm(total=phase.epochs * steps, initial=done, desc=title, unit="step", disable=None) as bar:
+        hidden = None if self.processes.first else True
+        with tqdm(total=phase.epochs * steps, initial=done, desc=title, unit="step", disable=hidden) as bar:
             while not self._phase_is_over(phase):
                 for _ in self._epoch(phase, last=progress.epoch_in_phase == phase.epochs - 1, tell=tell):
                     bar.set_postfix_str(self._standing(phase), refresh=False)
                     bar.update()
-                    if stopping():
+                    if self.processes.any(stopping()):
                         self.save()
                         raise StoppedError
                     if self.checkpoints.due():
@@ -133,16 +138,14 @@ class Run:
     def _step(self, batch: Batch, loss: Loss, margin: float) -> float:
         matcher, device = self.matcher, self.matcher.device
         matcher.train()
-        words, lengths = self.training.captions(batch.caption_ids)
         precision = PRECISIONS[self.schedule.precision]
-        with torch.autocast(device.type, precision, enabled=precision != torch.float32):
-            images = matcher.embed_images(_on(self.training.images(batch.image_ids), device))
-            captions = matcher.embed_captions(_on(words, device), lengths)
-        scores = matcher.similarity(images.float(), captions.float())
-        total = loss(scores, _on(batch.positives(), device), margin)
+        images, captions = embed_batch(matcher, self.training, batch, precision, self.processes)
+        scores = matcher.similarity(images, captions)
+        total = loss(scores, on_device(batch.positives(), device), margin)
         self._require_finite(total, batch, "loss")
         self.optimizer.zero_grad()
         total.backward()  # type: ignore[no-untyped-call]
+        self.processes.add_gradients(matcher.parameters())
         self._require_finite(
             CLIPS[self.schedule.clip_by](matcher.parameters(), self.schedule.clip), batch, "gradient"
         )
@@ -159,7 +162,7 @@ class Run:
             )
 
     def _validate(self, tell: Callable[[Point], None]) -> None:
-        if self.progress.note(validate(self.matcher, self.validation)):
+        if self.progress.note(validate(self.matcher, self.validation, self.processes)):
             self.best_state = {name: value.clone() for name, value in self.matcher.state_dict().items()}
         tell(self.progress.points[-1])
 
@@ -195,8 +198,3 @@ class Run:
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-def _on(tensor: Tensor, device: torch.device) -> Tensor:
-    """Send a tensor to a device, without waiting where that is a GPU."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fne.core.device import saying_when_memory_ends
+from fne.core.processes import ALONE, Processes
 from fne.matching.checkpoints import Checkpoints
 from fne.matching.collapse import has_started
 from fne.matching.model import Matcher
@@ -40,6 +41,7 @@ def train(
     tell: Callable[[Point], None],
     say: Callable[[str], None],
     stopping: Callable[[], bool] = lambda: False,
+    processes: Processes = ALONE,
 ) -> Outcome:
     """Train `matcher` in place; it ends with the best weights.
 
@@ -55,12 +57,13 @@ def train(
         tell: told every point, those before a kill included.
         say: told what a user should know.
         stopping: asked after every step; True saves and raises `StoppedError`.
+        processes: who shares the work; all of them end with the same weights.
 
     Raises:
         InputError: if the loss is not finite; the checkpoint before is kept.
         StoppedError: if it was asked to stop.
     """
-    run = Run(matcher, schedule, training, validation, checkpoints)
+    run = Run(matcher, schedule, training, validation, checkpoints, processes)
     if run.resume():
         say(f"going on from epoch {run.progress.epoch + 1}, step {run.progress.step + 1}")
     for point in run.progress.points:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from fne.core.errors import InputError
+from fne.core.processes import ALONE, Processes
 from fne.matching.encoding import encode_captions, encode_images
 from fne.matching.model import Matcher
 from fne.matching.pairs import Pairs
@@ -22,15 +23,15 @@ class Validation:
     rsum: float
 
 
-def validate(matcher: Matcher, pairs: Pairs) -> Validation:
+def validate(matcher: Matcher, pairs: Pairs, processes: Processes = ALONE) -> Validation:
     """Rank all captions and images of `pairs` against each other."""
     image_ids = [record.id for record in pairs.captioned]
     caption_ids = [caption_id for record in pairs.captioned for caption_id in record.caption_ids]
-    images = torch.cat(list(encode_images(matcher, pairs, image_ids)))
-    captions = torch.cat(list(encode_captions(matcher, pairs, caption_ids)))
+    images = torch.cat(list(encode_images(matcher, pairs, image_ids, processes)))
+    captions = torch.cat(list(encode_captions(matcher, pairs, caption_ids, processes)))
     caption_image = torch.from_numpy(np.repeat(np.arange(len(image_ids)), pairs.caption_counts))
     try:
-        ranking = rank(images, captions, caption_image, matcher.similarity, top=0)
+        ranking = rank(images, captions, caption_image, matcher.similarity, 0, processes)
     except ValueError as error:
         raise InputError(f"training stopped: in validation, {error}; lower train.learning_rate") from None
     image_to_text = summarize(ranking.image_ranks.numpy())

@@ -6,7 +6,7 @@ maps everything to one point would be ranked by rounding. So all blocks have the
 shape, a multiple of what is computed at once, filled up with zeros where needed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,14 +46,18 @@ class Blocks:
         self._shape = (_round_up(min(size, len(counts))), _round_up(widest))
         self._images, self._captions, self._similarity = images, captions, similarity
 
+    def __len__(self) -> int:
+        """Into how many parts images and captions are divided."""
+        return len(self._parts)
+
     def own(self) -> Iterator[Block]:
-        """Yield the blocks of images with their own captions: all true pairs are in these."""
+        """Yield the blocks of images with their own captions, part by part: all true pairs are in these."""
         for images, captions in self._parts:
             yield self._block(images, captions, self._filled(captions))
 
-    def others(self) -> Iterator[Block]:
-        """Yield all other blocks."""
-        for own, captions in self._parts:
+    def others(self, parts: Iterable[int]) -> Iterator[Block]:
+        """Yield all other blocks of the captions of some parts."""
+        for own, captions in (self._parts[part] for part in parts):
             vectors = self._filled(captions)
             for images, _ in self._parts:
                 if images != own:

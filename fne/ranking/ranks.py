@@ -6,7 +6,8 @@ same as the true one counts as better: otherwise a model that maps everything to
 point would rank everything first. How often that happens is told.
 
 A rank is a count of scores that are not below the true one, so nothing is sorted, and
-each block of scores serves both directions.
+each block of scores serves both directions. Several processes share the blocks, and
+since counts are whole numbers, the ranks are the same for any number of processes.
 """
 
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fne.core.processes import ALONE, Processes
 from fne.ranking.blocks import Block, Blocks, Similarity
 
 BLOCK = 512  # images
@@ -35,7 +37,12 @@ class Ranking:
 
 
 def rank(
-    images: Tensor, captions: Tensor, caption_image: Tensor, similarity: Similarity, top: int
+    images: Tensor,
+    captions: Tensor,
+    caption_image: Tensor,
+    similarity: Similarity,
+    top: int,
+    processes: Processes = ALONE,
 ) -> Ranking:
     """Rank all captions for every image and all images for every caption.
 
@@ -45,6 +52,7 @@ def rank(
         caption_image: the position of each caption's image (captions).
         similarity: see `fne.ranking.similarities`.
         top: how many of the best to return for each query, or as many as there are; 0 for none.
+        processes: who shares the work; all of them get the whole ranking.
 
     Raises:
         ValueError: if an image has no caption, or if a score is NaN, which would compare as
@@ -63,15 +71,20 @@ def rank(
     by_image = _Tally(np.arange(len(images)), min(top, len(captions)), precision)
     by_caption = _Tally(together, min(top, len(images)), precision)
     blocks = Blocks(images, captions, counts, similarity, BLOCK)
-    for block in blocks.own():
+    parts = range(processes.rank, len(blocks), processes.count)
+    for part, block in enumerate(blocks.own()):
         true = by_image.numbers[block.images, None] == owners[block.captions]
         only_true = np.where(true, block.scores, -np.inf)
         by_image.true_scores[block.images] = only_true.max(axis=1)
         by_caption.true_scores[block.captions] = only_true.max(axis=0)
-        # NaN compares as neither better nor equal: true pairs do not count against themselves.
-        _add(block, np.where(true, np.float32(np.nan), block.scores), by_image, by_caption)
-    for block in blocks.others():
+        if part in parts:
+            # NaN compares as neither better nor equal: true pairs do not count against themselves.
+            _add(block, np.where(true, np.float32(np.nan), block.scores), by_image, by_caption)
+    for block in blocks.others(parts):
         _add(block, block.scores, by_image, by_caption)
+    if processes.count > 1:
+        by_image.unite(processes)
+        by_caption.unite(processes)
     return Ranking(
         image_ranks=by_image.in_order(by_image.better) + 1,
         caption_ranks=by_caption.in_order(by_caption.better) + 1,
@@ -94,6 +107,21 @@ class _Tally:
         self.tied = np.zeros(len(numbers), dtype=np.int32)
         self.best = np.full((len(numbers), top), np.iinfo(np.int64).max)
         self.best_scores = torch.full((len(numbers), top), -torch.inf, dtype=precision).numpy()
+
+    def unite(self, processes: Processes) -> None:
+        """Take in what the other processes know."""
+        for counts in (self.better, self.tied):
+            processes.add(torch.from_numpy(counts))
+        if not self.best.size:
+            return
+        of_all = (-1, *self.best.shape)  # (processes, queries, top)
+        best, scores = (
+            np.concatenate(processes.gather(torch.from_numpy(each)).numpy().reshape(of_all), axis=1)
+            for each in (self.best, self.best_scores)
+        )
+        chosen = np.lexsort((best, -scores), axis=1)[:, : self.best.shape[1]]
+        self.best = np.take_along_axis(best, chosen, axis=1)
+        self.best_scores = np.take_along_axis(scores, chosen, axis=1)
 
     def in_order(self, values: np.ndarray) -> Tensor:
         """Return values of the queries in the order of their numbers."""

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from fne.core.errors import InputError
+from fne.core.processes import ALONE, Processes
 from fne.ranking.blocks import Similarity
 from fne.ranking.intervals import LEVEL, SAMPLES, Ranked, intervals
 from fne.ranking.metrics import mean_over_folds, sum_of_recalls, summarize
@@ -92,6 +93,7 @@ def evaluate(
     similarity: Similarity,
     top: int,
     device: torch.device,
+    processes: Processes = ALONE,
 ) -> Evaluation:
     """Rank the images and captions of each fold against each other.
 
@@ -105,7 +107,7 @@ def evaluate(
         caption_ids=[caption_id for record in captioned for caption_id in record.caption_ids],
         caption_image=np.repeat(np.arange(len(captioned)), counts),
         folds=np.repeat(np.arange(len(folds)), [len(fold) for fold in folds]),
-        rankings=[_rank(fold, images, captions, similarity, top, device) for fold in folds],
+        rankings=[_rank(fold, images, captions, similarity, top, device, processes) for fold in folds],
     )
 
 
@@ -116,6 +118,7 @@ def _rank(
     similarity: Similarity,
     top: int,
     device: torch.device,
+    processes: Processes,
 ) -> Ranking:
     caption_ids = [caption_id for record in captioned for caption_id in record.caption_ids]
     caption_image = np.repeat(np.arange(len(captioned)), [len(record.captions) for record in captioned])
@@ -126,6 +129,7 @@ def _rank(
             torch.from_numpy(caption_image),
             similarity,
             top,
+            processes,
         )
     except ValueError as error:
         raise InputError(f"{images.artifact.path}, {captions.artifact.path}: {error}; train again") from None

@@ -1,10 +1,13 @@
+import numpy as np
 import pytest
 import torch
 
+from fne.core.processes import ALONE
 from fne.matching.model import Shape, new_matcher
 from fne.matching.phases import Phase
-from fne.matching.run import StoppedError
+from fne.matching.run import Run, StoppedError
 from fne.matching.training import train
+from tests.groups import in_processes
 from tests.matching.runs import Kept, schedule
 
 PHASES = (
@@ -54,3 +57,33 @@ def test_a_run_that_is_asked_to_stop_saves_where_it_is(pairs):
     assert kept.load()[0]["updates"] == 7
     found = outcome(pairs, shape, kept)[0]
     assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_two_processes_draw_the_same_pairs_and_end_with_the_same_weights(pairs, monkeypatch):
+    shape = Shape("linear", "gru", "cosine", False, 16, 12, 5, 8)
+    drawn = []
+    step = Run._step
+
+    def noting(self, batch, *arguments):
+        drawn.append((batch.image_ids, batch.caption_ids))
+        return step(self, batch, *arguments)
+
+    monkeypatch.setattr(Run, "_step", noting)
+
+    def work(processes):
+        drawn.clear()
+        matcher, points = new_matcher(shape, seed=0), []
+        train(
+            matcher, schedule(*PHASES), pairs, pairs, Kept(), points.append, pytest.fail,
+            lambda: False, processes,
+        )  # fmt: skip
+        weights = {name: value.numpy() for name, value in matcher.state_dict().items()}
+        return list(drawn), [point.loss for point in points], weights
+
+    expected_drawn, expected_losses, expected = work(ALONE)
+    first, second = in_processes(2, work)
+    for found_drawn, losses, weights in (first, second):
+        assert found_drawn == expected_drawn
+        assert losses == pytest.approx(expected_losses, rel=1e-3)
+        assert all(np.allclose(weights[name], expected[name], atol=1e-3) for name in expected)
+    assert all((first[2][name] == second[2][name]).all() for name in expected)

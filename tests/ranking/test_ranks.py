@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from fne.ranking import ranks
 from fne.ranking.ranks import rank
 from fne.ranking.similarities import SIMILARITIES, cosine
+from tests.groups import in_processes
 
 
 def plain_ranks(scores: list[list[float]], caption_image: list[int]) -> tuple[list[int], list[int]]:
@@ -166,3 +167,23 @@ def test_nan_is_refused():
     images = torch.tensor([[1.0], [float("nan")]])
     with pytest.raises(ValueError, match="2 scores of images 0 and following are NaN"):
         rank(images, torch.ones(2, 1), torch.arange(2), cosine, top=1)
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("top", [0, 2, 40])
+def test_processes_that_share_blocks_rank_as_one_does(monkeypatch, processes, top):
+    monkeypatch.setattr(ranks, "BLOCK", 4)
+    generator = torch.Generator().manual_seed(0)
+    # Few different values, so that there are ties to break.
+    images = torch.randint(0, 2, (19, 3), generator=generator).float()
+    captions = torch.randint(0, 2, (38, 3), generator=generator).float()
+    owners = torch.arange(38) // 2
+    expected = rank(images, captions, owners, cosine, top)
+
+    def work(group):
+        found = rank(images, captions, owners, cosine, top, group)
+        return {name: value.numpy() for name, value in vars(found).items()}
+
+    for found in in_processes(processes, work):
+        for name, value in vars(expected).items():
+            assert (found[name] == value.numpy()).all(), name

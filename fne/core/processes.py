@@ -1,0 +1,147 @@
+"""The processes that work on a stage together: one, unless torchrun has started more.
+
+All of them run the same code on the same data and share what takes long; only the first
+speaks and writes. With one process, every function here returns what it was given.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import torch
+from torch import Tensor, distributed, nn
+
+
+@dataclass(frozen=True)
+class Processes:
+    """A process, counted from 0, and how many there are."""
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that speaks and writes."""
+        return self.rank == 0
+
+    def say(self, text: str, err: bool = False) -> None:
+        """Tell the user, once."""
+        if self.first:
+            click.echo(text, err=err)
+
+    def share(self, total: int) -> slice:
+        """Return the part of `total` things in a row that is this process's own.
+
+        Example:
+            >>> [Processes(rank, 3).share(4) for rank in range(3)]
+            [slice(0, 1, None), slice(1, 2, None), slice(2, 4, None)]
+        """
+        return slice(total * self.rank // self.count, total * (self.rank + 1) // self.count)
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """Return the rows of all processes, one process after the other.
+
+        Gradients flow back into the own rows only: every process computes with all rows, so
+        it knows the whole gradient of its own.
+        """
+        gathered: Tensor = rows if self.count == 1 else _Gathered.apply(rows, self)
+        return gathered
+
+    def add(self, values: Tensor) -> None:
+        """Replace `values` by the sum of what all processes have there."""
+        if self.count > 1:
+            distributed.all_reduce(values)
+
+    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Replace the gradients by their sums over all processes."""
+        if self.count == 1:
+            return
+        wanted = list(parameters)
+        for each in wanted:
+            # A process without a share of the batch has none.
+            each.grad = torch.zeros_like(each) if each.grad is None else each.grad
+        gradients = [each.grad for each in wanted if each.grad is not None]
+        together = torch.cat([gradient.flatten() for gradient in gradients])
+        self.add(together)
+        nn.utils.vector_to_parameters(together, gradients)
+
+    def any(self, own: bool) -> bool:
+        """Tell whether it is so in any process."""
+        if self.count == 1:
+            return own
+        counted = torch.tensor(int(own))
+        self.add(counted)
+        return bool(counted)
+
+    def from_first(
+        self, found: tuple[dict[str, Any], dict[str, Tensor]] | None
+    ) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+        """Return what the first process has found: plain data, and tensors on the CPU."""
+        if self.count == 1:
+            return found
+        description, tensors = found or (None, {})
+        layout = [(name, str(each.dtype).split(".")[1], list(each.shape)) for name, each in tensors.items()]
+        text = bytearray(json.dumps([description, layout]), "utf-8")
+        content = _received(torch.frombuffer(text, dtype=torch.uint8)).numpy().tobytes()
+        description, layout = json.loads(content)
+        if description is None:
+            return None
+        received = {}
+        for name, dtype, shape in layout:
+            own = tensors.get(name, torch.empty(shape, dtype=getattr(torch, dtype)))
+            received[name] = own.contiguous()
+            distributed.broadcast(received[name], src=0)
+        return description, received
+
+
+ALONE = Processes()
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[Processes]:
+    """Yield the processes that work together, connected for as long as the context lasts."""
+    if "WORLD_SIZE" not in os.environ:
+        yield ALONE
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Processes(distributed.get_rank(), distributed.get_world_size())
+    finally:
+        distributed.destroy_process_group()
+
+
+class _Gathered(torch.autograd.Function):
+    """Rows (own, dim) to rows (all, dim)."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, processes: Processes) -> Tensor:
+        lengths = [torch.tensor(0) for _ in range(processes.count)]
+        distributed.all_gather(lengths, torch.tensor(len(rows)))
+        counts = [int(length) for length in lengths]
+        start = sum(counts[: processes.rank])
+        ctx.own = slice(start, start + len(rows))
+        # What is exchanged has one size.
+        filled = rows.new_zeros((max(counts), *rows.shape[1:]))
+        filled[: len(rows)] = rows
+        parts = [torch.empty_like(filled) for _ in counts]
+        distributed.all_gather(parts, filled)
+        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0][ctx.own], None
+
+
+def _received(own: Tensor) -> Tensor:
+    """Return the bytes of the first process."""
+    length = torch.tensor(len(own))
+    distributed.broadcast(length, src=0)
+    content = own if distributed.get_rank() == 0 else torch.empty(int(length), dtype=torch.uint8)
+    distributed.broadcast(content, src=0)
+    return content

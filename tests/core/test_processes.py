@@ -1,0 +1,88 @@
+import pytest
+import torch
+
+from fne.core.processes import ALONE, Processes, joined
+from tests.groups import in_processes
+
+
+@pytest.mark.parametrize("total", [0, 1, 2, 5, 12])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_shares_are_everything_once_and_in_order(total, count):
+    everything = list(range(total))
+    shares = [everything[Processes(rank, count).share(total)] for rank in range(count)]
+    assert [each for share in shares for each in share] == everything
+
+
+def test_one_process_gets_back_what_it_gives():
+    rows, found = torch.ones(2, 3), ({"step": 1}, {"a": torch.zeros(2)})
+    assert ALONE.gather(rows) is rows
+    assert ALONE.from_first(found) is found
+    assert ALONE.any(True)
+    assert not ALONE.any(False)
+    layer = torch.nn.Linear(2, 1)
+    ALONE.add_gradients(layer.parameters())
+    assert layer.weight.grad is None
+
+
+def test_without_torchrun_there_is_one_process():
+    with joined(torch.device("cpu")) as processes:
+        assert processes is ALONE
+
+
+def test_rows_of_all_processes_come_in_order_and_each_gets_the_gradient_of_its_own():
+    def work(processes):
+        own = torch.full((processes.rank, 2), float(processes.rank), requires_grad=True)  # 0, 1 and 2 rows
+        everything = processes.gather(own)
+        (everything * torch.arange(6.0).reshape(3, 2)).sum().backward()
+        return everything.tolist(), own.grad.tolist()
+
+    found = in_processes(3, work)
+    assert [rows for rows, _ in found] == [[[1, 1], [2, 2], [2, 2]]] * 3
+    assert [gradient for _, gradient in found] == [[], [[0, 1]], [[2, 3], [4, 5]]]
+
+
+def test_gradients_are_summed_also_with_a_process_that_has_none():
+    def work(processes):
+        layer = torch.nn.Linear(2, 1)
+        if not processes.first:
+            layer(torch.tensor([[1.0, 2.0]])).sum().backward()
+        processes.add_gradients(layer.parameters())
+        return layer.weight.grad.tolist(), layer.bias.grad.tolist()
+
+    assert in_processes(3, work) == [([[2, 4]], [2])] * 3
+
+
+@pytest.mark.parametrize("who", [None, 0, 1])
+def test_all_know_when_one_says_so(who):
+    assert in_processes(2, lambda processes: processes.any(processes.rank == who)) == [who is not None] * 2
+
+
+def test_the_first_sends_plain_data_and_tensors_of_any_kind():
+    sent = {
+        "weights": torch.arange(6.0).reshape(2, 3).T,
+        "step": torch.tensor(7.0),
+        "generator": torch.arange(5, dtype=torch.uint8),
+        "double": torch.tensor([1.5], dtype=torch.float64),
+    }
+
+    def work(processes):
+        description, tensors = processes.from_first(
+            ({"points": [{"loss": 0.1}]}, sent) if processes.first else None
+        )
+        return description, {name: (value.dtype, value.numpy()) for name, value in tensors.items()}
+
+    for description, tensors in in_processes(2, work):
+        assert description == {"points": [{"loss": 0.1}]}
+        for name, value in sent.items():
+            assert tensors[name][0] == value.dtype
+            assert (tensors[name][1] == value.numpy()).all()
+
+
+def test_the_first_may_have_found_nothing():
+    assert in_processes(2, lambda processes: processes.from_first(None)) == [None, None]
+
+
+def test_only_the_first_speaks(capsys):
+    Processes(0, 2).say("said", err=True)
+    Processes(1, 2).say("not said", err=True)
+    assert capsys.readouterr().err == "said\n"

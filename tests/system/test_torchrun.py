@@ -1,0 +1,116 @@
+"""Stages in several processes, started by torchrun: what one process would give, whatever is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import chdir
+from pathlib import Path
+
+import pytest
+
+from tests.stages.conftest import COMMANDS
+from tests.system.groups import Group, kill, require_gone
+from tests.training_faults import history, prepare
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    """Everything that training needs, and a model trained by two processes that nobody disturbed."""
+    folder = tmp_path_factory.mktemp("project")
+    with chdir(folder):
+        prepare(epochs=6)
+    group = Group(folder, "expected", processes=2)
+    assert group.wait() == 0, group.printed()
+    assert group.printed().count("best epoch") == 1
+    assert not list((folder / ".fne/training").iterdir())
+    return folder
+
+
+def run_stage(project: Path, module: str, arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", module, *arguments.split()],
+        cwd=project, env=os.environ | environment, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+def same(project: Path, other: str) -> bool:
+    model = (project / other / "model").read_bytes() == (project / "expected" / "model").read_bytes()
+    with chdir(project):
+        return model and history(other) == history("expected")
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_after_a_process_was_killed_all_go_on_from_the_last_checkpoint(project, victim):
+    group = Group(project, f"killed-{victim}", processes=2)
+    group.wait_until(steps=10)
+    kill(group.workers()[victim])
+    assert group.wait() == 0, group.printed()
+    assert "going on from epoch " in group.printed()
+    assert "Traceback" not in group.printed()
+    assert same(project, f"killed-{victim}")
+
+
+def test_a_termination_saves_and_the_next_run_goes_on(project):
+    group = Group(project, "terminated", processes=2)
+    group.wait_until(steps=10)
+    group.process.terminate()
+    assert group.wait() == 128 + signal.SIGTERM
+    assert group.printed().count("terminated; run it again to go on from here\n") == 1
+    assert "Traceback" not in group.printed()
+    group = Group(project, "terminated", processes=2)
+    assert group.wait() == 0
+    assert "going on from epoch " in group.printed()
+    assert same(project, "terminated")
+
+
+def test_processes_end_with_what_started_them(project):
+    group = Group(project, "orphaned", processes=2)
+    group.wait_until(steps=10)
+    workers = group.workers()
+    group.process.kill()
+    group.wait()
+    assert len(workers) == 2
+    require_gone(workers)
+    assert Group(project, "orphaned", processes=2).wait() == 0
+    assert same(project, "orphaned")
+
+
+def test_encoding_and_evaluation_give_the_bytes_of_one_process(project):
+    results = {}
+    for count in ("1", "2"):
+        (project / count).mkdir()
+        for name in ("encode", "evaluate"):
+            arguments = COMMANDS[name].replace("models/matching.safetensors", "expected/model")
+            moved = arguments.replace("vectors/", f"{count}/").replace("metrics/", f"{count}/")
+            done = run_stage(project, f"stages.{name}", moved, PET_NPROC_PER_NODE=count)
+            assert done.returncode == 0, done.stderr
+            assert len(done.stdout.splitlines()) == 1
+        results[count] = {
+            str(path.relative_to(project / count)): path.read_bytes()
+            for path in sorted((project / count).rglob("*"))
+            if path.is_file()
+        }
+    # The ranks name the folders of the vectors, by their digests only.
+    assert results["1"].keys() == results["2"].keys()
+    assert len(results["1"]) >= 7
+    assert results["1"] == results["2"]
+
+
+def test_a_mistake_is_told_once_and_nothing_starts_over(project):
+    arguments = COMMANDS["train"].replace("features/embeddings", "features/none")
+    done = run_stage(project, "stages.train", arguments, PET_NPROC_PER_NODE="2")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        2,
+        "",
+        "Error: features/none: no store here (manifest.json is missing); run `dvc repro`, or `dvc pull` to fetch it\n",
+    )
+
+
+def test_a_number_of_processes_that_is_none_is_refused(project):
+    done = run_stage(project, "stages.train", COMMANDS["train"], PET_NPROC_PER_NODE="two")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        2,
+        "",
+        "Error: torchrun's variables (PET_…) are wrong: Unsupported nproc_per_node value: two\n",
+    )
