@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from fne.matching.modelfile import read_model, write_model
 from fne.store.catalog import Captioned, Image, read_captions, read_images, write_captions, write_images
 from fne.store.layout import TERNARY, Layer, plan_shards
 from fne.store.lineage import merge
+from fne.store.remembered import CLOCK_RESOLUTION
 from fne.store.rows import Rows
 from fne.store.writer import write_rows
 
@@ -27,7 +29,7 @@ ROUNDS = 7
 LIMIT = 3.0  # seconds
 QUERIES = {
     "images for a sentence": ["word1 word22 word333"],
-    "images for a sentence that NLTK must cut": ["word1's (word22)"],
+    "images for a sentence with an apostrophe": ["word1's (word22)"],
     "sentences for an image": ["image-17"],
     "images for an image, by fne": ["--by", "fne", "image-17"],
 }
@@ -35,27 +37,30 @@ QUERIES = {
 
 def search() -> float:
     """Ask 8,000 images and 40,000 captions of Flickr8k's size; the ratio is 3 s over the first answer."""
-    with tempfile.TemporaryDirectory() as folder:
-        _write_project(Path(folder))
-        commands = {name: ["-m", "fne", "search", *words] for name, words in QUERIES.items()}
-        commands["for comparison: import torch"] = ["-c", "import torch"]
-        seconds: dict[str, list[float]] = {name: [] for name in commands}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _write_project(folder)
+        # A shard is remembered as whole only if it has been there for a while.
+        time.sleep(CLOCK_RESOLUTION / 1e9)
+        seconds: defaultdict[str, list[float]] = defaultdict(list)
         for _ in range(ROUNDS):
-            for name, command in commands.items():
-                seconds[name].append(_seconds(Path(folder), command))
+            for query, words in QUERIES.items():
+                command = ["-m", "fne", "search", *words]
+                shutil.rmtree(folder / ".fne", ignore_errors=True)
+                seconds[f"{query}, the first time ever"].append(_seconds(folder, command))
+                seconds[query].append(_seconds(folder, command))
+            seconds["for comparison: import torch"].append(_seconds(folder, ["-c", "import torch"]))
     width = max(len(name) for name in seconds)
     print(f"{'query':<{width}}   best  median, seconds")
     for name, values in seconds.items():
         print(f"{name:<{width}}  {min(values):>5.2f}  {statistics.median(values):>6.2f}")
-    return LIMIT / statistics.median(seconds["images for a sentence"])
+    return LIMIT / statistics.median(seconds["images for a sentence, the first time ever"])
 
 
 def _seconds(folder: Path, command: list[str]) -> float:
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}
     start = time.perf_counter()
-    subprocess.run(
-        [sys.executable, *command], cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
-    )
+    subprocess.run([sys.executable, *command], cwd=folder, env=environment, check=True, capture_output=True)
     return time.perf_counter() - start
 
 

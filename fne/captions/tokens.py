@@ -7,6 +7,8 @@ downloaded; the word tokenizer itself needs no data.
 from collections.abc import Callable
 from functools import cache
 
+from fne.captions.bare import bare_packages
+
 # No caption contains this word: NLTK cuts it at the brackets.
 END = "<eos>"
 
@@ -26,8 +28,10 @@ def tokenize(caption: str, lowercase: bool, end_of_sentence: bool = False) -> li
 
 @cache
 def _word_tokenizer() -> Callable[[str], list[str]]:
-    # Importing NLTK takes seconds, which a search for a plain sentence need not wait for.
-    from nltk.tokenize.destructive import NLTKWordTokenizer
-
+    try:
+        with bare_packages("nltk", "nltk.tokenize"):
+            from nltk.tokenize.destructive import NLTKWordTokenizer
+    except ImportError:  # a version of NLTK whose tokenizer needs more than its own module
+        from nltk.tokenize.destructive import NLTKWordTokenizer
     cut: Callable[[str], list[str]] = NLTKWordTokenizer().tokenize
     return cut

@@ -1,22 +1,42 @@
-"""The model on disk, with everything needed to use it in its header."""
+"""The model on disk, with everything needed to use it in its header.
 
-from dataclasses import asdict
+Importing torch takes longer than a whole search, so it is imported only for a `Matcher`.
+"""
+
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
 
 from fne.core.errors import InputError
-from fne.matching.model import Matcher, Shape
-from fne.matching.sealed import read_sealed, write_sealed
+from fne.matching.sealed import read_arrays, write_sealed
 from fne.store.files import file_digest
 from fne.store.formats import Format, how_to_mend
 from fne.store.lineage import Artifact, Lineage, describe
 
+if TYPE_CHECKING:
+    from fne.matching.model import Matcher
+
 FORMAT = Format("fne-model", 1)
 
 
-def write_model(path: Path, matcher: Matcher, settings: dict[str, Any], lineage: Lineage) -> None:
+@dataclass(frozen=True)
+class ModelFile:
+    """A model as its file has it.
+
+    Attributes:
+        artifact: where it comes from.
+        shape: the values of its `fne.matching.model.Shape`, by their names.
+        weights: by their names in the `Matcher`.
+    """
+
+    artifact: Artifact
+    shape: dict[str, Any]
+    weights: dict[str, np.ndarray]
+
+
+def write_model(path: Path, matcher: "Matcher", settings: dict[str, Any], lineage: Lineage) -> None:
     """Write a model's weights, its shape and how it was made."""
     header = {
         **FORMAT.header(),
@@ -26,20 +46,47 @@ def write_model(path: Path, matcher: Matcher, settings: dict[str, Any], lineage:
     write_sealed(path, header, matcher.state_dict())
 
 
-def read_model(path: Path) -> tuple[Matcher, Artifact]:
+def read_model(path: Path) -> "tuple[Matcher, Artifact]":
     """Read a model, checking its digest.
 
     Raises:
         InputError: if it is missing, damaged, of a newer format or not a model of ours.
     """
-    header, state = read_sealed(path)
+    import torch
+
+    from fne.matching.model import Matcher, Shape
+
+    file = read_model_file(path)
     try:
-        FORMAT.check(path, header)
         # Drawing weights only to replace them would take longer than reading them.
         with torch.device("meta"):
-            matcher = Matcher(Shape(**header["shape"]))
+            matcher = Matcher(Shape(**file.shape))
+        state = {name: torch.from_numpy(value) for name, value in file.weights.items()}
         matcher.load_state_dict(state, assign=True)
-        artifact = Artifact(path, "model", file_digest(path), header["settings"], header["lineage"])
     except (KeyError, TypeError, RuntimeError) as error:
-        raise InputError(f"{path}: not a model of ours ({error!r}); {how_to_mend(path)}") from None
-    return matcher, artifact
+        raise not_a_model(path, error) from None
+    return matcher, file.artifact
+
+
+def read_model_file(path: Path, prefix: str = "") -> ModelFile:
+    """Read a model as it is kept, without torch, checking the digest of the whole file.
+
+    Args:
+        path: the file.
+        prefix: how the names of the weights begin that are wanted.
+
+    Raises:
+        InputError: if it is missing, damaged, of a newer format or not a model of ours.
+    """
+    header, weights = read_arrays(path, prefix)
+    try:
+        FORMAT.check(path, header)
+        artifact = Artifact(path, "model", file_digest(path), header["settings"], header["lineage"])
+        return ModelFile(artifact, dict(header["shape"]), weights)
+    except (KeyError, TypeError, ValueError) as error:
+        raise not_a_model(path, error) from None
+
+
+def not_a_model(path: Path, error: Exception) -> InputError:
+    """Say that a file which is whole does not hold what a model of ours does."""
+    return InputError(f"{path}: not a model of ours ({error!r}); {how_to_mend(path)}")

@@ -7,9 +7,7 @@ import numpy as np
 from fne.core.errors import InputError
 from fne.core.params import not_one_of
 from fne.features.embeddings import EMBEDDINGS
-from fne.features.neighbors import ternary_scores
 from fne.retrieval.answer import Answer
-from fne.retrieval.index import Maker, index_folder, list_folder
 from fne.retrieval.pools import Pool, catalog_pool, folder_pool
 from fne.retrieval.project import Project
 from fne.retrieval.query import New, Picture
@@ -17,6 +15,8 @@ from fne.store.layout import TERNARY
 from fne.store.lineage import merge
 from fne.store.rows import Rows
 from fne.store.ternary import pack
+
+BLOCK = 1024  # rows
 
 
 def images_like(project: Project, picture: Picture, kind: str, folder: Path | None, k: int) -> Answer:
@@ -58,10 +58,18 @@ def images_like(project: Project, picture: Picture, kind: str, folder: Path | No
 
 
 def ternary_products(query: np.ndarray, pool: Pool) -> np.ndarray:
-    """Return the exact dot products of a ternary embedding with all of a pool."""
-    rows = pool.rows.read_kept(pool.keys)
-    scores: np.ndarray = ternary_scores(pack(query[None]), rows, pool.rows.features)[0]
-    return scores
+    """Return the exact dot products of a ternary embedding with all of a pool.
+
+    They are counted in the bit planes as these are stored. For a single query NumPy is soon
+    enough, and importing the compiled loops of `fne.features.neighbors` would take longer.
+    """
+    planes = pack(query[None])
+    crossed = np.roll(planes, planes.shape[1] // 2, axis=1)  # +1 where the query is -1, and the reverse
+    scores = [np.zeros(0, dtype=np.int32)]
+    for start in range(0, len(pool.keys), BLOCK):
+        rows = pool.rows.read_kept(pool.keys[start : start + BLOCK])
+        scores.append(_common_bits(rows, planes) - _common_bits(rows, crossed))
+    return np.concatenate(scores)
 
 
 def cosines(query: np.ndarray, pool: Pool) -> np.ndarray:
@@ -72,6 +80,11 @@ def cosines(query: np.ndarray, pool: Pool) -> np.ndarray:
         lengths = np.linalg.norm(block, axis=1) * np.linalg.norm(wanted)
         scores.append(block @ wanted / np.where(lengths > 0, lengths, 1.0))
     return np.concatenate(scores)
+
+
+def _common_bits(rows: np.ndarray, planes: np.ndarray) -> np.ndarray:
+    counts: np.ndarray = np.bitwise_count(rows & planes).sum(axis=1, dtype=np.int32)
+    return counts
 
 
 def _embed(project: Project, picture: Picture, store: Rows) -> np.ndarray:
@@ -88,6 +101,8 @@ def _embed(project: Project, picture: Picture, store: Rows) -> np.ndarray:
 
 
 def _folder_pool(project: Project, path: Path, store: Rows, picture: Picture) -> Pool:
+    from fne.retrieval.index import Maker, index_folder, list_folder  # imports what decodes images
+
     def open_maker() -> Maker:
         from fne.retrieval.unseen import open_embedder  # slow to import, and not always needed
 

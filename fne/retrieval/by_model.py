@@ -1,23 +1,23 @@
-"""Search with the trained model: images for a sentence, sentences for an image."""
+"""Search with the trained model: images for a sentence, sentences for an image.
+
+Sentences are embedded and scores computed with NumPy, since importing torch takes longer than
+all of that; torch is imported where an image is new, or a variant has no NumPy twin.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from fne.captions.vocabulary import read_vocabulary
-from fne.matching.model import Matcher
-from fne.matching.modelfile import read_model
-from fne.ranking.similarities import SIMILARITIES
+from fne.matching.modelfile import ModelFile, read_model_file
+from fne.matching.sentence import PREFIX, SENTENCE_ENCODERS, embed_sentence
 from fne.retrieval.answer import Answer, Match, best
-from fne.retrieval.index import Maker, index_folder, list_folder
 from fne.retrieval.pools import Pool, catalog_pool, folder_pool
 from fne.retrieval.project import Catalog, Project
 from fne.retrieval.query import New, Picture
-from fne.retrieval.words import Sentence, read_sentence
-from fne.store.layout import Layer
+from fne.retrieval.scores import score
+from fne.retrieval.words import read_sentence
 from fne.store.lineage import Artifact, merge
 from fne.store.rows import Rows
 
@@ -28,27 +28,28 @@ def images_for(project: Project, text: str, folder: Path | None, k: int) -> Answ
     """Rank the images of the catalog, or of a folder, for a sentence."""
     vocabulary = read_vocabulary(project.vocabulary)
     sentence = read_sentence(text, vocabulary)
-    matcher, origin = read_model(project.model)
-    merge(origin, vocabulary.artifact)
+    model = read_model_file(project.model, PREFIX)
+    merge(model.artifact, vocabulary.artifact)
     catalog = project.catalog
     if folder:
-        pool = _folder_pool(project, folder, matcher, origin)
+        pool = _folder_pool(project, folder, model.artifact)
     else:
         rows = Rows.open(project.image_vectors, "image_vectors")
-        merge(origin, vocabulary.artifact, rows.artifact, *catalog.artifacts)
+        merge(model.artifact, vocabulary.artifact, rows.artifact, *catalog.artifacts)
         pool = catalog_pool(catalog, rows)
-    images = torch.from_numpy(pool.rows.read(pool.keys))
-    scores = matcher.similarity(images, _embed_sentence(matcher, sentence))[:, 0]
+    caption = _embed_sentence(model, sentence.numbers)[None]
+    similarity = model.shape["similarity"]
+    scores = score(similarity, ((images, caption) for _, images in pool.rows.blocks(pool.keys)))
     return Answer(
         found="images",
         text=text,
         image=None,
         file=None,
         by=MODEL,
-        measure=matcher.shape.similarity,
+        measure=similarity,
         pool=pool.name,
         candidates=len(pool.ids),
-        matches=pool.matches(scores.numpy(), k, None if folder else _described(catalog, text)),
+        matches=pool.matches(scores, k, None if folder else _described(catalog, text)),
         unknown_words=sentence.unknown,
         unreadable=pool.unreadable,
     )
@@ -61,8 +62,8 @@ def sentences_for(project: Project, picture: Picture, k: int) -> Answer:
     lineage = merge(rows.artifact, *catalog.artifacts)
     similarity = lineage["model"]["settings"]["similarity"]
     ids = sorted(rows.ids)
-    captions = torch.from_numpy(rows.read(ids))
-    scores = SIMILARITIES[similarity](_embed_picture(project, picture, rows), captions)[0].numpy()
+    image = _embed_picture(project, picture, rows.artifact)[None]
+    scores = score(similarity, ((image, captions) for _, captions in rows.blocks(ids)))
     return Answer(
         found="sentences",
         text=None,
@@ -99,47 +100,36 @@ def _sentence_matches(
     return found
 
 
-@torch.no_grad()
-def _embed_sentence(matcher: Matcher, sentence: Sentence) -> Tensor:
-    matcher.eval()
-    return matcher.embed_captions(torch.tensor([sentence.numbers]), torch.tensor([len(sentence.numbers)]))
+def _embed_sentence(model: ModelFile, numbers: Sequence[int]) -> np.ndarray:
+    if model.shape["text_encoder"] in SENTENCE_ENCODERS:
+        return embed_sentence(model, numbers)
+    from fne.retrieval import with_torch
+
+    return with_torch.embed_sentence(model.artifact.path, numbers)
 
 
-@torch.no_grad()
-def _embed_rows(matcher: Matcher, rows: np.ndarray) -> Tensor:
-    matcher.eval()
-    return matcher.embed_images(torch.from_numpy(rows.astype(np.float32)))
-
-
-def _embed_picture(project: Project, picture: Picture, captions: Rows) -> Tensor:
+def _embed_picture(project: Project, picture: Picture, captions: Artifact) -> np.ndarray:
     """Return the vector of an image of the catalog as it is kept, or make one for a new file."""
-    if not isinstance(picture, New):
-        rows = Rows.open(project.image_vectors, "image_vectors")
-        merge(rows.artifact, captions.artifact)
-        return torch.from_numpy(rows.read([picture.id]))
-    from fne.retrieval.unseen import open_embedder  # slow to import, and not always needed
+    if isinstance(picture, New):
+        from fne.retrieval.with_torch import embed_picture
 
-    matcher, origin = read_model(project.model)
-    merge(origin, captions.artifact)
-    embedder = open_embedder(origin, project.weights, project.statistics, project.runtime, project.scratch)
-    return _embed_rows(matcher, embedder.embed(picture)[None])
+        return embed_picture(project, picture, captions)
+    rows = Rows.open(project.image_vectors, "image_vectors")
+    merge(rows.artifact, captions)
+    kept: np.ndarray = rows.read([picture.id])[0]
+    return kept
 
 
-def _folder_pool(project: Project, path: Path, matcher: Matcher, origin: Artifact) -> Pool:
+def _folder_pool(project: Project, path: Path, model: Artifact) -> Pool:
+    from fne.retrieval.index import Maker, index_folder, list_folder  # imports what decodes images
+
     def open_maker() -> Maker:
-        from fne.retrieval.unseen import open_embedder  # slow to import, and not always needed
+        from fne.retrieval import with_torch
 
-        embedder = open_embedder(
-            origin, project.weights, project.statistics, project.runtime, project.scratch
-        )
-
-        def rows(digests: Sequence[str]) -> np.ndarray:
-            return _embed_rows(matcher, embedder.rows(digests)).numpy()
-
-        return Maker([Layer("joint", matcher.shape.embed_dim)], "float32", embedder.prepare, rows)
+        return with_torch.open_maker(project, model)
 
     folder = list_folder(path, project.runtime.workers, project.scratch)
-    return folder_pool(folder, index_folder(folder, MODEL, origin, project.scratch, open_maker))
+    return folder_pool(folder, index_folder(folder, MODEL, model, project.scratch, open_maker))
 
 
 def _described(catalog: Catalog, text: str) -> set[str]:

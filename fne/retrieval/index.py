@@ -18,6 +18,7 @@ from fne.core.errors import InputError
 from fne.datasets.examine import examine_all
 from fne.datasets.folder import read_folder
 from fne.datasets.remember import memory
+from fne.retrieval.turns import in_turn
 from fne.store.catalog import Image
 from fne.store.files import text_digest
 from fne.store.layout import Layer, plan_shards
@@ -66,7 +67,7 @@ def list_folder(path: Path, workers: int, scratch: Path) -> Folder:
         raise InputError(f"{path}: {fault}; name a folder of photos")
     reading = read_folder(path, [])
     for words, count in reading.counts.items():
-        click.echo(f"{path}: {count} {words}", err=True)
+        _say(f"{path}: {count} {words}")
     names = [record.id for record in reading.records]
     files = [path.absolute() / name for name in names]
     findings = examine_all(files, workers, memory(scratch / "search", path))
@@ -97,17 +98,27 @@ def index_folder(
     """
     place = scratch / "search" / text_digest(f"{folder.path.resolve()}\n{space}")[:16]
     settings = {"folder": str(folder.path.resolve()), "space": space, origin.name: origin.digest}
-    wanted = {image.sha256: image for image in folder.images}
-    index = _open(place, settings)
-    known = set(index.ids) if index else set()
-    missing = [image for digest, image in wanted.items() if digest not in known]
-    if index and not missing:
+    index = _known(place, settings)
+    if index and not _missing(folder, index):
         return index
-    maker = open_maker()
-    maker.prepare(missing, folder.path)
-    shards = _shards(sorted(wanted), maker, index)
-    write_rows(place, STORE, maker.layers, maker.dtype, shards, settings, {})
-    return Rows.open(place, STORE)
+    with in_turn(place.with_suffix(".lock"), "indexes the same folder", _say):
+        # Whoever had the lock before may have made all that is needed here.
+        index = _known(place, settings)
+        missing = _missing(folder, index)
+        if index and not missing:
+            return index
+        maker = open_maker()
+        maker.prepare(missing, folder.path)
+        shards = _shards(sorted({image.sha256 for image in folder.images}), maker, index)
+        write_rows(place, STORE, maker.layers, maker.dtype, shards, settings, {})
+        return _open(place)
+
+
+def _missing(folder: Folder, index: Rows | None) -> list[Image]:
+    """Return the images without a row, one for each content."""
+    known = set(index.ids) if index else set()
+    by_digest = {image.sha256: image for image in folder.images}
+    return [image for digest, image in by_digest.items() if digest not in known]
 
 
 def _shards(
@@ -125,11 +136,21 @@ def _shards(
         yield number, ids, rows
 
 
-def _open(place: Path, settings: dict[str, str]) -> Rows | None:
+def _known(place: Path, settings: dict[str, str]) -> Rows | None:
     """Return an index that is whole and was made with these settings; any other is made again."""
     try:
-        index = Rows.open(place, STORE)
-        index.verify()
-    except InputError:
+        index = _open(place)
+    except (InputError, FileNotFoundError):  # the second, if another search replaces it at this moment
         return None
     return index if index.artifact.settings == settings else None
+
+
+def _open(place: Path) -> Rows:
+    """Open an index and map all of it, so that it stays readable when another search replaces it."""
+    index = Rows.open(place, STORE)
+    index.read([shard.ids[0] for shard in index.shards])
+    return index
+
+
+def _say(message: str) -> None:
+    click.echo(message, err=True)

@@ -26,12 +26,14 @@ def wrap(text: str, face: Font, width: int, most: int) -> list[str]:
     lines: list[str] = []
     words = text.split()
     while words and len(lines) < most:
+        last = len(lines) == most - 1
+        # What the last line ends with, unless all that is left fits.
+        more = f" {MORE}" if last and face.getlength(" ".join(words)) > width else ""
         count = 1
-        while count < len(words) and face.getlength(" ".join(words[: count + 1])) <= width:
+        while count < len(words) and face.getlength(" ".join(words[: count + 1]) + more) <= width:
             count += 1
-        last = len(lines) == most - 1 and count < len(words)
-        # With a further word the line is too wide, so it is cut where it ends or before.
-        lines.append(cut(" ".join(words[: count + 1] if last else words[:count]), face, width))
+        # A single word may still be too wide.
+        lines.append(cut(" ".join(words[:count]) + more, face, width))
         words = words[count:]
     return lines
 

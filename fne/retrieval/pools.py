@@ -3,14 +3,17 @@
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fne.retrieval.answer import Match, best
-from fne.retrieval.index import Folder
 from fne.retrieval.project import Catalog
 from fne.retrieval.query import Picture
 from fne.store.rows import Rows
+
+if TYPE_CHECKING:
+    from fne.retrieval.index import Folder
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def catalog_pool(catalog: Catalog, rows: Rows, leave_out: Picture | None = None)
     return Pool("the catalog", ids, rows, ids, catalog.file, catalog.sentences)
 
 
-def folder_pool(folder: Folder, rows: Rows, leave_out: Picture | None = None) -> Pool:
+def folder_pool(folder: "Folder", rows: Rows, leave_out: Picture | None = None) -> Pool:
     """Return all images of a folder."""
     images = [image for image in folder.images if not leave_out or image.sha256 != leave_out.sha256]
     return Pool(

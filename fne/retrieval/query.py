@@ -9,7 +9,6 @@ from pathlib import Path
 from fne.core.errors import InputError
 from fne.datasets.folder import SUFFIXES
 from fne.retrieval.project import Catalog
-from fne.store.decode import UndecodableError, decode_bytes, read_bytes
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,9 @@ def _looks_like_a_name(argument: str) -> bool:
 
 
 def _file(path: Path, known: bool, catalog: Catalog) -> Picture:
+    # With Pillow, which takes a while to import and is needless for a sentence.
+    from fne.store.decode import UndecodableError, decode_bytes, read_bytes
+
     try:
         content = read_bytes(path)
         decode_bytes(content)

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from fne.core.errors import InputError
 from fne.retrieval.answer import Answer
+from fne.retrieval.by_embedding import images_like
+from fne.retrieval.by_model import images_for, sentences_for
 from fne.retrieval.project import Project
 from fne.retrieval.query import understand
 
@@ -25,11 +27,7 @@ def search(project: Project, argument: str, by: str | None, folder: Path | None,
         raise InputError("the query is empty; describe what the image shows, or name an image")
     query = understand(argument, project.catalog, images_only=by is not None)
     if by is not None and not isinstance(query, str):
-        from fne.retrieval.by_embedding import images_like
-
         return images_like(project, query, by, folder, k)
-    from fne.retrieval.by_model import images_for, sentences_for  # torch is slow to import
-
     if isinstance(query, str):
         return images_for(project, query, folder, k)
     if folder:

@@ -1,7 +1,8 @@
 """The contact sheet: the query, and below it the best matches as a grid of pictures.
 
-Everything has its fixed place, so that sheets of different queries can be compared by
-eye; only the best `MOST` are shown. An image that cannot be shown is a gray tile that says so.
+Pictures stand in a grid of fixed columns, and below all of them is the same room: as many
+lines as the longest sentence takes, and none where nothing is said about any image. Only
+the best `MOST` are shown. An image that cannot be shown is a gray tile that says so.
 """
 
 from pathlib import Path
@@ -22,7 +23,7 @@ WIDTH = 2 * MARGIN + COLUMNS * TILE + (COLUMNS - 1) * GAP
 CAPTION_LINES = 3
 TITLE, TEXT, SMALL = 30, 16, 13  # font sizes
 LINE = 21  # from a line of text to the next
-CAPTION = 12 + LINE * (1 + CAPTION_LINES) + LINE
+BELOW = 12  # from a picture to its text
 
 PAPER, INK, FAINT, EMPTY, TRUE = "#fbfaf7", "#24292f", "#6e7781", "#f1efe9", "#1a7f37"
 
@@ -40,14 +41,24 @@ def draw_sheet(answer: Answer) -> Image.Image:
     head = MARGIN + LINE + len(lines) * (TITLE + 10) + LINE + GAP
     head = max(head, MARGIN + TILE + GAP) if _indent(answer) else head
     matches = answer.matches[:MOST]
+    said = [_said(match) for match in matches]
+    # A row: pictures, a line for rank and score, one for the name, and the sentences.
+    row_height = TILE + BELOW + LINE * (2 + max(map(len, said), default=0)) + GAP
     rows = -(-len(matches) // COLUMNS)
-    sheet = Image.new("RGB", (WIDTH, head + rows * (TILE + CAPTION + GAP) + MARGIN - GAP), PAPER)
+    sheet = Image.new("RGB", (WIDTH, head + rows * row_height + MARGIN - GAP), PAPER)
     pen = ImageDraw.Draw(sheet)
     _draw_head(sheet, pen, answer, lines)
-    for number, match in enumerate(matches):
+    for number, (match, sentence) in enumerate(zip(matches, said, strict=True)):
         row, column = divmod(number, COLUMNS)
-        _draw_match(sheet, pen, match, MARGIN + column * (TILE + GAP), head + row * (TILE + CAPTION + GAP))
+        place = MARGIN + column * (TILE + GAP), head + row * row_height
+        _draw_match(sheet, pen, match, sentence, place)
     return sheet
+
+
+def _said(match: Match) -> list[str]:
+    """Return the lines of what is said about a match."""
+    said = printable(match.sentences[0]) if match.sentences else ""
+    return wrap(said, font(TEXT), TILE, CAPTION_LINES)
 
 
 def _indent(answer: Answer) -> int:
@@ -69,19 +80,21 @@ def _draw_head(sheet: Image.Image, pen: ImageDraw.ImageDraw, answer: Answer, lin
     pen.text(place, cut(printable(below), font(TEXT), WIDTH - MARGIN - left), fill=FAINT, font=font(TEXT))
 
 
-def _draw_match(sheet: Image.Image, pen: ImageDraw.ImageDraw, match: Match, left: int, top: int) -> None:
+def _draw_match(
+    sheet: Image.Image, pen: ImageDraw.ImageDraw, match: Match, sentence: list[str], place: tuple[int, int]
+) -> None:
+    left, top = place
     _draw_picture(sheet, pen, match.file, left, top)
     if match.true:
         pen.rectangle((left - 5, top - 5, left + TILE + 4, top + TILE + 4), outline=TRUE, width=4)
-    line = top + TILE + 12
+    line = top + TILE + BELOW
     color = TRUE if match.true else INK
-    pen.text((left, line), f"{match.rank}" + (" true" if match.true else ""), fill=color, font=font(TEXT))
+    pen.text((left, line), f"{match.rank}" + (" · true" if match.true else ""), fill=color, font=font(TEXT))
     score = in_digits(match.score)
     pen.text((left + TILE - font(TEXT).getlength(score), line), score, fill=FAINT, font=font(TEXT))
     name = cut_middle(printable(match.id), font(SMALL), TILE)
     pen.text((left, line + LINE + 2), name, fill=FAINT, font=font(SMALL))
-    said = printable(match.sentences[0]) if match.sentences else ""
-    for number, words in enumerate(wrap(said, font(TEXT), TILE, CAPTION_LINES), start=2):
+    for number, words in enumerate(sentence, start=2):
         pen.text((left, line + number * LINE), words, fill=INK, font=font(TEXT))
 
 

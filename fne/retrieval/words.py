@@ -1,19 +1,11 @@
 """The words of a typed sentence, as the model reads them."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fne.captions.tokens import END, tokenize
 from fne.captions.vocabulary import Vocabulary
 from fne.core.errors import InputError
-
-# Importing NLTK takes as long as all the rest of an answer, and in plain sentences it cuts nothing but
-# spaces, commas and the end.
-_PLAIN = re.compile(r"\s*[A-Za-z0-9-]+(,?\s+[A-Za-z0-9-]+)*\s*[.?!]?\s*")
-_PIECES = re.compile(r"[A-Za-z0-9-]+|[,.?!]")
-# What NLTK cuts inside: `cannot` becomes `can not`, and a double hyphen stands alone.
-_CUT_INSIDE = re.compile(r"\b(cannot|gimme|gonna|gotta|lemme|wanna)\b|--", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -32,7 +24,7 @@ def read_sentence(text: str, vocabulary: Vocabulary) -> Sentence:
         InputError: if nothing is asked for, or nothing that the model knows.
     """
     settings = vocabulary.artifact.settings
-    words = split_words(text, settings["lowercase"])
+    words = tokenize(text, settings["lowercase"])
     telling = [word for word in words if any(letter.isalnum() for letter in word)]
     if not telling:
         raise InputError(f"the query {text!r} has no words; describe what the image shows")
@@ -45,18 +37,6 @@ def read_sentence(text: str, vocabulary: Vocabulary) -> Sentence:
     if settings.get("end_of_sentence"):
         words = [*words, END]
     return Sentence(text, vocabulary.encode(words), unknown)
-
-
-def split_words(text: str, lowercase: bool) -> list[str]:
-    """Return the same words as `fne.captions.tokens.tokenize`, at once where the sentence is plain.
-
-    Example:
-        >>> split_words("A brown dog, running.", lowercase=True)
-        ['a', 'brown', 'dog', ',', 'running', '.']
-    """
-    if _PLAIN.fullmatch(text) and not _CUT_INSIDE.search(text):
-        return _PIECES.findall(text.lower() if lowercase else text)
-    return tokenize(text, lowercase)
 
 
 def _examples(words: Sequence[str]) -> str:

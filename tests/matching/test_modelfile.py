@@ -1,4 +1,5 @@
 import random
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -6,7 +7,8 @@ from safetensors.torch import save_file
 
 from fne.core.errors import InputError
 from fne.matching.model import Shape, new_matcher
-from fne.matching.modelfile import read_model, write_model
+from fne.matching.modelfile import FORMAT, read_model, read_model_file, write_model
+from fne.matching.sealed import write_sealed
 
 SHAPE = Shape("linear", "gru", "cosine", False, features=16, vocabulary_size=12, word_dim=5, embed_dim=8)
 
@@ -24,6 +26,24 @@ def test_a_model_comes_back_with_all_that_made_it(tmp_path):
     assert matcher.shape == SHAPE
     assert all(torch.equal(value, fresh[name]) for name, value in matcher.state_dict().items())
     assert (artifact.settings, list(artifact.lineage)) == ({"margin": 0.2}, ["tokens"])
+
+
+def test_a_model_is_read_as_arrays_too(tmp_path):
+    matcher, artifact = read_model(write(tmp_path / "m.safetensors"))
+    file = read_model_file(tmp_path / "m.safetensors", prefix="text_encoder.words")
+    assert (file.artifact, file.shape) == (artifact, asdict(SHAPE))
+    assert list(file.weights) == ["text_encoder.words.weight"]
+    assert torch.equal(
+        torch.from_numpy(file.weights["text_encoder.words.weight"]), matcher.text_encoder.words.weight
+    )
+
+
+@pytest.mark.parametrize("shape", [None, 3, "gru", {}, {"text_encoder": "gru"}])
+def test_a_file_with_another_shape_is_no_model(tmp_path, shape):
+    header = {**FORMAT.header(), "settings": {}, "lineage": {}, "shape": shape}
+    write_sealed(tmp_path / "m", header, {"weight": torch.zeros(1)})
+    with pytest.raises(InputError, match=r"m: not a model of ours \(.*\); run `fne verify"):
+        read_model(tmp_path / "m")
 
 
 def test_equal_models_give_equal_bytes(tmp_path):

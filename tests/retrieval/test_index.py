@@ -1,5 +1,8 @@
+import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -83,6 +86,51 @@ def test_a_damaged_index_is_made_again(photos):
     shard.write_bytes(content)
     assert index(photos) == ["green.png", "red.png"]
     assert index(photos) == []
+
+
+def test_of_two_searches_at_once_the_second_waits_and_uses_what_the_first_made(photos, monkeypatch):
+    """Locks belong to open files, so that two threads meet as two processes do."""
+    scratch, origin = photos.parent / "scratch", Artifact(Path("m"), "model", "a")
+    folder = list_folder(photos, 0, scratch)
+    first, second, preparing, said = Counting(), Counting(), Event(), []
+    waiting = Event()
+
+    def say(message: str) -> None:
+        said.append(message)
+        waiting.set()
+
+    def open_slowly() -> Maker:
+        preparing.set()
+        assert waiting.wait(timeout=60)
+        return first.open()
+
+    monkeypatch.setattr("fne.retrieval.index._say", say)
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(index_folder, folder, "model", origin, scratch, open_slowly)
+        assert preparing.wait(timeout=60)
+        two = pool.submit(index_folder, folder, "model", origin, scratch, second.open)
+        found = [each.result().read([image.sha256 for image in folder.images]) for each in (one, two)]
+    assert said == [f"waiting for process {os.getpid()}, which indexes the same folder"]
+    assert (first.prepared, second.prepared) == (["green.png", "red.png"], [])
+    assert found[0].tolist() == found[1].tolist()
+
+
+def test_an_index_stays_readable_when_another_search_replaces_it(photos):
+    scratch, origin = photos.parent / "scratch", Artifact(Path("m"), "model", "a")
+    before = list_folder(photos, 0, scratch)
+    opened = index_folder(before, "model", origin, scratch, Counting().open)
+    draw(photos / "blue.png", "blue", "circle")
+    index(photos)
+    digests = [image.sha256 for image in before.images]
+    assert opened.read(digests).tolist() == Counting()._rows(digests).tolist()
+
+
+def test_a_whole_index_is_used_where_nothing_may_be_written(photos):
+    index(photos)
+    (lock,) = (photos.parent / "scratch/search").glob("*.lock")
+    lock.unlink()
+    assert index(photos) == []
+    assert not lock.exists()
 
 
 def test_unreadable_files_are_named_and_others_are_passed_over(photos, capsys):

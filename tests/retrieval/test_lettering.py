@@ -16,6 +16,16 @@ def test_wrapped_lines_fit_and_say_when_something_is_missing(text, width, most):
     assert MORE in shown or shown == " ".join(text.split())
 
 
+def test_a_text_is_cut_between_words_where_one_fits():
+    assert wrap("a purple square at the bottom", font(16), width=100, most=1) == ["a purple …"]
+    assert wrap("incomprehensibilities of all kinds", font(16), width=100, most=1) == ["incomprehe…"]
+
+
+def test_the_last_word_is_not_left_out_for_the_sign_that_it_is():
+    face = font(16)
+    assert wrap("a dog i", face, width=int(face.getlength("a dog i")), most=1) == ["a dog i"]
+
+
 @given(TEXTS, st.integers(40, 200))
 def test_cut_text_fits_and_keeps_what_it_can(text, width):
     face = font(13)

@@ -1,5 +1,7 @@
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -128,6 +130,36 @@ def test_a_folder_is_searched_as_the_catalog_would_be(project):
     )
     by_image = answer("--by", "fne", "red-circle.png", "--in", "photos")
     assert scores(by_image) == scores(answer("--by", "fne", "red-circle.png"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("a red circle's shade",), ("red-circle.png",), ("--by", "fne", "red-circle.png")],
+)
+def test_the_catalog_is_searched_without_what_takes_long_to_import(project, arguments):
+    program = """
+import sys
+from fne.cli import main
+main(["search", *sys.argv[1:]], standalone_mode=False)
+heavy = "PIL dvc matplotlib nltk numba scipy sklearn torch torchvision".split()
+print(sorted(set(heavy) & sys.modules.keys()))
+"""
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert done.stdout.splitlines()[:-1] == run(*arguments).stdout.splitlines()
+
+
+def test_a_folder_that_is_indexed_is_searched_without_torch(project):
+    answer("a red circle", "--in", "photos")
+    program = """
+import sys
+from fne.cli import main
+main(["search", "a red circle", "--in", "photos"], standalone_mode=False)
+print("torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "False"
 
 
 def test_a_new_file_is_extracted_once_and_then_remembered(project, monkeypatch):

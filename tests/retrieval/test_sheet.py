@@ -5,14 +5,18 @@ from PIL import Image as Pillow
 from PIL import ImageColor
 
 from fne.retrieval.answer import Answer, Match
-from fne.retrieval.sheet import EMPTY, MARGIN, PAPER, TILE, TRUE, WIDTH, draw_sheet, write_sheet
+from fne.retrieval.sheet import EMPTY, GAP, LINE, MARGIN, PAPER, TILE, TRUE, WIDTH, draw_sheet, write_sheet
 from tests.retrieval.projects import draw
 
+LONG = "A very long sentence " * 20
 
-def matches(count: int, file: Path | str | None, true: bool | None = None) -> list[Match]:
-    said = ["A very long sentence " * 20]
+
+def matches(
+    count: int, file: Path | str | None, true: bool | None = None, said: str | None = LONG
+) -> list[Match]:
+    sentences = [said] if said else []
     return [
-        Match(rank, 1 / rank, f"{'long' * 20}-{rank}.png", "a", str(file) if file else None, said, true)
+        Match(rank, 1 / rank, f"{'long' * 20}-{rank}.png", "a", str(file) if file else None, sentences, true)
         for rank in range(1, count + 1)
     ]
 
@@ -39,6 +43,24 @@ def test_every_five_matches_take_one_more_row_of_the_same_height(red):
     heights = [draw_sheet(answer(matches(count, red))).height for count in (0, 1, 5, 6, 10, 11)]
     assert heights[1] == heights[2] < heights[3] == heights[4] < heights[5]
     assert heights[5] - heights[4] == heights[4] - heights[2] == heights[1] - heights[0]
+
+
+def test_no_room_is_left_for_sentences_that_nobody_wrote(red):
+    """Two rows of photos lose three lines each; if a single one has a sentence, all rows keep their room."""
+    silent, short, long = (draw_sheet(answer(matches(10, red, said=said))) for said in (None, "A dog.", LONG))
+    assert (short.height - silent.height, long.height - silent.height) == (2 * LINE, 2 * 3 * LINE)
+    mixed = draw_sheet(answer([*matches(9, red, said=None), *matches(1, red)]))
+    assert mixed.height == long.height
+
+
+def test_the_text_below_a_picture_ends_above_the_next_one(red):
+    for said in (None, "A dog.", LONG):
+        one, two = (draw_sheet(answer(matches(count, red, said=said))) for count in (5, 10))
+        row = two.height - one.height
+        gap = two.crop((0, one.height - MARGIN + 1, WIDTH, one.height - MARGIN + GAP - 1))
+        assert colors(gap) == {rgb(PAPER)}
+        assert colors(two.crop((0, two.height - MARGIN + 1, WIDTH, two.height))) == {rgb(PAPER)}
+        assert row > TILE
 
 
 def test_only_the_best_are_shown(red, monkeypatch):

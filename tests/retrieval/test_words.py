@@ -1,13 +1,11 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
-from fne.captions.tokens import END, tokenize
+from fne.captions.tokens import END
 from fne.captions.vocabulary import Vocabulary
 from fne.core.errors import InputError
-from fne.retrieval.words import read_sentence, split_words
+from fne.retrieval.words import read_sentence
 from fne.store.lineage import Artifact
 
 WORDS = ["<unk>", "a", ".", "dog", "brown", "runs"]
@@ -15,24 +13,6 @@ WORDS = ["<unk>", "a", ".", "dog", "brown", "runs"]
 
 def vocabulary(lowercase: bool = True) -> Vocabulary:
     return Vocabulary(Artifact(Path("vocabulary.json"), "vocabulary", "", {"lowercase": lowercase}), WORDS)
-
-
-PLAIN = st.text(st.sampled_from("abcCDgontmy09 -,.?!\t'\"éß—"), max_size=14)
-
-
-@given(
-    PLAIN
-    | st.lists(st.sampled_from(["a", "dog", "gonna", "Cannot", "T-shirt", "dog,", "dog.", "3"])).map(" ".join)
-)
-@example("A t-shirt, 2 dogs.")
-@example("a dog .")
-@example("a -- b")
-@example("dogs can't read, cannot they?")
-@example("3,000 dogs")
-@example("etc. a dog!")
-def test_the_short_way_cuts_as_nltk_does(text):
-    assert split_words(text, lowercase=False) == tokenize(text, lowercase=False)
-    assert split_words(text, lowercase=True) == tokenize(text, lowercase=True)
 
 
 def test_a_sentence_becomes_numbers_and_unknown_words_are_told_once():
