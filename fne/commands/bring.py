@@ -26,10 +26,10 @@ def bring(source: Path, store: Path, names: Names, ids_file: Path | None, catalo
     wanted = [record.id for record in read_captions(place)[0]] if catalog or place.exists() else None
     imported = import_rows(source, store, names, ids_file)
     size = sum(file.stat().st_size for file in store.iterdir())
-    features = sum(layer.features for layer in imported.layers)
+    shape = f"{len(imported.ids)} rows of {imported.features} values"
     return "\n".join(
         [
-            f"{store}: {len(imported.ids)} rows of {features} values ({imported.dtype}), {size:,} bytes",
+            f"{store}: {shape} ({imported.dtype}), {size:,} bytes",
             f"  values    {imported.values}",
             f"  ids       {imported.ids_from}, the first is {imported.ids[0]!r}",
             f"  layers    {imported.layers_from}: "

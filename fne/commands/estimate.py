@@ -1,4 +1,7 @@
-"""How long a training would take on this machine, from a few steps of it on random data."""
+"""How long a training would take on this machine, from one epoch of it on random data.
+
+A long epoch is timed for some seconds only: its steps are alike.
+"""
 
 import time
 from collections.abc import Callable
@@ -15,7 +18,8 @@ from fne.matching.model import Matcher, new_matcher
 from fne.matching.optimizers import OPTIMIZERS
 from fne.matching.settings import Train
 
-TIMED_STEPS = 3
+TIMED_SECONDS = 20.0  # at most, for the steps of an epoch, and for its validation
+LEAST_TIMES = 3  # however long that takes
 SENTENCE = 12  # words; Flickr8k's captions have 11.8 on average
 CAPTIONS = 5  # of an image
 
@@ -32,36 +36,76 @@ class Work:
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds for one step of training, and for encoding as many captions and images without training."""
+    """Seconds for a step of training and for a batch of the validation; how many steps were timed."""
 
     step: float
     encode: float
+    timed: int
+    steps: int  # of an epoch
+
+    @property
+    def basis(self) -> str:
+        """What was timed, in words."""
+        if self.timed == self.steps:
+            return "one epoch timed here"
+        return f"{self.timed} of the {self.steps} steps of an epoch, timed here"
 
 
-def hours(train: dict[str, Any], work: Work, pace: Pace) -> float:
+@dataclass(frozen=True)
+class Estimate:
+    """How long a training would take, and from what that was concluded."""
+
+    hours: float
+    basis: str
+
+
+def estimate(train: dict[str, Any], work: Work, pace: Pace) -> Estimate:
     """Return how long all phases of a training take, validations included."""
     settings = Train.model_validate(train)
-    pairs = work.train_images * (CAPTIONS if settings.captions == "all" else 1)
-    steps = -(-pairs // settings.batch)
-    epochs = sum(phase.epochs for phase in settings.phases())
+    steps, epochs = _steps(settings, work), sum(phase.epochs for phase in settings.phases())
     validations = epochs if settings.validate_every == 0 else epochs * steps / settings.validate_every
-    encodings = validations * work.val_images * CAPTIONS / settings.batch
-    return (epochs * steps * pace.step + encodings * pace.encode) / 3600
+    seconds = epochs * steps * pace.step + validations * _encodings(settings, work) * pace.encode
+    return Estimate(seconds / 3600, pace.basis)
 
 
-def pace(train: dict[str, Any], work: Work, device: torch.device) -> Pace:
-    """Time a few steps of a training on random data, after one that warms up."""
+def in_words(hours: float) -> str:
+    """Return a time as people say it.
+
+    Example:
+        >>> in_words(1.25), in_words(0.5)
+        ('1.2 hours', '30.0 minutes')
+    """
+    return f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
+
+
+def pace(
+    train: dict[str, Any], work: Work, device: torch.device, most_seconds: float = TIMED_SECONDS
+) -> Pace:
+    """Time an epoch of a training and its validation on random data, each for `most_seconds` at most."""
     settings = Train.model_validate(train)
     matcher = new_matcher(settings.shape(work.features, work.words), settings.seed).to(device)
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(settings.batch, work.features, generator=generator).to(device)
     words = torch.randint(1, work.words, (settings.batch, SENTENCE), generator=generator).to(device)
     lengths = torch.full((settings.batch,), SENTENCE)
+    steps = _steps(settings, work)
     step = _stepper(settings, matcher, images, words, lengths)
-    encode = partial(matcher.embed_captions, words, lengths)
+    step_seconds, timed = _timed(step, steps, most_seconds, device)
     with torch.no_grad():
-        encoding = _seconds(encode, device)
-    return Pace(_seconds(step, device), encoding)
+        encode = partial(matcher.embed_captions, words, lengths)
+        encode_seconds, _ = _timed(encode, _encodings(settings, work), most_seconds, device)
+    return Pace(step_seconds, encode_seconds, timed, steps)
+
+
+def _steps(settings: Train, work: Work) -> int:
+    """Return how many steps an epoch has."""
+    pairs = work.train_images * (CAPTIONS if settings.captions == "all" else 1)
+    return -(-pairs // settings.batch)
+
+
+def _encodings(settings: Train, work: Work) -> int:
+    """Return how many batches of captions a validation encodes."""
+    return -(-work.val_images * CAPTIONS // settings.batch)
 
 
 def _stepper(
@@ -83,18 +127,21 @@ def _stepper(
     return step
 
 
-def _seconds(work: Callable[[], object], device: torch.device) -> float:
-    def wait() -> None:
-        if device.type == "cuda":
-            torch.cuda.synchronize()
+def _timed(
+    work: Callable[[], object], times: int, most_seconds: float, device: torch.device
+) -> tuple[float, int]:
+    """Do something again and again; return its mean seconds and how often, without a first time."""
+    _finish(work, device)
+    least = max(1, min(times, LEAST_TIMES))
+    start = time.perf_counter()
+    done = 0
+    while done < least or (done < times and time.perf_counter() - start < most_seconds):
+        _finish(work, device)
+        done += 1
+    return (time.perf_counter() - start) / done, done
 
+
+def _finish(work: Callable[[], object], device: torch.device) -> None:
     work()
-    times = []
-    for _ in range(TIMED_STEPS):
-        wait()
-        start = time.perf_counter()
-        work()
-        wait()
-        times.append(time.perf_counter() - start)
-    # What else the machine does can only make a step slower.
-    return min(times)
+    if device.type == "cuda":
+        torch.cuda.synchronize()

@@ -1,8 +1,6 @@
-"""`fne table --dry` and `--queue`: the experiments that a table lacks, and what they would cost."""
+"""`fne table --dry`: the experiments that a table lacks, and what they would cost."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ from typing import Any
 import click
 from tqdm import tqdm
 
-from fne.commands.estimate import Pace, Work, hours, pace
+from fne.commands.estimate import Estimate, Pace, Work, estimate, in_words, pace
 from fne.core.device import prepare_device
 from fne.core.errors import InputError
 from fne.core.params import load_params, load_section
@@ -36,8 +34,8 @@ def propose(
     only: Sequence[str],
     params: Path,
     strict: bool,
-) -> list[Planned]:
-    """Print the experiments that a table lacks, with the data and the weights of the parameter file.
+) -> tuple[list[Planned], list[Estimate]]:
+    """Return the experiments that a table lacks with the parameter file's data and weights, and their cost.
 
     Those that wait in DVC's queue are not lacking. A parameter file that names another data set
     is worth a warning or, if `strict`, refused.
@@ -51,59 +49,43 @@ def propose(
         click.echo(f"Warning: {fault}", err=True)
     wanted = planned(number, chosen, following, seeds, only)
     with opened(Path()) as project:
-        known = [*(run.settings for run in project.runs()), *project.queued()]
-    lacking = missing(wanted, known, settings)
-    click.echo(listed(lacking, estimates(lacking, params)) if lacking else "nothing is missing")
-    return lacking
+        finished, waiting = [run.settings for run in project.runs()], project.queued()
+    unfinished = missing(wanted, finished, settings)
+    lacking = missing(unfinished, waiting, settings)
+    if len(lacking) < len(unfinished):
+        there = len(unfinished) - len(lacking)
+        click.echo(f"in DVC's queue: {there} more; `dvc queue start` runs them", err=True)
+    return lacking, estimates(lacking, params)
 
 
-def estimates(experiments: Sequence[Planned], params: Path) -> list[float]:
-    """Return how many hours each experiment would train on this machine."""
+def estimates(experiments: Sequence[Planned], params: Path) -> list[Estimate]:
+    """Return how long each experiment would train on this machine."""
     device = prepare_device(load_runtime(params))
     paces: dict[str, Pace] = {}
     found = []
-    for each in tqdm(experiments, desc="timing some steps", unit="experiment", disable=None, leave=False):
+    for each in tqdm(experiments, desc="timing an epoch", unit="experiment", disable=None, leave=False):
         train, work = _train_section(each, params), _work(each, params)
         key = json.dumps([work.features, work.words, *(train[name] for name in TELLING)])
         if key not in paces:
             paces[key] = pace(train, work, device)
-        found.append(hours(train, work, paces[key]))
+        found.append(estimate(train, work, paces[key]))
     return found
 
 
-def listed(experiments: Sequence[Planned], cost: Sequence[float]) -> str:
-    """Return the commands, the hours each would take, and their sum."""
-    lines = [
-        f"# {each.preset.name}, seed {each.seed}: about {_time(time)}\n{each.typed()}"
-        for each, time in zip(experiments, cost, strict=True)
-    ]
-    total = (
-        f"# {len(experiments)} experiments, about {_time(sum(cost))} of training here, one after the other"
+def listed(experiments: Sequence[Planned], cost: Sequence[Estimate], commands: bool = True) -> str:
+    """Return how long each experiment would take and on what that is based, its command, and the sum."""
+    if not experiments:
+        return "nothing is missing"
+    lines = []
+    for each, time in zip(experiments, cost, strict=True):
+        lines.append(f"# {each.title}: about {in_words(time.hours)}, from {time.basis}")
+        lines += [each.typed()] if commands else []
+    total = in_words(sum(time.hours for time in cost))
+    lines.append(
+        f"# {len(experiments)} experiments, about {total} of training here, one after the other; "
+        "timed on random data of the same size"
     )
-    return "\n".join([*lines, total])
-
-
-def enqueue(experiments: Sequence[Planned]) -> None:
-    """Put experiments into DVC's queue.
-
-    Raises:
-        InputError: with what DVC said, if it refused one.
-    """
-    for each in tqdm(experiments, desc="queueing", unit="experiment", disable=None, leave=False):
-        words = [sys.executable, "-m", *each.command()]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
-        if done.returncode:
-            raise InputError(
-                f"{each.preset.name}, seed {each.seed}: {_complaint(done.stderr or done.stdout)}"
-            )
-    click.echo(f"{len(experiments)} experiments queued; run them with `dvc queue start`")
-
-
-def _complaint(printed: str) -> str:
-    """Return the line in which DVC says what is wrong, without the advice around it."""
-    lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    told = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return told[0] if told else " ".join(lines)
+    return "\n".join(lines)
 
 
 def _train_section(each: Planned, params: Path) -> dict[str, Any]:
@@ -122,7 +104,3 @@ def _work(each: Planned, params: Path) -> Work:
     val = facts["images"]["val"]
     smallest = min(val) if isinstance(val, list) else val
     return Work(features, facts["words"], facts["images"]["train"], smallest)
-
-
-def _time(hours: float) -> str:
-    return f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"

@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.features.threads import share_out
 from fne.store.arrays import read_arrays
 from fne.store.lineage import Artifact
 from fne.store.rows import Rows
 from fne.store.values import value_fault
 
-# Rows read at once: few enough to stay in a cache until they are added.
-BLOCK = 128
+# Rows added at once: few enough to be copied where they must be, and looked through where one is faulty.
+BLOCK = 1024
 
 
 @dataclass(frozen=True)
@@ -53,16 +52,18 @@ class Moments:
         self.mean = np.zeros(features)
         self._squares = np.zeros(features)
 
-    def add(self, block: np.ndarray) -> None:
-        """Add rows (rows, features)."""
+    def add(self, block: np.ndarray, places: np.ndarray | None = None) -> None:
+        """Add rows of a block (rows, features), all or those at some places.
+
+        The block is not copied, unless it is of float16, which the compiled loops do not know.
+        """
         from fne.features.loops import add_rows
 
-        wide = loopable(block)
-        share_out(
-            lambda first, last: add_rows(wide, self.count, self.mean, self._squares, first, last),
-            len(self.mean),
-        )
-        self.count += len(block)
+        if block.dtype == np.float16 and places is not None:
+            block, places = block[places], None
+        chosen = np.arange(len(block)) if places is None else places
+        add_rows(loopable(block), chosen, self.count, self.mean, self._squares)
+        self.count += len(chosen)
 
     @property
     def deviation(self) -> np.ndarray:
@@ -76,16 +77,18 @@ def fit(rows: Rows, ids: Sequence[str]) -> Statistics:
     Raises:
         InputError: naming the first row and layer with a value that is not finite.
     """
-    rows.check_ids(ids)
     moments = Moments(rows.features)
-    wanted = set(ids)
+    numbers, places = rows.locate(ids)
     # In the order of the store, so that a disk is read from one end to the other.
-    ordered = [each for each in rows.ids if each in wanted]
-    for chosen, block in rows.blocks(ordered, BLOCK):
-        moments.add(block)
-        # One value that is not finite makes the mean of its column not finite.
-        if not np.isfinite(moments.mean).all():
-            refuse_faults(rows, chosen, block)
+    for number in np.unique(numbers):
+        shard, block = rows.shards[number], rows.mapped_block(int(number))
+        wanted = np.unique(places[numbers == number])
+        for start in range(0, len(wanted), BLOCK):
+            chosen = wanted[start : start + BLOCK]
+            moments.add(block, chosen)
+            # One value that is not finite makes the mean of its column not finite.
+            if not np.isfinite(moments.mean).all():
+                refuse_faults(rows, [shard.ids[place] for place in chosen], block[chosen])
     return Statistics(moments.mean, moments.deviation, list(ids))
 
 

@@ -7,7 +7,6 @@ from fne.paper.tables import Numbers
 
 DIRECTIONS = ("image_to_text", "text_to_image")
 KEYS = ("R@1", "R@5", "R@10", "median_rank")
-WHOLE_SPLIT = "full"
 
 
 @dataclass(frozen=True)
@@ -24,16 +23,16 @@ class Measured:
 def measured(content: bytes) -> list[Measured]:
     """Return the results of a metrics file.
 
-    They stand under the name of their split, followed by that of the protocol unless the whole
-    split was scored: `test`, `test_coco_1k_first`.
+    They stand under the name of their split and that of the protocol: `test_full`, `test_coco_1k_first`.
+    What names no protocol was measured in a way that is not known, and is left out.
     """
     found = []
     for name, results in json.loads(content).items():
         split, _, protocol = name.partition("_")
+        if not protocol:
+            continue
         numbers = tuple(results[direction].get(key) for direction in DIRECTIONS for key in KEYS)
-        found.append(
-            Measured(split, protocol or WHOLE_SPLIT, numbers, results["images"], results["captions"])
-        )
+        found.append(Measured(split, protocol, numbers, results["images"], results["captions"]))
     return found
 
 

@@ -24,13 +24,18 @@ class Planned:
     preset: Preset
     seed: int
 
-    def command(self) -> list[str]:
-        """Return the words of the command that puts it into DVC's queue."""
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+        return f"{self.preset.name}, seed {self.seed}"
+
+    def command(self, how: str = "--queue") -> list[str]:
+        """Return the words of the command that puts it into DVC's queue, or runs it in another way."""
         overrides = self.preset.overrides | {"train.seed": self.seed}
-        return ["dvc", "exp", "run", "--queue", *arguments(overrides)]
+        return ["dvc", "exp", "run", how, *arguments(overrides)]
 
     def typed(self) -> str:
-        """Return the command as one can type it."""
+        """Return the command for the queue as one can type it."""
         return shlex.join(self.command())
 
 

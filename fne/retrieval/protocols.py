@@ -57,9 +57,9 @@ def metrics_name(split: str, protocol: str) -> str:
 
     Example:
         >>> metrics_name("test", "full"), metrics_name("test", "coco_1k_mean5")
-        ('test', 'test_coco_1k_mean5')
+        ('test_full', 'test_coco_1k_mean5')
     """
-    return split if protocol == FULL else f"{split}_{protocol}"
+    return f"{split}_{protocol}"
 
 
 def _nothing_to_score(captioned: Sequence[Captioned], split: str) -> str:

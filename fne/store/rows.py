@@ -8,7 +8,6 @@ write to what may be a link into a shared cache.
 import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -116,22 +115,23 @@ class Rows:
 
     def read_kept(self, ids: Sequence[str]) -> np.ndarray:
         """Return the rows of `ids` as the shards keep them: ternary ones as bit planes (see `ternary`)."""
-        self.check_ids(ids)
-        places = np.fromiter((self._places[row_id] for row_id in ids), dtype=np.int64, count=len(ids))
-        numbers = np.searchsorted(self._ends, places, side="right")
+        numbers, places = self.locate(ids)
         if len(ids) and numbers.min() == numbers.max():
             # All in one shard, as when a store is read in its own order: one copy is enough.
-            return np.asarray(self._block(int(numbers[0]))[places - self._start(int(numbers[0]))])
+            return np.asarray(self.mapped_block(int(numbers[0]))[places])
         kept = np.uint8 if self.dtype == TERNARY else np.dtype(self.dtype)
         block = np.empty((len(ids), width(self.features, self.dtype)), dtype=kept)
         for number in np.unique(numbers):
             chosen = numbers == number
-            block[chosen] = self._block(int(number))[places[chosen] - self._start(int(number))]
+            block[chosen] = self.mapped_block(int(number))[places[chosen]]
         return block
 
-    def _start(self, number: int) -> int:
-        """Return the place of a shard's first row among all rows."""
-        return int(self._ends[number]) - len(self.shards[number].ids)
+    def locate(self, ids: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the shard of each id, as a position in `shards`, and its place within that shard."""
+        self.check_ids(ids)
+        places = np.fromiter((self._places[row_id] for row_id in ids), dtype=np.int64, count=len(ids))
+        numbers = np.searchsorted(self._starts, places, side="right") - 1
+        return numbers, places - self._starts[numbers]
 
     def blocks(
         self, ids: Sequence[str] | None = None, size: int = 1024, dtype: DTypeLike | None = None
@@ -175,9 +175,9 @@ class Rows:
         return {shard.number: shard.ids for shard in self.shards}
 
     @cached_property
-    def _ends(self) -> np.ndarray:
-        """Where the rows of each shard end among all rows."""
-        return np.array(list(accumulate(len(shard.ids) for shard in self.shards)), dtype=np.int64)
+    def _starts(self) -> np.ndarray:
+        """Where the rows of each shard start among all rows."""
+        return np.cumsum([0, *(len(shard.ids) for shard in self.shards)], dtype=np.int64)[:-1]
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -187,7 +187,8 @@ class Rows:
     def _known(self) -> frozenset[str]:
         return recall()
 
-    def _block(self, number: int) -> np.ndarray:
+    def mapped_block(self, number: int) -> np.ndarray:
+        """Return all rows of a shard as it keeps them, read-only and not copied, hashed if never before."""
         if number not in self._blocks:
             folder, shard = self.artifact.path, self.shards[number]
             # The state before hashing: what changes meanwhile shall not count as found whole.

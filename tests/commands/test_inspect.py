@@ -116,9 +116,9 @@ def test_metrics_come_as_a_table(folder):
         "images": 5,
         "captions": 25,
     }
-    (folder / "m.json").write_text(json.dumps({"test": metrics}))
+    (folder / "m.json").write_text(json.dumps({"test_full": metrics}))
     assert inspect("m.json") == [
-        "m.json: test, 5 images, 25 captions",
+        "m.json: test_full, 5 images, 25 captions",
         "                         R@1          R@5         R@10  median rank    mean rank",
         "  image to text         10.0         20.0         30.0          4.0          5.2",
         "  text to image         10.0         20.0         30.0          4.0          5.2",

@@ -72,9 +72,12 @@ def test_what_is_wrong_is_told(table, given, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["2", "--model", "FNE-SH"], "--model, --seeds, --following and --yes need --dry or --queue"),
-        (["5", "--seeds", "5"], "--model, --seeds, --following and --yes need --dry or --queue"),
-        (["--compare", "a", "b", "--dry"], "--dry and --queue need the number of a table"),
+        (["2", "--model", "FNE-SH"], "--model, --seeds, --following and --yes need --dry, --queue or --run"),
+        (["5", "--seeds", "5"], "--model, --seeds, --following and --yes need --dry, --queue or --run"),
+        (["--compare", "a", "b", "--dry"], "--dry, --queue and --run need the number of a table"),
+        (["--compare", "a", "b", "--run"], "--dry, --queue and --run need the number of a table"),
+        (["5", "--run", "--queue"], "give one of --dry, --queue and --run"),
+        (["5", "--run", "--dry"], "give one of --dry, --queue and --run"),
     ],
 )
 def test_options_that_would_be_ignored_are_refused(arguments, message):

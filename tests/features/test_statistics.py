@@ -1,6 +1,5 @@
 import statistics
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -38,16 +37,16 @@ def test_blocks_beyond_the_caches_sizes_agree_with_numpy(dtype, shape):
     assert np.allclose(fitted.deviation, rows.astype(np.float64).std(axis=0), rtol=1e-11, atol=0)
 
 
-def test_the_number_of_threads_changes_no_bit():
-    rows = np.random.default_rng(0).normal(5.0, 2.0, (300, 1000)).astype(np.float32)
-    before = numba.get_num_threads()
-    found = []
-    for threads in (1, before):
-        numba.set_num_threads(threads)
-        found.append(moments(rows, 100))
-    numba.set_num_threads(before)
-    assert found[0].mean.tobytes() == found[1].mean.tobytes()
-    assert found[0].deviation.tobytes() == found[1].deviation.tobytes()
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_rows_at_some_places_count_as_if_they_stood_alone(dtype):
+    rows = np.random.default_rng(0).normal(5.0, 2.0, (400, 10)).astype(dtype)
+    places = np.random.default_rng(1).permutation(400)[:300]
+    picked, alone = Moments(10), Moments(10)
+    picked.add(rows, places)
+    alone.add(rows[places])
+    assert picked.count == 300
+    assert picked.mean.tobytes() == alone.mean.tobytes()
+    assert picked.deviation.tobytes() == alone.deviation.tobytes()
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -80,6 +79,27 @@ def test_only_the_asked_rows_are_fitted_and_they_are_named(tmp_path):
     rows = store(tmp_path / "s", np.array([[1.0], [3.0], [100.0]]), [Layer("conv", 1)])
     fitted = fit(rows, ["r00", "r01"])
     assert (fitted.mean.tolist(), fitted.deviation.tolist(), fitted.ids) == ([2.0], [1.0], ["r00", "r01"])
+
+
+def test_rows_are_fitted_where_they_are_mapped_and_not_copied(tmp_path, monkeypatch):
+    rows = store(tmp_path / "s", np.ones((50, 4), dtype=np.float32), [Layer("conv", 4)])
+    added = []
+    monkeypatch.setattr("fne.features.loops.add_rows", lambda block, *_: added.append(block))
+    fit(rows, rows.ids[:40])
+    assert [np.shares_memory(block, rows.mapped_block(number)) for number, block in enumerate(added)] == [
+        True
+    ] * 2
+
+
+@pytest.mark.parametrize("count", [128, 300])
+@pytest.mark.parametrize("share", [0.4, 1.0])
+def test_a_store_of_several_shards_gives_what_numpy_gives(tmp_path, count, share):
+    values = np.random.default_rng(0).normal(5.0, 2.0, (count, 30)).astype(np.float32)
+    rows = store(tmp_path / "s", values, [Layer("conv", 30)], shards=3)
+    chosen = [number for number in range(count) if number < share * count]
+    fitted = fit(rows, [f"r{number:02d}" for number in reversed(chosen)])
+    assert np.allclose(fitted.mean, values[chosen].mean(axis=0, dtype=np.float64), rtol=1e-13, atol=0)
+    assert np.allclose(fitted.deviation, values[chosen].astype(np.float64).std(axis=0), rtol=1e-11, atol=0)
 
 
 @pytest.mark.parametrize(("value", "word"), [(np.nan, "nan"), (np.inf, "inf"), (-np.inf, "-inf")])

@@ -52,7 +52,7 @@ results = {
     "image_to_text": summary(ranks["image_ranks"]), "text_to_image": summary(ranks["caption_ranks"]),
     "rsum": 0.0, "images": images, "captions": 5 * images, "started": seed % 2 == 0,
 }
-Path("metrics/retrieval.json").write_text(json.dumps({"test": results}))
+Path("metrics/retrieval.json").write_text(json.dumps({"test_full": results}))
 """
 
 PIPELINE = """

@@ -134,7 +134,7 @@ def write_ranks(
         "caption_best_scores": np.take_along_axis(scores.T, caption_best, 1),
     }
     protocol = "full" if folds == 1 else f"coco_1k_mean{folds}"
-    name = "test" if folds == 1 else f"test_{protocol}"
+    name = f"test_{protocol}"
     settings = {"split": "test", "protocol": protocol, "recalls": list(recalls), "top": top, "name": name}
     write_arrays(folder / "ranks.h5", "ranks", arrays, settings, lineage)
     both = {

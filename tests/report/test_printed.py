@@ -27,7 +27,7 @@ def _caffe_is_known(monkeypatch):
     monkeypatch.setitem(load("weights"), "sha256", [CAFFE])
 
 
-def metrics(name="test", images=1000):
+def metrics(name="test_full", images=1000):
     found = {"image_to_text": NUMBERS, "text_to_image": NUMBERS, "images": images, "captions": 5 * images}
     return json.dumps({name: found}).encode()
 
@@ -80,6 +80,6 @@ def test_no_row_stands_beside_other_weights():
 
 
 def test_no_row_stands_beside_another_split_or_data_set():
-    assert printed_row(metrics("val"), ranks_of("FNE-SH"), CATALOG) is None
+    assert printed_row(metrics("val_full"), ranks_of("FNE-SH"), CATALOG) is None
     assert printed_row(metrics(images=500), ranks_of("FNE-SH"), CATALOG) is None
     assert printed_row(metrics(), ranks_of("FNE-SH"), CATALOG[1:]) is None

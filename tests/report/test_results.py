@@ -15,7 +15,7 @@ def rows_of(folder, printed=None, **choices):
 
 def test_every_figure_has_its_interval(tmp_path):
     rows = rows_of(tmp_path)
-    intervals = json.loads((tmp_path / "intervals.json").read_text())["test"]
+    intervals = json.loads((tmp_path / "intervals.json").read_text())["test_full"]
     low, high = intervals["text_to_image"]["R@5"]
     assert rows["R@5"].cells[1].interval == f"{low:.1f} to {high:.1f} %"
     assert rows["R@5"].cells[1].meter.interval == (low, high)

@@ -74,9 +74,9 @@ def test_a_catalog_that_does_not_know_the_order_is_refused(monkeypatch):
     )
 
 
-def test_metrics_are_named_by_their_protocol_but_for_the_whole_split():
+def test_metrics_are_named_by_their_split_and_protocol():
     assert [metrics_name("val", name) for name in PROTOCOLS] == [
-        "val",
+        "val_full",
         "val_coco_1k_first",
         "val_coco_1k_mean5",
         "val_coco_5k",

@@ -17,13 +17,13 @@ READY = ("standardize", "embed", "tokenize", "train", "encode")
 
 
 @pytest.mark.parametrize("split", ["test", "val"])
-def test_metrics_are_named_by_their_split(run, split):
+def test_metrics_are_named_by_their_split_and_protocol(run, split):
     change_params(Path(), {"evaluate": {"split": split}})
     assert run(*READY, "evaluate").exit_code == 0
-    found = metrics()
-    assert list(found) == [split]
-    assert (found[split]["images"], found[split]["captions"]) == (4, 8)
-    assert found[split]["text_to_image"]["R@5"] == 100
+    [(name, found)] = metrics().items()
+    assert name == f"{split}_full"
+    assert (found["images"], found["captions"]) == (4, 8)
+    assert found["text_to_image"]["R@5"] == 100
 
 
 def test_ranks_and_the_best_are_kept_for_every_query(run):
@@ -63,7 +63,7 @@ def test_vectors_of_different_models_are_refused(run, tmp_path):
 def test_other_recalls_make_other_metrics_and_their_sum(run):
     change_params(Path(), {"evaluate": {"recalls": [2, 3]}})
     assert run(*READY, "evaluate").exit_code == 0
-    found = metrics()["test"]
+    found = metrics()["test_full"]
     names = ["R@2", "R@3", "median_rank", "mean_rank"]
     assert list(found["image_to_text"]) == list(found["text_to_image"]) == names
     both = [found[way][name] for way in ("image_to_text", "text_to_image") for name in names[:2]]
@@ -72,7 +72,7 @@ def test_other_recalls_make_other_metrics_and_their_sum(run):
 
 def test_intervals_stand_in_a_file_of_their_own_and_hold_the_metrics(run):
     run(*READY, "evaluate")
-    found, sure = metrics()["test"], json.loads(Path("metrics/intervals.json").read_text())["test"]
+    found, sure = metrics()["test_full"], json.loads(Path("metrics/intervals.json").read_text())["test_full"]
     assert (sure["level"], sure["samples"]) == (0.95, 1000)
     low, high = sure["rsum"]
     assert low <= found["rsum"] <= high
@@ -139,4 +139,4 @@ def test_whether_training_got_off_the_ground_is_told_if_the_model_says_so(run, m
     run(*READY)
     monkeypatch.setattr(stages.evaluate, "merge", merge_with_started)
     assert run("evaluate").exit_code == 0
-    assert metrics()["test"].get("started") == started
+    assert metrics()["test_full"].get("started") == started

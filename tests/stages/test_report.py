@@ -116,8 +116,8 @@ def test_captions_are_shown_and_never_run(tmp_path):
 def test_metrics_stand_beside_their_intervals_and_what_guessing_would_score(tmp_path):
     run = write_run(tmp_path)
     text = text_of(run)
-    metrics = json.loads((tmp_path / "retrieval.json").read_text())["test"]
-    intervals = json.loads((tmp_path / "intervals.json").read_text())["test"]
+    metrics = json.loads((tmp_path / "retrieval.json").read_text())["test_full"]
+    intervals = json.loads((tmp_path / "intervals.json").read_text())["test_full"]
     for direction in ("image_to_text", "text_to_image"):
         assert f"{metrics[direction]['R@1']:.1f} %" in text
         low, high = intervals[direction]["mean_rank"]
@@ -254,8 +254,8 @@ def test_captions_that_changed_since_the_evaluation_are_refused(tmp_path):
     ("content", "words"),
     [
         ("{", "not valid JSON"),
-        ('{"val": {}}', "under 'test'"),
-        ("[]", "under 'test'"),
+        ('{"val": {}}', "under 'test_full'"),
+        ("[]", "under 'test_full'"),
         (None, "no such file"),
     ],
 )

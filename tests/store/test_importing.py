@@ -11,6 +11,7 @@ import pytest
 from fne.core.errors import InputError
 from fne.store import importing
 from fne.store.chosen import Names
+from fne.store.elsewhere import CrashedError, elsewhere
 from fne.store.files import file_digest
 from fne.store.importing import import_rows
 from fne.store.layout import Layer
@@ -23,11 +24,20 @@ LAYERS = ["conv", "conv", "fc", "fc", "fc"]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A folder to work in, and sizes so small that there are several blocks and shards."""
+    """A folder to work in, and sizes so small that there are several blocks and shards.
+
+    A process for each file would take most of the time: only a few tests need one.
+    """
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(importing, "elsewhere", lambda work, arguments, _: work(*arguments))
     monkeypatch.setattr(importing, "BLOCK", 40)
     monkeypatch.setattr(importing, "SHARD", 60)
     return tmp_path
+
+
+@pytest.fixture
+def _in_a_process(monkeypatch):
+    monkeypatch.setattr(importing, "elsewhere", elsewhere)
 
 
 def hdf5(folder, **arrays):
@@ -313,3 +323,42 @@ def test_files_that_reach_out_of_themselves_are_refused(folder):
 def test_the_manifest_of_an_imported_store_has_no_ancestors(folder):
     take(npz(folder, features=VALUES, ids=IDS))
     assert json.loads((folder / "store/manifest.json").read_text())["lineage"] == {}
+
+
+@pytest.mark.usefixtures("_in_a_process")
+def test_what_another_process_reads_comes_as_it_is(folder):
+    assert np.array_equal(take(hdf5(folder, features=VALUES, ids=IDS)).read(IDS), VALUES)
+
+
+@pytest.mark.usefixtures("_in_a_process")
+def test_a_refusal_in_another_process_is_told(folder):
+    assert fault(hdf5(folder, features=VALUES, ids=IDS[:1] * 7)) == (
+        "1 ids come more than once, the first is 'image-0.jpg' in rows 0 and 1"
+    )
+
+
+@pytest.mark.usefixtures("_in_a_process")
+def test_a_file_in_which_hdf5_hangs_is_given_up(folder, monkeypatch):
+    """A text that seems longer than it is leads HDF5 into the empty end of its heap, which it walks forever."""
+    source = hdf5(folder, features=VALUES, ids=IDS)
+    content = bytearray(source.read_bytes())
+    first_object = content.index(b"GCOL") + 16
+    content[first_object + 9] ^= 1  # the second byte of its size
+    source.write_bytes(content)
+    monkeypatch.setattr(importing, "PATIENCE", 0.5)
+    assert fault(source) == (
+        "reading it has not come on for 0.5 seconds, as in a damaged file; nothing was imported; fetch it or "
+        "write it again"
+    )
+
+
+def test_a_file_that_brings_the_process_down_is_refused(folder, monkeypatch):
+    def crash(*_):
+        raise CrashedError
+        yield
+
+    monkeypatch.setattr(importing, "elsewhere", crash)
+    assert fault(hdf5(folder, features=VALUES, ids=IDS)) == (
+        "reading it brought the process down, as a damaged file can; nothing was imported; fetch it or write it "
+        "again"
+    )

@@ -93,11 +93,19 @@ def test_an_empty_store_works(tmp_path):
     assert (rows.ids, list(rows.blocks()), rows.read([]).shape) == ([], [], (0, 5))
 
 
+def test_ids_are_located_in_mapped_shards(tmp_path):
+    rows = Rows.open(write(tmp_path / "s"))
+    numbers, places = rows.locate(IDS)
+    found = [rows.mapped_block(number)[place] for number, place in zip(numbers, places, strict=True)]
+    assert np.array_equal(found, rows.read(IDS))
+    assert [rows.shards[number].ids[place] for number, place in zip(numbers, places, strict=True)] == IDS
+
+
 def test_a_store_cannot_be_written_through_its_reader(tmp_path):
     rows = Rows.open(write(tmp_path / "s"))
     rows.read(IDS)
     with pytest.raises(ValueError, match="read-only"):
-        rows._block(0)[0, 0] = 1
+        rows.mapped_block(0)[0, 0] = 1
 
 
 def test_a_flipped_bit_is_noticed_before_use(tmp_path):
