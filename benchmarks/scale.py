@@ -35,8 +35,8 @@ from stages.tokenize import main as tokenize
 from stages.train import main as train
 
 PROJECT = Path(__file__).parent.parent
-EXTRACTED = (20, 40, 80)
-SIZES = (2_000, 4_000, 8_000)
+EXTRACTED = (16, 32, 64)
+SIZES = (1_000, 2_000, 4_000)
 CAPTIONS = 5  # an image
 VALIDATION = 100  # images; of the rest one half is for training, the other for testing
 SETTINGS = {

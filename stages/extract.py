@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from fne.activations.cost import shard_advice
+from fne.activations.engines import ENGINES, Recipe
 from fne.activations.extract import assemble, complete
 from fne.activations.extractor import build_extractor
 from fne.activations.previous import adopt
@@ -12,7 +13,6 @@ from fne.activations.scratch import Scratch
 from fne.activations.settings import Extract
 from fne.activations.weights import load_weights
 from fne.core.command import INPUT, OUTPUT, params_option
-from fne.core.device import prepare_device
 from fne.core.params import load_key, load_section
 from fne.core.runtime import load_runtime
 from fne.datasets.root import image_root
@@ -32,13 +32,15 @@ def main(images: Path, activations: Path, params: Path) -> None:
     root = image_root(load_key(params, "catalog", "root"))
     records, catalog = read_images(images)
     weights = load_weights(Path(settings.weights), settings.backbone)
-    extractor = build_extractor(settings, weights, runtime.algorithm, prepare_device(runtime))
-    scratch = Scratch(runtime.scratch_folder() / "activations", extractor.kind, extractor.features)
-    advice = shard_advice(extractor, len(records), settings.shards)
-    if advice:
-        click.echo(advice, err=True)
-    adopt(scratch, records, activations, images, extractor)
-    complete(scratch, records, root, extractor, runtime.batch, runtime.workers, click.echo)
+    recipe = Recipe(settings, Path(settings.weights), runtime)
+    with ENGINES[runtime.engine](recipe, click.echo) as engine:
+        extractor = build_extractor(settings, weights, runtime.algorithm, engine.device, engine.elsewhere)
+        scratch = Scratch(runtime.scratch_folder() / "activations", extractor.kind, extractor.features)
+        advice = shard_advice(extractor, len(records), settings.shards)
+        if advice:
+            click.echo(advice, err=True)
+        adopt(scratch, records, activations, images, extractor)
+        complete(scratch, records, root, extractor, runtime.batch, runtime.workers, click.echo, engine)
     shards = assemble(scratch, records, settings.shards)
     lineage = merge(catalog, weights.artifact)
     write_rows(activations, "activations", extractor.layers, "float32", shards, extractor.kind, lineage)

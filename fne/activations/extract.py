@@ -9,21 +9,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import torch
-from torch import Tensor
 from tqdm import tqdm
 
-from fne.activations.cost import Effort, announcement, summary
+from fne.activations.cost import announcement, crew_in_words, summary
+from fne.activations.engines import Engine, Job, here
 from fne.activations.extractor import Extractor
-from fne.activations.reading import ImageFiles, read_ahead
-from fne.activations.scratch import Scratch
+from fne.activations.reading import ImageFiles
+from fne.activations.scratch import Claimed, Scratch
 from fne.core.errors import InputError
 from fne.store.catalog import Image
-from fne.store.journal import Journal
 from fne.store.layout import Layer, plan_shards
 
 # Rows that may wait to be written: bounded, so that memory does not grow behind a slow disk.
@@ -36,11 +36,12 @@ WAIT_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class _Claim:
-    """An image to compute, and the locked journal that its row goes to."""
+    """An image to compute, the locked journal that its row goes to, and what else that one lacks."""
 
     digest: str
-    journal: Journal
-    last: bool
+    journal: Claimed
+    lacking: set[str]
+    processor: str = ""
 
 
 def complete(
@@ -51,6 +52,7 @@ def complete(
     batch: int,
     workers: int,
     say: Callable[[str], None],
+    engine: Engine | None = None,
 ) -> None:
     """Compute the rows of all images that the scratch folder does not have yet.
 
@@ -64,6 +66,7 @@ def complete(
         batch: the number of images computed at once, or 0 for what suits the device.
         workers: the number of processes that read images ahead.
         say: told what is going on.
+        engine: where they are computed, if not in this process.
 
     Raises:
         InputError: if an image is not the one in the catalog any more, if an activation is
@@ -74,23 +77,24 @@ def complete(
     if not pending:
         return
     batch = batch or (GPU_BATCH if extractor.device.type == "cuda" else torch.get_num_threads())
+    engine = engine or here(extractor.device)
     done = len(positions) - len(pending)
-    say(announcement(extractor, len(positions), done, batch))
-    files = ImageFiles(images, root, extractor.resize)
-    work = _Work(scratch, positions, pending, files, extractor, batch, workers)
+    say(announcement(extractor, len(positions), done, engine.pace(extractor, batch)))
+    job = Job(ImageFiles(images, root, extractor.resize), extractor, batch, workers, len(pending))
+    work = _Work(scratch, positions, pending, engine, job)
     start, waited_for = time.perf_counter(), list[str]()
     with tqdm(total=len(positions), initial=done, desc="extract", unit="image", disable=None) as progress:
         while pending:
             if not scratch.is_busy(pending):
-                work.compute_claimed(progress.update)
+                work.compute_claimed(progress)
                 continue
             owners = scratch.owners(pending)
             if owners != waited_for:
                 say(f"waiting for process {', '.join(owners)}, which is computing the same images")
                 waited_for = owners
             time.sleep(WAIT_SECONDS)
-    work.effort.seconds = time.perf_counter() - start
-    say(summary(extractor, work.effort))
+    job.effort.seconds = time.perf_counter() - start
+    say(summary(extractor, job.effort))
 
 
 def assemble(
@@ -122,72 +126,50 @@ class _Work:
     scratch: Scratch
     positions: Mapping[str, int]  # of the images, by their digests
     pending: set[str]
-    files: ImageFiles
-    extractor: Extractor
-    batch: int
-    workers: int
-    effort: Effort = field(default_factory=Effort)
+    engine: Engine
+    job: Job
 
-    def compute_claimed(self, progress: Callable[[int], object]) -> None:
+    def compute_claimed(self, progress: "tqdm[NoReturn]") -> None:
         """Compute what no other process is computing; what is settled is taken out of `pending`."""
-        claims: deque[_Claim] = deque()
+        images, effort = self.job.files.images, self.job.effort
+        claims: dict[int, _Claim] = {}  # by the positions of the images
         writing: deque[Future[None]] = deque()
-        positions = self._claim(claims, progress)
-        pixels = read_ahead(self.files, positions, self.workers, pin=self.extractor.device.type == "cuda")
         with ThreadPoolExecutor(max_workers=1) as writer:
             try:
-                for chunk in _batches(self._timed(pixels), self.batch):
-                    for row in self.extractor.compute(chunk):
-                        image = self.files.images[self.positions[claims[0].digest]]
-                        check_finite(row, image.id, self.extractor.layers)
-                        writing.append(writer.submit(_write, claims.popleft(), row))
+                for done in self.engine.compute(self.job, self._claim(claims, progress)):
+                    for position, row in zip(done.positions, done.rows, strict=True):
+                        check_finite(row, images[position].id, self.job.extractor.layers)
+                        claim = replace(claims.pop(position), processor=done.processor)
+                        writing.append(writer.submit(_write, claim, row))
                     started = time.perf_counter()
                     # What is written is looked at at once: after a full disk, nothing more need be computed.
                     while writing and (writing[0].done() or len(writing) > UNWRITTEN):
                         writing.popleft().result()
-                    self.effort.output_seconds += time.perf_counter() - started
-                    self.effort.images += len(chunk)
-                    progress(len(chunk))
+                    effort.output_seconds += time.perf_counter() - started
+                    effort.images += len(done.positions)
+                    progress.set_postfix_str(crew_in_words(effort), refresh=False)
+                    progress.update(len(done.positions))
                 for each in writing:
                     each.result()
             finally:
                 wait(writing)
-                for claim in claims:
-                    claim.journal.unlock()
+                for journal in {claim.journal for claim in claims.values()}:
+                    journal.unlock()
 
-    def _claim(self, claims: deque[_Claim], progress: Callable[[int], object]) -> Iterator[int]:
+    def _claim(self, claims: dict[int, _Claim], progress: "tqdm[NoReturn]") -> Iterator[int]:
         """Lock journals one after the other, as late as possible, and yield the images they lack."""
         for journal, wanted, missing in self.scratch.claims(sorted(self.pending)):
             self.pending.difference_update(wanted)
-            progress(len(wanted) - len(missing))
+            progress.update(len(wanted) - len(missing))
             if not missing:
                 journal.unlock()
-            for digest in missing:
-                claims.append(_Claim(digest, journal, digest == missing[-1]))
-                yield self.positions[digest]
-
-    def _timed(self, pixels: Iterator[Tensor]) -> Iterator[Tensor]:
-        while True:
-            started = time.perf_counter()
-            each = next(pixels, None)
-            self.effort.input_seconds += time.perf_counter() - started
-            if each is None:
-                return
-            yield each
+            lacking = set(missing)
+            claims.update({self.positions[digest]: _Claim(digest, journal, lacking) for digest in missing})
+            yield from (self.positions[digest] for digest in missing)
 
 
 def _write(claim: _Claim, row: np.ndarray) -> None:
-    claim.journal.append(claim.digest, row)
-    if claim.last:
+    claim.journal.append(claim.digest, row, claim.processor)
+    claim.lacking.discard(claim.digest)
+    if not claim.lacking:
         claim.journal.unlock()
-
-
-def _batches(pixels: Iterator[Tensor], size: int) -> Iterator[list[Tensor]]:
-    batch: list[Tensor] = []
-    for each in pixels:
-        batch.append(each)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

@@ -61,8 +61,22 @@ class Extractor:
             return torch.cat([self.rows(group).float() for group in groups]).cpu().numpy()
 
 
-def build_extractor(choices: Choices, weights: Weights, algorithm: str, device: torch.device) -> Extractor:
+def build_extractor(
+    choices: Choices,
+    weights: Weights,
+    algorithm: str,
+    device: torch.device,
+    elsewhere: bool = False,
+) -> Extractor:
     """Put an extractor together.
+
+    Args:
+        choices: what decides the values of a row.
+        weights: the network's.
+        algorithm: how to compute, or `auto`.
+        device: what computes.
+        elsewhere: whether other processes compute. Then this one needs no such device and keeps
+            no weights, and its extractor only tells what theirs are.
 
     Raises:
         InputError: if the weights do not fit, the algorithm does not apply, or half precision
@@ -72,7 +86,8 @@ def build_extractor(choices: Choices, weights: Weights, algorithm: str, device: 
         raise InputError(
             f"params.yaml: extract.precision is '{choices.precision}', which needs a GPU; use 'float32' here"
         )
-    network = build_network(choices.backbone, weights, device, choices.activations)
+    place = torch.device("meta") if elsewhere else device
+    network = build_network(choices.backbone, weights, place, choices.activations)
     chosen = choose_algorithm(algorithm, network, choices.crops, device, choices.resize)
     kind = choices.model_dump(include=set(Choices.model_fields)) | {
         "weights": weights.artifact.digest,
@@ -84,6 +99,9 @@ def build_extractor(choices: Choices, weights: Weights, algorithm: str, device: 
     if chosen == "plain" and device.type == "cpu":
         # Only there do the last bits depend on how the work is split between threads.
         kind["threads"] = torch.get_num_threads()
-    return Extractor(
-        kind, network, RESIZES[choices.resize], ALGORITHMS[chosen](network, choices.crops), device
-    )
+    rows = _no_rows if elsewhere else ALGORITHMS[chosen](network, choices.crops)
+    return Extractor(kind, network, RESIZES[choices.resize], rows, device)
+
+
+def _no_rows(images: Tensor) -> Tensor:
+    raise RuntimeError("this process has no weights; others compute")

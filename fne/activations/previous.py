@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fne.activations.extractor import Extractor
+from fne.activations.processor import UNKNOWN
 from fne.activations.scratch import Scratch
 from fne.core.errors import InputError
 from fne.core.params import load_params
@@ -39,7 +40,7 @@ def adopt(scratch: Scratch, wanted: Sequence[Image], store: Path, images: Path, 
         for journal, _, unfinished in scratch.claims(missing & set(sources)):
             try:
                 for digest in unfinished:
-                    journal.append(digest, rows.read([sources[digest]])[0])
+                    journal.append(digest, rows.read([sources[digest]])[0], UNKNOWN)
             finally:
                 journal.unlock()
 

@@ -26,12 +26,12 @@ class ImageFiles(Dataset[Tensor | str]):
 
     def __init__(self, images: Sequence[Image], root: Path, resize: Resize) -> None:
         self.images = images
-        self._root = root
+        self.root = root
         self._resize = resize
 
     def __getitem__(self, position: int) -> Tensor | str:
         try:
-            return read_pixels(self.images[position], self._root, self._resize)
+            return read_pixels(self.images[position], self.root, self._resize)
         except InputError as error:
             return error.message
 

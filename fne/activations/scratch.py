@@ -5,7 +5,7 @@ cannot live there. Rows live in the scratch folder, in one folder for each kind 
 everything that decides a row's values, besides the image, is part of the kind, and
 rows of different kinds never meet. Within a kind, rows are found by the digest of
 their image, whatever data set it belongs to, and several processes, also of several
-users, may fill it together.
+users, may fill it together. Beside the rows stands which processor computed each.
 """
 
 import json
@@ -16,12 +16,39 @@ from typing import Any
 
 import numpy as np
 
-from fne.store.files import text_digest, write_text
+from fne.activations.processor import note, processor_name, read_notes
+from fne.store.files import said_clearly, sync, text_digest, write_text
 from fne.store.journal import Journal
 
 KIND = "kind.json"
 # The leading digits of an image's digest that name its journal: 256 journals share the locks.
 PREFIX = 2
+
+
+class Claimed:
+    """A locked journal of the scratch folder."""
+
+    def __init__(self, journal: Journal, device: str) -> None:
+        self._journal = journal
+        self._device = device
+
+    def append(self, digest: str, values: np.ndarray, processor: str | None = None) -> None:
+        """Append one row, and who computed it: by default, this machine.
+
+        Raises:
+            InputError: if the disk is full; what was appended before is kept.
+        """
+        note(_notes(self._journal.path), digest, processor or processor_name(self._device))
+        self._journal.append(digest, values)
+
+    def unlock(self) -> None:
+        """Force the rows to the disk and give the lock back."""
+        try:
+            if (notes := _notes(self._journal.path)).exists():
+                with said_clearly(notes):
+                    sync(notes)
+        finally:
+            self._journal.unlock()
 
 
 class Scratch:
@@ -31,6 +58,7 @@ class Scratch:
         description = json.dumps(kind | {"features": features}, indent=1, sort_keys=True) + "\n"
         self.folder = folder / text_digest(description)[:16]
         self._features = features
+        self._device = str(kind.get("device", "cpu"))
         if not (self.folder / KIND).exists():
             write_text(self.folder / KIND, description)
 
@@ -42,7 +70,15 @@ class Scratch:
             found.update({digest: finished[digest] for digest in wanted if digest in finished})
         return found
 
-    def claims(self, digests: Iterable[str]) -> Iterator[tuple[Journal, list[str], list[str]]]:
+    def processors(self, digests: Iterable[str]) -> dict[str, str]:
+        """Return the processors that computed the rows of `digests`, where that is known."""
+        found = {}
+        for prefix, wanted in _by_prefix(digests).items():
+            noted = read_notes(_notes(self._journal(prefix).path))
+            found.update({digest: noted[digest] for digest in wanted if digest in noted})
+        return found
+
+    def claims(self, digests: Iterable[str]) -> Iterator[tuple[Claimed, list[str], list[str]]]:
         """Yield locked journals, those of `digests` that belong there, and those of them not finished.
 
         Journals that another process is filling are passed over. The receiver appends the
@@ -52,7 +88,8 @@ class Scratch:
             journal = self._journal(prefix)
             if journal.lock():
                 finished = journal.read()
-                yield journal, wanted, [digest for digest in wanted if digest not in finished]
+                missing = [digest for digest in wanted if digest not in finished]
+                yield Claimed(journal, self._device), wanted, missing
 
     def is_busy(self, digests: Iterable[str]) -> bool:
         """Tell whether other processes hold the journals of all `digests`."""
@@ -69,6 +106,10 @@ class Scratch:
 
     def _journal(self, prefix: str) -> Journal:
         return Journal(self.folder / f"{prefix}.rows", self._features)
+
+
+def _notes(journal: Path) -> Path:
+    return journal.with_suffix(".made")
 
 
 def _by_prefix(digests: Iterable[str]) -> dict[str, list[str]]:

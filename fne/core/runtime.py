@@ -10,7 +10,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fne.core.params import Section, load_section, one_of
+from fne.core.errors import InputError
+from fne.core.params import Section, load_section, not_one_of, one_of
+
+# Where the extraction computes; the variable wins over `params.yaml`.
+ENGINES = ("local", "ray")
+ENGINE_VARIABLE = "FNE_ENGINE"
 
 
 class Runtime(Section):
@@ -20,6 +25,7 @@ class Runtime(Section):
     threads: Annotated[int, Field(ge=0)]
     workers: Annotated[int, Field(ge=0)]
     batch: Annotated[int, Field(ge=0)]
+    engine: Annotated[str, one_of(ENGINES)]
     algorithm: Annotated[str, Field(min_length=1)]
     scratch: Annotated[str, Field(min_length=1)]
 
@@ -33,5 +39,9 @@ class Runtime(Section):
 
 
 def load_runtime(params: Path) -> Runtime:
-    """Read the `runtime` section of a parameter file."""
-    return load_section(params, "runtime", Runtime)
+    """Read the `runtime` section of a parameter file; `FNE_ENGINE` in the environment wins over `engine`."""
+    runtime = load_section(params, "runtime", Runtime)
+    engine = os.environ.get(ENGINE_VARIABLE) or runtime.engine
+    if engine not in ENGINES:
+        raise InputError(f"{ENGINE_VARIABLE}: {not_one_of(engine, ENGINES)}")
+    return runtime.model_copy(update={"engine": engine})

@@ -5,7 +5,7 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from fne.activations import extract
+from fne.activations import engines, extract
 from fne.activations.extract import assemble, check_finite, complete
 from fne.activations.scratch import Scratch
 from fne.core.errors import InputError
@@ -15,7 +15,8 @@ from tests.activations.samples import draw, red_extractor, redness
 
 @pytest.fixture(autouse=True)
 def no_announcement(monkeypatch):
-    """The announcement computes blank images to time them, which would count as computed."""
+    """For the announcement, blank images are timed, which would count as computed."""
+    monkeypatch.setattr(engines, "seconds_per_image", lambda *_: 1.0)
     monkeypatch.setattr(extract, "announcement", lambda *_: "announced")
     monkeypatch.setattr(extract, "summary", lambda *_: "done")
 

@@ -67,3 +67,18 @@ def test_half_precision_needs_a_gpu(weights):
 def test_rows_come_as_float32():
     rows = red_extractor().compute([torch.zeros(3, 256, 256, dtype=torch.uint8)] * 2)
     assert (rows.dtype.name, rows.shape) == ("float32", (2, 2))
+
+
+def test_where_others_compute_an_extractor_tells_what_theirs_are_and_keeps_no_weights(weights):
+    here = build_extractor(choices(), weights, "auto", CPU)
+    driver = build_extractor(choices(), weights, "auto", CPU, elsewhere=True)
+    assert (driver.kind, driver.layers) == (here.kind, here.layers)
+    tensors = [each for module in driver.network.modules.values() for each in module.parameters()]
+    assert {each.device.type for each in tensors} == {"meta"}
+    with pytest.raises(RuntimeError, match="others compute"):
+        driver.compute([torch.zeros(3, 256, 256, dtype=torch.uint8)])
+
+
+def test_where_others_compute_no_gpu_is_needed_to_speak_of_one(weights):
+    driver = build_extractor(choices(), weights, "auto", torch.device("cuda"), elsewhere=True)
+    assert (driver.kind["device"], "threads" in driver.kind) == ("cuda", False)

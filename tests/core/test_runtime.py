@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import pytest
@@ -5,13 +6,23 @@ import torch
 
 from fne.core.device import prepare_device
 from fne.core.errors import InputError
-from fne.core.runtime import Runtime
+from fne.core.runtime import Runtime, load_runtime
+from tests.imports import ROOT
+from tests.projects import change_params
 
 
 def runtime(**changes) -> Runtime:
     return Runtime(
         **(
-            {"device": "auto", "threads": 0, "workers": 0, "batch": 0, "algorithm": "auto", "scratch": ".fne"}
+            {
+                "device": "auto",
+                "threads": 0,
+                "workers": 0,
+                "batch": 0,
+                "engine": "local",
+                "algorithm": "auto",
+                "scratch": ".fne",
+            }
             | changes
         )
     )
@@ -48,3 +59,40 @@ def test_threads_are_set():
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.fixture
+def params(tmp_path, monkeypatch) -> Path:
+    monkeypatch.delenv("FNE_ENGINE", raising=False)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    return tmp_path / "params.yaml"
+
+
+def test_the_engine_is_the_one_of_the_parameters(params):
+    assert load_runtime(params).engine == "local"
+    change_params(params.parent, {"runtime": {"engine": "ray"}})
+    assert load_runtime(params).engine == "ray"
+
+
+def test_the_environment_wins_over_the_parameters(params, monkeypatch):
+    monkeypatch.setenv("FNE_ENGINE", "ray")
+    assert load_runtime(params).engine == "ray"
+
+
+def test_an_empty_variable_counts_as_none(params, monkeypatch):
+    monkeypatch.setenv("FNE_ENGINE", "")
+    assert load_runtime(params).engine == "local"
+
+
+def test_an_unknown_engine_is_refused_with_the_choices(params, monkeypatch):
+    change_params(params.parent, {"runtime": {"engine": "spark"}})
+    with pytest.raises(InputError) as caught:
+        load_runtime(params)
+    assert caught.value.message == (
+        f"{params}: section 'runtime': engine: 'spark' is not one of 'local', 'ray'"
+    )
+    change_params(params.parent, {"runtime": {"engine": "local"}})
+    monkeypatch.setenv("FNE_ENGINE", "dask")
+    with pytest.raises(InputError) as caught:
+        load_runtime(params)
+    assert caught.value.message == "FNE_ENGINE: 'dask' is not one of 'local', 'ray'"
