@@ -9,6 +9,7 @@ from fne.activations.engines import ENGINES, Recipe
 from fne.activations.extract import assemble, complete
 from fne.activations.extractor import build_extractor
 from fne.activations.previous import adopt
+from fne.activations.processor import origin
 from fne.activations.scratch import Scratch
 from fne.activations.settings import Extract
 from fne.activations.weights import load_weights
@@ -43,7 +44,11 @@ def main(images: Path, activations: Path, params: Path) -> None:
         complete(scratch, records, root, extractor, runtime.batch, runtime.workers, click.echo, engine)
     shards = assemble(scratch, records, settings.shards)
     lineage = merge(catalog, weights.artifact)
-    write_rows(activations, "activations", extractor.layers, "float32", shards, extractor.kind, lineage)
+    digests = {image.id: image.sha256 for image in records}
+    made_by = origin(digests, scratch.processors(digests.values()))
+    write_rows(
+        activations, "activations", extractor.layers, "float32", shards, extractor.kind, lineage, made_by
+    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fne.activations.extractor import Extractor
-from fne.activations.processor import UNKNOWN
+from fne.activations.processor import UNKNOWN, processors_of
 from fne.activations.scratch import Scratch
 from fne.core.errors import InputError
 from fne.core.params import load_params
@@ -20,7 +20,7 @@ from fne.store.rows import Rows
 
 
 def adopt(scratch: Scratch, wanted: Sequence[Image], store: Path, images: Path, extractor: Extractor) -> None:
-    """Copy rows of the previous store that the scratch folder lacks.
+    """Copy rows of the previous store that the scratch folder lacks, and which processors computed them.
 
     Args:
         scratch: where finished rows are kept.
@@ -37,10 +37,12 @@ def adopt(scratch: Scratch, wanted: Sequence[Image], store: Path, images: Path, 
         rows, sources = _open(Path(folder), store, images)
         if rows is None or rows.layers != extractor.layers or rows.artifact.settings != extractor.kind:
             return
+        processors = processors_of(rows.processors or UNKNOWN, rows.ids)
         for journal, _, unfinished in scratch.claims(missing & set(sources)):
             try:
                 for digest in unfinished:
-                    journal.append(digest, rows.read([sources[digest]])[0], UNKNOWN)
+                    row_id = sources[digest]
+                    journal.append(digest, rows.read([row_id])[0], processors.get(row_id, UNKNOWN))
             finally:
                 journal.unlock()
 

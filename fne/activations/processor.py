@@ -12,12 +12,10 @@ from functools import cache
 from pathlib import Path
 
 from fne.store.files import said_clearly
+from fne.store.layout import Processors
 
 UNKNOWN = "unknown"
 CPUINFO = Path("/proc/cpuinfo")
-
-# The name of one processor, or of several with the ids of the rows that each computed.
-Origin = str | dict[str, list[str]]
 
 
 @cache
@@ -50,7 +48,7 @@ def read_notes(path: Path) -> dict[str, str]:
     return {digest: name for digest, found, name in (line.partition(" ") for line in lines) if found}
 
 
-def origin(ids: Mapping[str, str], processors: Mapping[str, str]) -> Origin:
+def origin(ids: Mapping[str, str], processors: Mapping[str, str]) -> Processors:
     """Say in short which processors computed the rows of a store.
 
     Args:
@@ -69,7 +67,7 @@ def origin(ids: Mapping[str, str], processors: Mapping[str, str]) -> Origin:
     return next(iter(made), UNKNOWN) if len(made) < 2 else dict(sorted(made.items()))
 
 
-def processors_of(made: Origin, ids: Iterable[str]) -> dict[str, str]:
+def processors_of(made: Processors, ids: Iterable[str]) -> dict[str, str]:
     """Return the processor of each row of a store, by the row's id: the other way round than `origin`."""
     if isinstance(made, str):
         return dict.fromkeys(ids, made)

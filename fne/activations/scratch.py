@@ -21,6 +21,7 @@ from fne.store.files import said_clearly, sync, text_digest, write_text
 from fne.store.journal import Journal
 
 KIND = "kind.json"
+NOTES = ".made"
 # The leading digits of an image's digest that name its journal: 256 journals share the locks.
 PREFIX = 2
 
@@ -109,7 +110,7 @@ class Scratch:
 
 
 def _notes(journal: Path) -> Path:
-    return journal.with_suffix(".made")
+    return journal.with_suffix(NOTES)
 
 
 def _by_prefix(digests: Iterable[str]) -> dict[str, list[str]]:

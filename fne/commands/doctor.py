@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from fne.activations.scratch import KIND
+from fne.activations.scratch import KIND, NOTES
 from fne.activations.weights import Torchvision, parse_weights
 from fne.core.errors import InputError
 from fne.core.params import load_key
@@ -124,7 +124,8 @@ def _empty(folder: Path) -> None:
                 raise InputError(f"{folder}: process {journal.owner()} is using it; wait for it or stop it")
             held.append(journal)
         for journal in journals:
-            journal.path.unlink(missing_ok=True)
+            for path in (journal.path, journal.path.with_suffix(NOTES)):
+                path.unlink(missing_ok=True)
     finally:
         for journal in held:
             journal.unlock()

@@ -44,6 +44,7 @@ def _rows(path: Path) -> Lines:
         f"  digest    {rows.artifact.digest}",
         *_splits(rows),
         f"  layers    {layers}",
+        *_processors(rows),
         *_origin(rows.artifact.settings, rows.artifact.lineage),
     ]
 
@@ -57,6 +58,13 @@ def _splits(rows: Rows) -> Lines:
     counts = Counter(split_of.get(row_id, "not in the catalog") for row_id in rows.ids)
     order = [*SPLITS, "not in the catalog"]
     return [f"  rows      {', '.join(f'{counts[each]} {each}' for each in order if counts[each]) or 'none'}"]
+
+
+def _processors(rows: Rows) -> Lines:
+    made = rows.processors
+    if isinstance(made, dict):
+        made = ", ".join(f"{name} ({len(ids)} rows)" for name, ids in made.items())
+    return [f"  computed  by {made}"] if made else []
 
 
 def _arrays(path: Path) -> Lines:

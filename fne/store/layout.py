@@ -52,8 +52,12 @@ class Shard(BaseModel):
         return int(self.file[len("shard-") : -len(".h5")])
 
 
+# The name of the processor that computed all rows, or of several with the ids of the rows of each.
+Processors = str | dict[str, list[str]]
+
+
 class Manifest(BaseModel):
-    """What `manifest.json` holds besides its format and seal."""
+    """What `manifest.json` holds besides its format and seal; only activations name their processors."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -62,6 +66,7 @@ class Manifest(BaseModel):
     lineage: Lineage
     dtype: Literal["ternary", "float16", "float32", "float64"]
     layers: list[tuple[str, Annotated[int, Field(ge=0)]]]
+    processors: Processors | None = None
     shards: list[Shard]
 
 

@@ -33,6 +33,7 @@ class Rows:
         self.layers = [Layer(name, features) for name, features in manifest.layers]
         self.dtype: str = manifest.dtype
         self.shards = manifest.shards
+        self.processors = manifest.processors
         self._blocks: dict[int, np.ndarray] = {}
 
     @classmethod

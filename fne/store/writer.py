@@ -11,7 +11,7 @@ import numpy as np
 from fne.store.files import replacing_folder, sync, write_text
 from fne.store.formats import seal_text
 from fne.store.hdf5 import file_image
-from fne.store.layout import FORMAT, MANIFEST, ROWS, TERNARY, Layer, shard_name
+from fne.store.layout import FORMAT, MANIFEST, ROWS, TERNARY, Layer, Processors, shard_name
 from fne.store.lineage import Lineage, describe
 from fne.store.ternary import pack
 
@@ -24,6 +24,7 @@ def write_rows(
     shards: Iterable[tuple[int, Sequence[str], np.ndarray]],
     settings: dict[str, Any],
     lineage: Lineage,
+    processors: Processors | None = None,
 ) -> None:
     """Write the artifact `name` as a row store, one shard in memory at a time.
 
@@ -35,6 +36,7 @@ def write_rows(
         shards: the number, ids and rows of each shard, ids as in `plan_shards`.
         settings: every setting that made the rows.
         lineage: what they were made from.
+        processors: which processors computed which rows, if that is known.
     """
     width = sum(layer.features for layer in layers)
     with replacing_folder(path) as folder:
@@ -46,6 +48,7 @@ def write_rows(
             **describe(name, settings, lineage),
             "dtype": dtype,
             "layers": [[layer.name, layer.features] for layer in layers],
+            **({"processors": processors} if processors else {}),
             "shards": index,
         }
         write_text(folder / MANIFEST, seal_text(json.dumps(manifest, ensure_ascii=False, indent=1) + "\n"))

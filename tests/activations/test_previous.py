@@ -38,7 +38,8 @@ def cached_store(tmp_path, monkeypatch):
     rows = np.array([[number, 2 * number] for number in range(3)], dtype=np.float32)
     lineage = merge(read_images(IMAGES)[1])
     shards = [(0, [image.id for image in images], rows)]
-    write_rows(STORE, "activations", extractor.layers, "float32", shards, extractor.kind, lineage)
+    made_by = {"EPYC": [images[0].id], "Xeon": [image.id for image in images[1:]]}
+    write_rows(STORE, "activations", extractor.layers, "float32", shards, extractor.kind, lineage, made_by)
     listing = [{"md5": keep(path), "relpath": path.name} for path in sorted(STORE.iterdir())]
     Path("listing").write_text(json.dumps(listing))
     outs = [{"path": str(STORE), "md5": keep(Path("listing"))}]
@@ -89,3 +90,12 @@ def test_a_lock_file_that_names_no_store_only_means_computing(content):
 def test_no_lock_file_only_means_computing():
     Path("dvc.lock").unlink()
     assert adopted() == {}
+
+
+def test_the_processors_that_computed_the_rows_come_along():
+    adopted()
+    extractor = red_extractor()
+    scratch = Scratch(Path("scratch"), extractor.kind, extractor.features)
+    digests = {draw(Path(), number).sha256: f"{number}.png" for number in range(3)}
+    found = {digests[digest]: name for digest, name in scratch.processors(digests).items()}
+    assert found == {"0.png": "EPYC", "1.png": "Xeon", "2.png": "Xeon"}

@@ -57,6 +57,7 @@ def test_all_rows_can_be_removed(scratch):
     other = Scratch(scratch.folder.parent, {"crops": "five"}, features=3)
     fill(other)
     assert doctor("--prune", "all").output.startswith("removed 2 kinds of rows, ")
+    assert not list(Path(".fne").rglob("*.rows")) + list(Path(".fne").rglob("*.made"))
     assert {**scratch.rows(DIGESTS), **other.rows(DIGESTS)} == {}
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from fne.activations.processor import note, processor_name, read_notes
 from fne.store.rows import Rows
 from stages.catalog import main as catalog
 from stages.extract import main as extract
@@ -31,6 +32,7 @@ def test_a_store_holds_all_layers_of_all_images_and_what_made_them(images):
     rows = Rows.open(Path("features/activations"), "activations")
     assert (len(rows.ids), rows.features, rows.dtype) == (6, 9344, "float32")
     assert rows.artifact.settings["crops"] == "center"
+    assert rows.processors == processor_name("cpu")
     assert rows.artifact.lineage["weights"]["settings"] == {"kind": "random", "seed": 0, "untrained": True}
 
 
@@ -55,3 +57,15 @@ def test_weights_that_do_not_fit_stop_the_stage(images):
         2,
         "Error: none.pth: no such weights file; set extract.weights to a file, such as weights/random.yaml\n",
     )
+
+
+def test_rows_of_several_processors_are_told_apart(images):
+    assert run_extract().exit_code == 0
+    ids = sorted(Rows.open(Path("features/activations")).ids)
+    (notes, *_) = sorted(Path(".fne").glob("activations/*/*.made"))
+    (digest,) = read_notes(notes)
+    note(notes, digest, "Another")
+    assert run_extract().exit_code == 0
+    processors = Rows.open(Path("features/activations")).processors
+    assert (sorted(processors), len(processors["Another"])) == (sorted(["Another", processor_name("cpu")]), 1)
+    assert sorted(each for some in processors.values() for each in some) == ids

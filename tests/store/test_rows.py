@@ -316,3 +316,11 @@ def test_a_damaged_memory_costs_only_time(project, monkeypatch):
     hashed = count_hashes(monkeypatch)
     assert np.array_equal(Rows.open(path).read(IDS), np.stack([row(each) for each in IDS]))
     assert len(hashed) == 1
+
+
+@pytest.mark.parametrize("processors", [None, "EPYC", {"EPYC": ["a"], "Xeon": ["b"]}])
+def test_a_store_tells_which_processors_computed_which_rows(tmp_path, processors):
+    rows = np.zeros((2, 3), dtype=np.float32)
+    layers = [Layer("conv", 3)]
+    write_rows(tmp_path / "s", "x", layers, "float32", [(0, ["a", "b"], rows)], {}, {}, processors)
+    assert Rows.open(tmp_path / "s").processors == processors
