@@ -1,6 +1,5 @@
 """Stage `evaluate`: ranks and recalls in both directions."""
 
-import json
 from pathlib import Path
 
 import click
@@ -14,11 +13,10 @@ from fne.core.runtime import load_runtime
 from fne.ranking.similarities import SIMILARITIES
 from fne.retrieval.evaluation import evaluate
 from fne.retrieval.leaks import refuse_leaks
-from fne.retrieval.protocols import choose_folds, metrics_name
+from fne.retrieval.protocols import choose_folds
+from fne.retrieval.results import write_results
 from fne.retrieval.settings import Evaluate
-from fne.store.arrays import write_arrays
 from fne.store.catalog import read_captions, split_artifact
-from fne.store.files import write_text
 from fne.store.lineage import merge
 from fne.store.rows import Rows
 
@@ -51,25 +49,12 @@ def main(
     train_images = split_artifact(captions, captioned, "train")
     lineage = merge(images.artifact, sentences.artifact, catalog, train_images)
     refuse_leaks(lineage, captioned, captions)
-    model = lineage["model"]["settings"]
     folds = choose_folds(settings.protocol, captioned, settings.split)
-    similarity = SIMILARITIES[model["similarity"]]
+    similarity = SIMILARITIES[lineage["model"]["settings"]["similarity"]]
     with joined(device) as processes:
         evaluation = evaluate(folds, images, sentences, similarity, settings.top, device, processes)
-    if not processes.first:
-        return
-    name = metrics_name(settings.split, settings.protocol)
-    write_arrays(ranks, "ranks", evaluation.stored(), settings.model_dump() | {"name": name}, lineage)
-    # Whether training got off the ground, for those who compare experiments.
-    started = {"started": model["started"]} if "started" in model else {}
-    found = evaluation.metrics(settings.recalls) | started
-    sure = evaluation.intervals(settings.recalls)
-    write_text(metrics, json.dumps({name: found}, indent=2) + "\n")
-    write_text(intervals, json.dumps({name: sure}, indent=2) + "\n")
-    low, high = sure["rsum"]
-    click.echo(
-        f"{name}: {found['images']} images, sum of recalls {found['rsum']:.1f} ({low:.1f} to {high:.1f})"
-    )
+        if processes.first:
+            click.echo(write_results(evaluation, settings, lineage, metrics, intervals, ranks))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Stage `train`: a joint space for images and captions."""
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -10,13 +11,12 @@ from fne.core.launch import start
 from fne.core.params import load_section
 from fne.core.processes import joined
 from fne.core.runtime import load_runtime
-from fne.core.stopping import TERMINATED, noting_termination
+from fne.core.stopping import noting_termination
 from fne.matching.checkpoints import open_checkpoints
 from fne.matching.history import writing_history
 from fne.matching.inputs import read_inputs
 from fne.matching.model import new_matcher
 from fne.matching.modelfile import write_model
-from fne.matching.run import StoppedError
 from fne.matching.settings import Train, require_precision
 from fne.matching.training import train
 
@@ -40,23 +40,19 @@ def main(embeddings: Path, captions: Path, tokens: Path, model: Path, history: P
         joined(device) as processes,
         open_checkpoints(runtime.scratch_folder(), key, processes.say, processes) as checkpoints,
         writing_history(history, processes) as tell,
-        noting_termination() as stopping,
+        noting_termination(partial(processes.say, err=True)) as stopping,
     ):
-        try:
-            done = train(
-                matcher,
-                settings.schedule(),
-                inputs.training,
-                inputs.validation,
-                checkpoints,
-                tell,
-                processes.say,
-                stopping,
-                processes,
-            )
-        except StoppedError:
-            processes.say("terminated; run it again to go on from here", err=True)
-            raise SystemExit(TERMINATED) from None
+        done = train(
+            matcher,
+            settings.schedule(),
+            inputs.training,
+            inputs.validation,
+            checkpoints,
+            tell,
+            processes.say,
+            stopping,
+            processes,
+        )
         if processes.first:
             made_with = settings.model_dump() | {"best_epoch": done.best.epoch, "started": done.started}
             write_model(model, matcher, made_with, inputs.lineage)

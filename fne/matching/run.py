@@ -9,6 +9,7 @@ from tqdm import tqdm
 
 from fne.core.errors import InputError
 from fne.core.processes import Processes
+from fne.core.stopping import StoppedError
 from fne.matching.checkpoints import Checkpoints
 from fne.matching.clipping import CLIPS
 from fne.matching.collapse import flat_loss, has_started, is_flat, warning
@@ -37,10 +38,6 @@ class Schedule:
     validate_every: int
     hardest: str
     top_k: int
-
-
-class StoppedError(Exception):
-    """Training was asked to stop, and has saved where it was."""
 
 
 class Run:

@@ -3,9 +3,10 @@ import pytest
 import torch
 
 from fne.core.processes import ALONE
+from fne.core.stopping import StoppedError
 from fne.matching.model import Shape, new_matcher
 from fne.matching.phases import Phase
-from fne.matching.run import Run, StoppedError
+from fne.matching.run import Run
 from fne.matching.training import train
 from tests.groups import in_processes
 from tests.matching.runs import Kept, schedule
