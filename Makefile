@@ -18,7 +18,7 @@ demo: $(VENV)/installed ## Run the whole pipeline on the embedded data set
 test: $(VENV)/installed-dev check ## Lint, check types, run the tests
 	@python -m pytest -n 2 --dist loadfile
 
-test-system: $(VENV)/installed-system ## Test with a real browser, SSH, S3 and Ray, installed where this may
+test-system: $(VENV)/installed-system ## Test with a real browser, SSH, S3, Ray and torchrun, installed where this may
 	@for program in chromium sshd; do \
 	  PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null && continue; \
 	  package=$$(echo $$program | sed s/sshd/openssh-server/); \

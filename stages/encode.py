@@ -46,9 +46,9 @@ def main(
     captioned, catalog = read_captions(captions)
     lineage = merge(origin, rows.artifact, numbers.artifact, catalog)
     pairs = Pairs(captioned, rows, numbers)
-    matcher.to(device)
     dim = matcher.shape.embed_dim
     with joined(device) as processes:
+        matcher.to(device)  # which of several GPUs is known only here
         for store, kind, ids, encode in (
             (image_vectors, "image_vectors", rows.ids, encode_images),
             (caption_vectors, "caption_vectors", numbers.ids, encode_captions),

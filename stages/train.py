@@ -34,7 +34,7 @@ def main(embeddings: Path, captions: Path, tokens: Path, model: Path, history: P
     device = prepare_device(runtime)
     require_precision(settings.precision, device)
     inputs = read_inputs(embeddings, captions, tokens)
-    matcher = new_matcher(settings.shape(inputs.features, inputs.words), settings.seed).to(device)
+    matcher = new_matcher(settings.shape(inputs.features, inputs.words), settings.seed)
     key = {"train": settings.model_dump(), "made_from": inputs.lineage, "device": device.type}
     with (
         joined(device) as processes,
@@ -43,7 +43,7 @@ def main(embeddings: Path, captions: Path, tokens: Path, model: Path, history: P
         noting_termination(partial(processes.say, err=True)) as stopping,
     ):
         done = train(
-            matcher,
+            matcher.to(device),  # which of several GPUs is known only here
             settings.schedule(),
             inputs.training,
             inputs.validation,

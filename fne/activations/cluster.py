@@ -49,7 +49,7 @@ def open_cluster(recipe: Recipe, say: Say) -> Iterator[Engine]:
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         shares = share_out(nodes, recipe.runtime, torch.get_num_threads())
         # Nothing is computed here, but the threads decide the size of a batch and may be part of the kind.
-        torch.set_num_threads(shares.cpus)
+        torch.set_num_threads(max(1, shares.cpus))
         say(f"Ray cluster {_where()}: {shares}")
         runtime = recipe.runtime.model_copy(update={"device": shares.device, "threads": shares.cpus})
         crew = Crew(ray, replace(recipe, runtime=runtime), shares, say)

@@ -12,7 +12,7 @@ that have nothing else to do, one at a time, and one that ends them again and ag
 import math
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ class Crew:
         self._units: Iterator[Unit] = iter(())
         self._faults: list[tuple[int, str]] = []  # with the position of the image
 
-    def compute(self, job: Job, positions: Iterator[int]) -> Iterator[Done]:
+    def compute(self, job: Job, positions: Iterator[int]) -> Generator[Done, None, None]:
         """Yield the rows of a job's images as workers finish them.
 
         When a fault is found, and when we are asked to stop, what is finished still comes.
@@ -65,7 +65,9 @@ class Crew:
                 if interruption.came:
                     yield from self._collect(job, 0)
                     interruption.follow()
-                if not job.effort.workers and time.perf_counter() > told_after:
+                if any(member.ready for member in self._members):
+                    told_after = time.perf_counter() + PATIENCE_SECONDS
+                elif time.perf_counter() > told_after:
                     self._say(
                         "waiting for the Ray cluster to start a worker; `ray status` tells what it lacks"
                     )

@@ -7,7 +7,7 @@ as late as it can, because reading one locks it against other processes.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,11 +85,11 @@ class Engine:
 
     device: torch.device
     elsewhere: bool
-    compute: Callable[[Job, Iterator[int]], Iterator[Done]]
+    compute: Callable[[Job, Iterator[int]], Generator[Done, None, None]]
     pace: Callable[[Extractor, int], float | None]
 
 
-def compute_here(job: Job, positions: Iterator[int]) -> Iterator[Done]:
+def compute_here(job: Job, positions: Iterator[int]) -> Generator[Done, None, None]:
     """Compute rows in this process; other processes only read images ahead."""
     reading: deque[int] = deque()
 

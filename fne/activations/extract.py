@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
@@ -134,9 +135,12 @@ class _Work:
         images, effort = self.job.files.images, self.job.effort
         claims: dict[int, _Claim] = {}  # by the positions of the images
         writing: deque[Future[None]] = deque()
-        with ThreadPoolExecutor(max_workers=1) as writer:
+        with (
+            ThreadPoolExecutor(max_workers=1) as writer,
+            closing(self.engine.compute(self.job, self._claim(claims, progress))) as finished,
+        ):
             try:
-                for done in self.engine.compute(self.job, self._claim(claims, progress)):
+                for done in finished:
                     for position, row in zip(done.positions, done.rows, strict=True):
                         check_finite(row, images[position].id, self.job.extractor.layers)
                         claim = replace(claims.pop(position), processor=done.processor)

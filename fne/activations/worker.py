@@ -74,7 +74,8 @@ class Worker:
     def compute(self, images: Sequence[Image]) -> Answer | str:
         """Return the rows of images."""
         try:
-            extractor = self._computing.submit(self._prepare).result()
+            # Once it is there, nothing waits for the computing thread, so that images are read meanwhile.
+            extractor = self._extractor or self._computing.submit(self._prepare).result()
             read = partial(read_pixels, root=self._root, resize=extractor.resize)
             pixels = list(self._reading.map(read, images))
         except InputError as error:

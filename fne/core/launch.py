@@ -4,7 +4,7 @@
 with and without them, and so does its hash in DVC.
 
 To torchrun every failure is a crash, after which all processes start over. What a user
-has to mend, or has asked for, would only happen again: a process writes that down and ends
+has to mend would only happen again: a process that meets it writes it down, all of them end
 in peace, and the one that started torchrun tells the user.
 """
 
@@ -13,7 +13,10 @@ import os
 import signal
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,6 +24,10 @@ from fne.core.errors import InputError
 
 # Where processes write down how they ended.
 OUTCOMES = "FNE_OUTCOMES"
+# The process that started torchrun.
+LAUNCHER = "FNE_LAUNCHER"
+# How long a process that has lost the others waits for one of them to say why.
+GRACE_SECONDS = 5.0
 # How often all processes start over after one of them has died, unless PET_MAX_RESTARTS says otherwise.
 RESTARTS = 3
 
@@ -52,6 +59,7 @@ def _launch(module: str, arguments: list[str]) -> int:
     """Run a module under torchrun; return its exit code."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.rendezvous import RendezvousError
     from torch.distributed.run import parse_args, run
 
     os.environ.setdefault("PET_MAX_RESTARTS", str(RESTARTS))
@@ -64,12 +72,14 @@ def _launch(module: str, arguments: list[str]) -> int:
     several_nodes = os.environ.get("PET_NNODES", "1") not in ("1", "1:1")
     # On one machine no port need be agreed on, so several runs do not meet.
     alone = [] if several_nodes or "PET_RDZV_ENDPOINT" in os.environ else ["--standalone"]
-    with tempfile.TemporaryDirectory() as outcomes:
-        os.environ[OUTCOMES] = outcomes
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes = str(Path(folder) / "outcomes")
+        Path(outcomes).mkdir()
+        os.environ |= {OUTCOMES: outcomes, LAUNCHER: str(os.getpid())}
         try:
             run(parse_args([*alone, "-m", module, *arguments]))  # type: ignore[no-untyped-call]
             code = 0
-        except ValueError as error:
+        except (RendezvousError, ValueError) as error:
             raise InputError(f"torchrun's variables (PET_…) are wrong: {error}") from None
         except SignalException as stopped:
             if stopped.sigval == signal.SIGINT:
@@ -86,8 +96,7 @@ def _told(outcomes: Path) -> int:
     """Tell what a process has written down, the same as the others as a rule; return the exit code."""
     for path in sorted(outcomes.iterdir(), key=lambda path: int(path.stem)):
         outcome = json.loads(path.read_text())
-        if outcome["message"]:
-            click.echo(f"Error: {outcome['message']}", err=True)
+        click.echo(f"Error: {outcome['message']}", err=True)
         return int(outcome["code"])
     return 0
 
@@ -95,23 +104,46 @@ def _told(outcomes: Path) -> int:
 def _take_part(command: click.Command) -> None:
     """Be one of the processes."""
     from torch.distributed import DistError
-    from torch.multiprocessing import _prctl_pr_set_pdeathsig  # type: ignore[attr-defined]
 
-    # Otherwise processes whose torchrun was killed would go on, and hold their locks.
-    _prctl_pr_set_pdeathsig(signal.SIGKILL)
-    path = Path(os.environ[OUTCOMES]) / f"{os.environ['RANK']}.json"
-    path.unlink(missing_ok=True)
+    _end_with_launcher()
+    outcomes, rank = Path(os.environ[OUTCOMES]), os.environ["RANK"]
+    if any(outcomes.iterdir()):  # of an earlier attempt
+        return
     try:
         command(standalone_mode=False)
     except click.Abort:
         raise SystemExit(1) from None
     except click.ClickException as error:
-        path.write_text(json.dumps({"code": error.exit_code, "message": error.format_message()}))
-    except SystemExit as ended:
-        path.write_text(json.dumps({"code": ended.code, "message": ""}))
+        _write_down(outcomes, rank, {"code": error.exit_code, "message": error.format_message()})
     except RuntimeError as error:
         if "gloo" not in str(error) and not isinstance(error, DistError):
             raise
         # Where it happened in this process does not matter, and would bury the reason.
-        click.echo(f"process {os.environ['RANK']} has lost the others", err=True)
-        raise SystemExit(1) from None
+        if not _within(GRACE_SECONDS, lambda: any(outcomes.iterdir())):
+            click.echo(f"process {rank} has lost the others", err=True)
+            raise SystemExit(1) from None
+
+
+def _write_down(outcomes: Path, rank: str, outcome: dict[str, Any]) -> None:
+    """Leave an outcome, whole, for the launcher and for the processes that wait for this one."""
+    temporary = outcomes.parent / f"{outcomes.name}-{rank}"
+    temporary.write_text(json.dumps(outcome))
+    temporary.rename(outcomes / f"{rank}.json")
+
+
+def _within(seconds: float, happens: Callable[[], bool]) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if happens():
+            return True
+        time.sleep(0.1)
+    return happens()
+
+
+def _end_with_launcher() -> None:
+    """Ask for an end together: processes whose torchrun was killed would go on, and hold their locks."""
+    from torch.multiprocessing import _prctl_pr_set_pdeathsig  # type: ignore[attr-defined]
+
+    _prctl_pr_set_pdeathsig(signal.SIGKILL)
+    if os.getppid() != int(os.environ[LAUNCHER]):  # it has ended already
+        raise SystemExit(1)

@@ -111,35 +111,44 @@ def open_checkpoints(
         key = key | {"processes": processes.count}
     digest = text_digest(json.dumps({"version": VERSION, **key}, sort_keys=True))
     folder = scratch / "training" / digest[:16]
-    if not processes.first:
-        yield Checkpoints(folder, say, processes)
-        return
-    handle = _lock(folder / LOCK, say)
+    handle = _lock(folder / LOCK, say, processes)
     try:
         yield Checkpoints(folder, say, processes)
     finally:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
 
 
-def _lock(path: Path, say: Callable[[str], None]) -> int:
+def _lock(path: Path, say: Callable[[str], None], processes: Processes) -> int | None:
+    """Wait for the lock, which the first process holds for all."""
     told = False
     while True:
-        with said_clearly(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if not told:
-                say(f"waiting for process {os.pread(handle, 32, 0).decode()}, which trains the same model")
-                told = True
-            os.close(handle)
-            time.sleep(WAIT_SECONDS)
-            continue
-        # A finished run removes the folder: the lock we hold may be of a file that is gone.
-        with suppress(FileNotFoundError):
-            if os.path.samestat(path.stat(), os.fstat(handle)):
-                os.ftruncate(handle, 0)
-                os.pwrite(handle, str(os.getpid()).encode(), 0)
-                return handle
+        handle, owner = _try_lock(path) if processes.first else (None, "")
+        # Together, because processes that wait for another one too long give up.
+        if not processes.any(processes.first and handle is None):
+            return handle
+        if owner and not told:
+            say(f"waiting for process {owner}, which trains the same model")
+            told = True
+        time.sleep(WAIT_SECONDS)
+
+
+def _try_lock(path: Path) -> tuple[int | None, str]:
+    """Return the lock, or None and who holds it."""
+    with said_clearly(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.pread(handle, 32, 0).decode()
         os.close(handle)
+        return None, owner
+    # A finished run removes the folder: the lock we hold may be of a file that is gone.
+    with suppress(FileNotFoundError):
+        if os.path.samestat(path.stat(), os.fstat(handle)):
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
+            return handle, ""
+    os.close(handle)
+    return None, ""

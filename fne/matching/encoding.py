@@ -55,7 +55,8 @@ def _encode(
     matcher: Matcher, encode: Callable[[Sequence[str]], Tensor], ids: Sequence[str], processes: Processes
 ) -> Iterator[Tensor]:
     matcher.eval()
+    nothing = next(matcher.parameters()).new_empty((0, matcher.shape.embed_dim)).cpu()
     for start in range(BLOCK * processes.rank, len(ids) + BLOCK * processes.rank, BLOCK * processes.count):
         block = ids[start : start + BLOCK]
-        own = encode(block).cpu() if block else torch.empty(0, matcher.shape.embed_dim)
+        own = encode(block).cpu() if block else nothing
         yield processes.gather(own)

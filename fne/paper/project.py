@@ -133,6 +133,8 @@ class Project:
             AttributeError,
         ):  # laid out in another way: not our evaluation's
             return None
+        if not found:
+            return None
         ranks, counts = self._ranks(hashes), self._count(hashes)
         return Run(name, settings, found, has_started, hashes, ranks, counts)
 

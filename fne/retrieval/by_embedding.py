@@ -1,6 +1,7 @@
 """Search with the embedding alone: images that look alike to the network; no trained model is needed."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from fne.store.layout import TERNARY
 from fne.store.lineage import merge
 from fne.store.rows import Rows
 from fne.store.ternary import pack
+
+if TYPE_CHECKING:
+    from fne.retrieval.unseen import Embedder
 
 BLOCK = 1024  # rows
 
@@ -92,23 +96,23 @@ def _embed(project: Project, picture: Picture, store: Rows) -> np.ndarray:
     if not isinstance(picture, New):
         kept: np.ndarray = store.read([picture.id])[0]
         return kept
+    return _embedder(project, store).embed(picture)
+
+
+def _embedder(project: Project, store: Rows) -> "Embedder":
+    """Put together what makes embeddings like those of the store."""
     from fne.retrieval.unseen import open_embedder  # slow to import, and not always needed
 
-    embedder = open_embedder(
+    return open_embedder(
         store.artifact, project.weights, project.statistics, project.runtime, project.scratch
     )
-    return embedder.embed(picture)
 
 
 def _folder_pool(project: Project, path: Path, store: Rows, picture: Picture) -> Pool:
     from fne.retrieval.index import Maker, index_folder, list_folder  # imports what decodes images
 
     def open_maker() -> Maker:
-        from fne.retrieval.unseen import open_embedder  # slow to import, and not always needed
-
-        embedder = open_embedder(
-            store.artifact, project.weights, project.statistics, project.runtime, project.scratch
-        )
+        embedder = _embedder(project, store)
         return Maker(store.layers, store.dtype, embedder.prepare, embedder.rows)
 
     folder = list_folder(path, project.runtime.workers, project.scratch)

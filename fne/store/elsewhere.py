@@ -41,9 +41,9 @@ def elsewhere(
     context = multiprocessing.get_context("spawn")
     receiving, sending = context.Pipe(duplex=False)
     process = context.Process(target=_send, args=(sending, work, arguments), daemon=True)
+    with _interrupts_blocked():
+        process.start()
     try:
-        with _interrupts_blocked():
-            process.start()
         sending.close()  # so that the end of the process is the end of the pipe
         receiving.recv()
         while True:

@@ -1,4 +1,5 @@
 import json
+import os
 import sys
 
 import click
@@ -6,7 +7,7 @@ import pytest
 
 from fne.core import launch
 from fne.core.errors import InputError
-from fne.core.launch import OUTCOMES, start
+from fne.core.launch import LAUNCHER, OUTCOMES, start
 
 
 @click.command()
@@ -26,33 +27,67 @@ def stage(how):
 @pytest.fixture
 def take_part(monkeypatch, tmp_path):
     """Return `take_part(how)`, which runs the stage as torchrun's process 1, and what it wrote down."""
+    outcomes = tmp_path / "outcomes"
+    outcomes.mkdir()
     monkeypatch.setattr("torch.multiprocessing._prctl_pr_set_pdeathsig", lambda number: None)
-    monkeypatch.setenv(OUTCOMES, str(tmp_path))
+    monkeypatch.setattr(launch, "GRACE_SECONDS", 0)
+    monkeypatch.setenv(OUTCOMES, str(outcomes))
+    monkeypatch.setenv(LAUNCHER, str(os.getppid()))
     monkeypatch.setenv("RANK", "1")
 
     def run(how):
         monkeypatch.setattr(sys, "argv", ["stage", how])
         start(stage)
-        path = tmp_path / "1.json"
+        path = outcomes / "1.json"
         return json.loads(path.read_text()) if path.exists() else None
 
     return run
 
 
-def test_what_a_user_must_mend_is_written_down_so_that_nothing_starts_over(take_part):
+def test_what_a_user_must_mend_is_written_down_so_that_nothing_starts_over(take_part, tmp_path):
     assert take_part("mistaken") == {"code": 2, "message": "no such file; make it"}
-    assert take_part("stopped") == {"code": 143, "message": ""}
+    assert [path.name for path in tmp_path.iterdir()] == ["outcomes"]
 
 
-def test_a_later_attempt_that_succeeds_takes_back_what_was_written_down(take_part):
+def test_an_attempt_after_one_that_met_a_mistake_ends_at_once(take_part, capsys):
     take_part("mistaken")
-    assert take_part("well") is None
+    take_part("well")
+    assert capsys.readouterr().out == ""
+
+
+def test_a_process_that_was_terminated_ends_so(take_part):
+    with pytest.raises(SystemExit) as ended:
+        take_part("stopped")
+    assert ended.value.code == 143
 
 
 def test_a_process_that_lost_the_others_fails_in_one_line(take_part, capsys):
     with pytest.raises(SystemExit) as ended:
         take_part("bereft")
     assert (ended.value.code, capsys.readouterr().err) == (1, "process 1 has lost the others\n")
+
+
+def test_a_process_that_lost_one_that_met_a_mistake_ends_in_peace(take_part, monkeypatch, tmp_path, capsys):
+    def leave_outcome(seconds, happens):
+        (tmp_path / "outcomes" / "0.json").write_text("{}")
+        return happens()
+
+    monkeypatch.setattr(launch, "_within", leave_outcome)
+    assert take_part("bereft") is None
+    assert capsys.readouterr().err == ""
+
+
+def test_waiting_ends_when_it_happens_or_the_time_is_over():
+    asked = iter([False, True])
+    assert launch._within(60, lambda: next(asked))
+    assert not launch._within(0.2, lambda: False)
+
+
+def test_a_process_whose_launcher_has_ended_does_not_start(take_part, monkeypatch, capsys):
+    monkeypatch.setenv(LAUNCHER, "1" if os.getppid() != 1 else "2")
+    with pytest.raises(SystemExit):
+        take_part("well")
+    assert capsys.readouterr().out == ""
 
 
 def test_any_other_failure_shows_where_it_happened(take_part):

@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 from stages.catalog import main
 from tests.datasets.samples import encoded, entry, picture, write_images, write_karpathy
 
-RUNTIME = {"device": "cpu", "threads": 0, "workers": 0, "batch": 0, "algorithm": "auto"}
+RUNTIME = {"device": "cpu", "engine": "local", "threads": 0, "workers": 0, "batch": 0, "algorithm": "auto"}
 
 
 @pytest.fixture

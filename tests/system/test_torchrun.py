@@ -1,6 +1,7 @@
 """Stages in several processes, started by torchrun: what one process would give, whatever is killed."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.projects import change_params
 from tests.stages.conftest import COMMANDS
 from tests.system.groups import Group, kill, require_gone
 from tests.training_faults import history, prepare
@@ -105,6 +107,17 @@ def test_a_mistake_is_told_once_and_nothing_starts_over(project):
         "",
         "Error: features/none: no store here (manifest.json is missing); run `dvc repro`, or `dvc pull` to fetch it\n",
     )
+
+
+def test_a_mistake_that_only_the_first_process_meets_is_told_once_too(project):
+    # Only the first one keeps checkpoints; the other waits for it meanwhile.
+    shutil.copy(project / "params.yaml", project / "blocked.yaml")
+    change_params(project, {"runtime": {"scratch": "params.yaml"}}, "blocked.yaml")
+    arguments = f"{COMMANDS['train']} --params blocked.yaml"
+    done = run_stage(project, "stages.train", arguments, PET_NPROC_PER_NODE="2")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("Error: params.yaml/training/")
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_number_of_processes_that_is_none_is_refused(project):
