@@ -42,7 +42,7 @@ def examine(runtime: Runtime, params: Path) -> str:
         *(
             f"  {title}: {_size(scratch / name, '**/*') / 1e6:.1f} MB, in {scratch / name}"
             for name, title in OTHERS.items()
-            if (scratch / name).exists()
+            if _size(scratch / name, "**/*")
         ),
     ]
     faults = [*_machine(runtime), *_weights(params), *_project(scratch)]

@@ -47,6 +47,14 @@ def test_it_tells_machine_and_scratch_folder(scratch):
     assert lines[3:] == [f"  {scratch.folder.name}  2 rows, 0.0 MB: vgg16, ten", "nothing to mend"]
 
 
+def test_training_that_has_not_finished_is_told_with_its_size(scratch):
+    folder = scratch.folder.parent.parent / "training" / "0123456789abcdef"
+    folder.mkdir(parents=True)
+    assert len(doctor().output.splitlines()) == 5
+    (folder / "00000001.safetensors").write_bytes(b"0" * 200_000)
+    assert "  training that has not finished: 0.2 MB, in .fne/training\n" in doctor().output
+
+
 def test_rows_are_removed_by_name(scratch):
     assert doctor("--prune", scratch.folder.name).output == "removed 1 kinds of rows, 0.0 MB\n"
     assert scratch.rows(DIGESTS) == {}
