@@ -2,23 +2,41 @@
 
 PYTHON ?= python3
 VENV := .venv
+SENTENCE := "a red circle is over a purple triangle on the water."
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 unexport PYTHONPATH VIRTUAL_ENV
 
-.PHONY: help demo test test-system check format bench clean
+.PHONY: help announce demo test test-system check format docs bench clean
 
-help: ## Say what there is to make
+help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
 
-demo: $(VENV)/installed ## Run the whole pipeline on the embedded data set
+demo: announce $(VENV)/installed ## Run all pipelines on the embedded data set
 	@fne check --demo
 	@dvc repro
-	@fne inspect metrics/retrieval.json report/index.html
+	@dvc repro tagging/dvc.yaml captioning/dvc.yaml
+	@fne inspect metrics/retrieval.json metrics/tags.json metrics/captions.json
+	@printf '\nA sentence, and the images that it finds:\n'
+	@fne search $(SENTENCE) --k 3
+	@printf '\nNext:\n'
+	@printf '  source $(VENV)/bin/activate     # in every new shell\n'
+	@printf '  fne search %s\n' '$(SENTENCE)'
+	@printf '  dvc exp run -S train.margin=0.1     # a variant; then: fne compare HEAD --html compare.html\n'
+	@printf '  fne describe scene-0007.jpg         # a sentence and tags for an image\n'
+	@printf '  the report: file://%s/report/index.html\n' '$(CURDIR)'
+	@printf '  and the captions: file://%s/report/captions.html\n' '$(CURDIR)'
+	@printf '  your own images and captions: docs/data.md\n'
+
+announce:
+	@[ -e $(VENV)/installed ] || printf 'First, the environment: 6 GB in $(VENV), and as long as the download takes.\n'
+	@printf 'The demo draws 200 images and runs the pipelines of retrieval, tags and captions: 4 to 6 minutes on two cores, nothing is downloaded.\n'
+	@printf 'It keeps about 100 MB in this folder: data/, features/, models/, vectors/, report/, annotations/, .fne/ and .dvc/cache/.\n'
+	@printf 'Stop it at any time with Ctrl-C: the same command continues.\n\n'
 
 test: $(VENV)/installed-dev check ## Lint, check types, run the tests
 	@python -m pytest -n 2 --dist loadfile
 
-test-system: $(VENV)/installed-system ## Test with a real browser, SSH, S3, Ray and torchrun, installed where this may
+test-system: $(VENV)/installed-system ## Test with a real browser, SSH, S3, Ray, torchrun and a notebook; as root, install what is missing
 	@for program in chromium sshd; do \
 	  PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null && continue; \
 	  package=$$(echo $$program | sed s/sshd/openssh-server/); \
@@ -36,6 +54,9 @@ check: $(VENV)/installed-dev ## Lint and check types only
 format: $(VENV)/installed-dev ## Format the code
 	@ruff check --fix
 	@ruff format
+
+docs: $(VENV)/installed-dev ## Write docs/parameters.md from the settings
+	@python -m tests.support.parameters
 
 bench: $(VENV)/installed-dev ## Run all benchmarks
 	@python -m benchmarks

@@ -1,1 +1,1 @@
-"""Timed comparisons, printed as ratios; never part of the tests."""
+"""Benchmarks that print ratios; tests do not run them."""

@@ -1,4 +1,4 @@
-"""Random batches for training, as float32, from different ways of keeping the rows."""
+"""Random batches for training, as float32, from different storage formats."""
 
 import tempfile
 from pathlib import Path
@@ -6,16 +6,16 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from benchmarks.side_by_side import compare, print_table, ratio
+from benchmarks.timing import compare, print_table, ratio
 from fne.store.layout import Layer, plan_shards
-from fne.store.rows import Rows
-from fne.store.writer import write_rows
+from fne.store.rows import Rows, write_rows
 
 IMAGES, FEATURES, BATCH, BATCHES = 4000, 12416, 128, 4
+H5PY, MAPPED, OURS = "h5py, float32, auto-chunked", "memory-mapped int8", "ours: two bit planes"
 
 
 def batches() -> float:
-    """Read random batches of 128 rows from our store, against h5py's auto-chunked float32."""
+    """Read random batches of 128 rows from a row store, compared with auto-chunked float32 in HDF5."""
     generator = np.random.default_rng(0)
     values = generator.choice(np.array([-1, 0, 1], dtype=np.int8), (IMAGES, FEATURES))
     ids = [f"{number:06d}.jpg" for number in range(IMAGES)]
@@ -35,13 +35,13 @@ def batches() -> float:
             dataset = file["rows"]
             seconds = compare(
                 {
-                    "h5py, float32, auto-chunked": lambda: [dataset[np.sort(each)] for each in chosen],
-                    "memory-mapped int8": lambda: [mapped[each].astype(np.float32) for each in chosen],
-                    "ours: two bit planes": lambda: [
+                    H5PY: lambda: [dataset[np.sort(each)] for each in chosen],
+                    MAPPED: lambda: [mapped[each].astype(np.float32) for each in chosen],
+                    OURS: lambda: [
                         rows.read([ids[number] for number in each], np.float32) for each in chosen
                     ],
                 },
                 rounds=5,
             )
-    print_table(seconds, "h5py, float32, auto-chunked", "rows", BATCH * BATCHES)
-    return ratio(seconds, "ours: two bit planes", "h5py, float32, auto-chunked")
+    print_table(seconds, H5PY, "rows", BATCH * BATCHES)
+    return ratio(seconds, OURS, H5PY)

@@ -1,9 +1,9 @@
-"""Ranking all images and captions of a split, against a loop over images that sorts every row of scores.
+"""Ranking all images and captions of a split, compared with a loop that sorts every row of scores.
 
-The loop is the way of the field's published codes (VSE++): for every image the scores of all captions, and
-for its captions those of all images, each row sorted in full with argsort. It is timed on every so many
-images and scaled up, since its images all cost the same; ours is timed on everything, the lists of the ten
-best included, which the loop does not make. Both may use the same number of threads.
+Published code such as VSE++ uses that loop: it scores all captions for each image, and all images
+for each of its captions, and sorts every row with argsort. The loop is timed on a sample of images
+and scaled up, since all images cost the same. Our code is timed on all images and also returns the
+ten best items, which the loop does not. Both may use the same number of threads.
 """
 
 import subprocess
@@ -15,27 +15,30 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.side_by_side import compare, print_table, ratio
-from fne.ranking.ranks import Ranking, rank
-from fne.ranking.similarities import SIMILARITIES
+from benchmarks.timing import compare, print_table, ratio
+from fne.metrics.ranks import Ranking, rank
+from fne.models.similarities import SIMILARITIES
 
-CAPTIONS, TOP = 5, 10
+CAPTIONS, TOP = 5, 10  # captions per image, length of the lists of best items
+MEMORY_LIMIT = 1.5e9  # bytes
+LOOP, OURS = "loop with argsort", "ours"
+
 Floats = NDArray[np.float32]
 Score = Callable[[Floats, Floats], Floats]
 
 
 def evaluation_cosine() -> float:
-    """Rank 5,000 images and 25,000 captions by cosine, 1,024 values each, against a loop with argsort."""
+    """Rank 5,000 images and 25,000 captions of 1,024 values by cosine, compared with a loop with argsort."""
     return _compare("cosine", lambda images, captions: images @ captions.T, images=5000, dim=1024, sample=100)
 
 
 def evaluation_order() -> float:
-    """Rank 1,000 images and 5,000 captions by order, 1,024 values each, against a loop with argsort."""
+    """Rank 1,000 images and 5,000 captions of 1,024 values by order, compared with a loop with argsort."""
     return _compare("order", _order, images=1000, dim=1024, sample=20)
 
 
 def evaluation_memory() -> float:
-    """Compare the peak memory of ranking 5,000 x 25,000 x 1,024 with the 1.5 GB that it may take."""
+    """Rank 5,000 x 25,000 x 1,024; the ratio is the limit of 1.5 GB over the peak memory."""
     code = (
         "import resource; from benchmarks.evaluation import draw_vectors, ranking; "
         "ranking('cosine', *draw_vectors(5000, 1024)); "
@@ -43,12 +46,15 @@ def evaluation_memory() -> float:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     peak = int(done.stdout) * 1024
-    print(f"peak memory of the whole process, its vectors included: {peak / 1e9:.2f} GB")
-    return 1.5e9 / peak
+    print(f"peak memory of the process, with the vectors: {peak / 1e9:.2f} GB")
+    return MEMORY_LIMIT / peak
 
 
 def draw_vectors(images: int, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return vectors of length one, none negative, as order needs them: images, and captions near them."""
+    """Return non-negative vectors of length 1, as the order similarity needs them.
+
+    The vectors of the captions are similar to those of their images.
+    """
     generator = torch.Generator().manual_seed(0)
     pictures = torch.randn(images, dim, generator=generator).abs_()
     sentences = torch.randn(images * CAPTIONS, dim, generator=generator)
@@ -58,7 +64,7 @@ def draw_vectors(images: int, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def ranking(similarity: str, images: torch.Tensor, captions: torch.Tensor) -> Ranking:
-    """Rank as the stage does."""
+    """Rank as the `evaluate` stage does."""
     owners = torch.arange(len(images)).repeat_interleave(CAPTIONS)
     return rank(images, captions, owners, SIMILARITIES[similarity], TOP)
 
@@ -69,11 +75,11 @@ def _compare(name: str, score: Score, images: int, dim: int, sample: int) -> flo
     chosen = range(0, images, images // sample)
     loop = partial(_loop, score, pictures, sentences, chosen)
     _check(ranking(name, *vectors), loop(), chosen)
-    seconds = compare({"loop with argsort": loop, "ours": partial(ranking, name, *vectors)}, rounds=3)
-    seconds["loop with argsort"] = [each * images / len(chosen) for each in seconds["loop with argsort"]]
+    seconds = compare({LOOP: loop, OURS: partial(ranking, name, *vectors)}, rounds=3)
+    seconds[LOOP] = [each * images / len(chosen) for each in seconds[LOOP]]
     print(f"{torch.get_num_threads()} threads; the loop was timed on {len(chosen)} of its {images} images")
-    print_table(seconds, "loop with argsort", "images", images)
-    return ratio(seconds, "ours", "loop with argsort")
+    print_table(seconds, LOOP, "images", images)
+    return ratio(seconds, OURS, LOOP)
 
 
 def _loop(score: Score, images: Floats, captions: Floats, chosen: range) -> tuple[list[int], list[int]]:
@@ -88,16 +94,16 @@ def _loop(score: Score, images: Floats, captions: Floats, chosen: range) -> tupl
 
 
 def _order(images: Floats, captions: Floats) -> Floats:
-    """Score with one array of (captions, images, dim), as the published code does, on all threads."""
+    """Score with one array (captions, images, dim), as published code does, on all threads."""
     exceeding = torch.from_numpy(captions).unsqueeze(1) - torch.from_numpy(images).unsqueeze(0)
     scores: Floats = -exceeding.clamp(min=0).pow(2).sum(2).t().numpy()
     return scores
 
 
 def _check(ours: Ranking, loop: tuple[list[int], list[int]], chosen: range) -> None:
-    """Stop if ranks differ by more than rounding explains."""
+    """Exit if the ranks differ by more than rounding errors."""
     captions = [CAPTIONS * image + number for image in chosen for number in range(CAPTIONS)]
     difference = (ours.caption_ranks[captions] - torch.tensor(loop[1])).abs().float().mean()
     difference += (ours.image_ranks[list(chosen)] - torch.tensor(loop[0])).abs().float().mean()
     if difference > 0.1:
-        raise SystemExit(f"ranks of the loop and ours differ by {difference:.2f} on average")
+        raise SystemExit(f"our ranks differ from those of the loop by {difference:.2f} on average")

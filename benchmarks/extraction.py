@@ -1,9 +1,14 @@
-"""The activations of ten crops through VGG16: ours, the usual way, and onnxruntime.
+"""Speed and memory of the extraction of activations.
 
-All compute the same rows from the same images in memory, with all threads that they
-take by themselves, and are checked against each other before anything is measured.
+The variants of ten-crop VGG16 compute the same rows from the same images in memory, each with its
+default number of threads. Their results are compared before anything is timed. Peak memory is that
+of the `extract` stage, which must not grow with the data set.
 """
 
+import os
+import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -13,40 +18,51 @@ import numpy as np
 import onnxruntime
 import torch
 import torchvision
+from ruamel.yaml import YAML
 from torch import Tensor, nn
 from torchvision.models.feature_extraction import create_feature_extractor
 from torchvision.transforms import TenCrop
 
-from benchmarks.side_by_side import compare, print_table, ratio
-from fne.activations.crops import CROP, SIDE
-from fne.activations.extractor import build_extractor
-from fne.activations.settings import Choices
-from fne.activations.weights import Weights, load_weights
+from benchmarks.timing import compare, print_table, ratio
+from fne.extraction.extractor import ExtractorSettings, build_extractor
+from fne.extraction.preprocess import CROP, SIDE
+from fne.extraction.weights import Weights, load_weights
 
-# As many as the stage computes at once on a CPU.
-IMAGES = 2
+PROJECT = Path(__file__).parent.parent
+IMAGES = 2  # the batch of the stage on a CPU
 ROUNDS = 5
+SIZES = (100, 600)  # images, for the memory benchmark
 CPU = torch.device("cpu")
-USUAL, ONNX, SHARING, OURS = "the usual way", "onnxruntime", "ours: shared crops", "ours: by default"
+USUAL, ONNX = "TenCrop, create_feature_extractor", "onnxruntime"
+SHARING, OURS = "ours: shared crops", "ours: default"
 
 
 def extraction_sharing() -> float:
-    """Ten-crop VGG16 with shared crops alone, against TenCrop and create_feature_extractor."""
+    """Ten-crop VGG16 with crop sharing only, compared with TenCrop and create_feature_extractor."""
     return _measure([USUAL, ONNX, SHARING], SHARING, USUAL)
 
 
 def extraction() -> float:
-    """Ten-crop VGG16 as the stage computes it by default, against TenCrop and create_feature_extractor."""
+    """Ten-crop VGG16 with the defaults of the stage, compared with TenCrop and create_feature_extractor."""
     return _measure([USUAL, OURS], OURS, USUAL)
 
 
 def extraction_onnx() -> float:
-    """Ten-crop VGG16 as the stage computes it by default, against onnxruntime in float32."""
+    """Ten-crop VGG16 with the defaults of the stage, compared with onnxruntime in float32."""
     return _measure([ONNX, OURS], OURS, ONNX)
 
 
+def extraction_memory() -> float:
+    """Extract with AlexNet; the ratio is the peak memory for 100 images over that for 600."""
+    peaks = {images: _peak_memory(images) for images in SIZES}
+    print("images   peak memory, MB")
+    for images, peak in peaks.items():
+        print(f"{images:>6}   {peak / 1e6:>15,.0f}")
+    return peaks[SIZES[0]] / peaks[SIZES[1]]
+
+
 class _Means(nn.Module):
-    """Mean activations of all layers over the crops of one image."""
+    """The mean activations of all layers over the crops of one image."""
 
     def __init__(self, weights: Weights) -> None:
         super().__init__()
@@ -64,15 +80,15 @@ class _Means(nn.Module):
         )
 
 
-def _measure(names: list[str], ours: str, opponent: str) -> float:
+def _measure(names: list[str], ours: str, baseline: str) -> float:
     images = torch.randn(IMAGES, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
     weights = load_weights(Path("weights/random.yaml"), "vgg16")
     with tempfile.TemporaryDirectory() as folder:
         variants = {name: _build(name, weights, Path(folder)) for name in names}
         _check({name: rows(images) for name, rows in variants.items()})
         seconds = compare({name: partial(rows, images) for name, rows in variants.items()}, ROUNDS)
-    print_table(seconds, opponent, "images", IMAGES)
-    return ratio(seconds, ours, opponent)
+    print_table(seconds, baseline, "images", IMAGES)
+    return ratio(seconds, ours, baseline)
 
 
 def _build(name: str, weights: Weights, folder: Path) -> Callable[[Tensor], np.ndarray]:
@@ -80,10 +96,16 @@ def _build(name: str, weights: Weights, folder: Path) -> Callable[[Tensor], np.n
         return _usual(weights)
     if name == ONNX:
         return _onnx(weights, folder)
-    choices = Choices(
-        backbone="vgg16", activations="post_relu", resize="squash", crops="ten", precision="float32"
+    settings = ExtractorSettings(
+        backbone="vgg16",
+        activations="post_relu",
+        resize="squash",
+        crops="ten",
+        views="mean",
+        layers="all",
+        precision="float32",
     )
-    extractor = build_extractor(choices, weights, "auto" if name == OURS else "sharing", CPU)
+    extractor = build_extractor(settings, weights, "auto" if name == OURS else "sharing", CPU)
     return lambda images: extractor.rows(images).numpy()
 
 
@@ -114,3 +136,29 @@ def _check(rows: dict[str, np.ndarray]) -> None:
     first, *others = rows.values()
     for other in others:
         assert np.linalg.norm(other - first) < 1e-5 * np.linalg.norm(first)
+
+
+def _peak_memory(images: int) -> float:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shutil.copytree(PROJECT / "weights", folder / "weights")
+        yaml = YAML()
+        params = yaml.load(PROJECT / "params.yaml")
+        params["render"].update(images=images, side=64)
+        params["extract"].update(backbone="alexnet", crops="center")
+        yaml.dump(params, folder / "params.yaml")
+        _run_stage(folder, "render", "data/demo")
+        _run_stage(folder, "catalog", "data/images.jsonl", "data/captions.jsonl", "data/rejects.csv")
+        return _run_stage(folder, "extract", "data/images.jsonl", "features/activations")
+
+
+def _run_stage(folder: Path, stage: str, *arguments: str) -> float:
+    """Run a stage and return the peak memory of its process in bytes."""
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    command = [sys.executable, "-m", f"stages.{stage}", *arguments]
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed")
+    return usage.ru_maxrss * 1024.0

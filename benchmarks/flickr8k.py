@@ -1,4 +1,4 @@
-"""Data drawn to be like Flickr8k, which is not ours to ship."""
+"""Random data with the sizes and distributions of Flickr8k, which may not be redistributed."""
 
 import numpy as np
 import torch
@@ -8,13 +8,14 @@ FEATURES, VOCABULARY, BATCH = 12416, 8500, 128
 
 
 def draw_captions(generator: np.random.Generator, count: int) -> list[np.ndarray]:
-    """Draw captions of 12 words on average; in 128 of them the longest has 25, and 450 words are different.
+    """Draw captions with 12 words on average, as word numbers.
 
-    In Flickr8k's training captions, with NLTK's words, it is 12, 25 and 444.
+    A batch of 128 has a longest caption of 25 words and 450 distinct words. In the training captions
+    of Flickr8k, tokenized with NLTK, these numbers are 12, 25 and 444.
     """
-    shares = 1 / (np.arange(VOCABULARY) + 3) ** 1.3
+    weights = 1 / (np.arange(VOCABULARY) + 3) ** 1.3
     lengths = np.rint(generator.gamma(9.5, 12.3 / 9.5, count)).clip(3, 40).astype(np.int64)
-    words = generator.choice(VOCABULARY, lengths.sum(), p=shares / shares.sum())
+    words = generator.choice(VOCABULARY, lengths.sum(), p=weights / weights.sum())
     return np.split(words, np.cumsum(lengths)[:-1])
 
 

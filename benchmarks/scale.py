@@ -1,8 +1,8 @@
 """How time and memory of the stages grow with the data: `python -m benchmarks.scale`.
 
-Every stage runs at three sizes on made-up data of Flickr8k's kind, each time in a process of its own with
-an empty scratch folder; what it takes with next to no data is subtracted. The exponent is the slope of the
-logarithms: 1 grows as the data do, 2 as their square.
+Every stage runs at three sizes on random data similar to Flickr8k, each time in a new process with
+an empty scratch folder. The cost of a run with very little data is subtracted. The exponent is the
+slope in a log-log plot: 1 means linear growth, 2 quadratic growth.
 """
 
 import json
@@ -22,11 +22,11 @@ from PIL import Image as Picture
 from ruamel.yaml import YAML
 
 from benchmarks.flickr8k import FEATURES, draw_captions
+from fne.store.artifact import merge
 from fne.store.catalog import read_images, write_images
 from fne.store.journal import Journal
 from fne.store.layout import Layer, plan_shards
-from fne.store.lineage import merge
-from fne.store.writer import write_rows
+from fne.store.rows import write_rows
 from stages.catalog import main as catalog
 from stages.embed import main as embed
 from stages.encode import main as encode
@@ -37,11 +37,11 @@ from stages.tokenize import main as tokenize
 from stages.train import main as train
 
 PROJECT = Path(__file__).parent.parent
-# The first of four sizes only shows what a stage takes to start; that is subtracted from the others.
+# The first of the four sizes measures the cost of starting a stage, which is subtracted from the others.
 EXTRACTED = (2, 16, 32, 64)
 SIZES = (200, 2_000, 4_000, 8_000)
-CAPTIONS = 5  # an image
-VALIDATION = 100  # images; of the rest one half is for training, the other for testing
+CAPTIONS = 5  # per image
+VALIDATION = 100  # images; the others are split evenly into train and test
 SETTINGS = {
     "train": {"embed_dim": 1024, "word_dim": 300, "batch": 128, "epochs": 1},
     "runtime": {"scratch": ".fne"},
@@ -50,10 +50,14 @@ STAGES: dict[str, tuple[click.Command, str]] = {
     "catalog": (catalog, "data/images.jsonl data/captions.jsonl data/rejects.csv"),
     "standardize": (standardize, "data/images.jsonl data/captions.jsonl features/statistics.h5"),
     "embed": (embed, "features/statistics.h5 features/embeddings"),
-    "tokenize": (tokenize, "data/captions.jsonl captions/vocabulary.json captions/tokens.h5"),
+    "tokenize": (
+        tokenize,
+        "data/captions.jsonl captions/vocabulary.json captions/tokens.h5 captions/vectors.h5",
+    ),
     "train, one epoch": (
         train,
-        "features/embeddings data/captions.jsonl captions/tokens.h5 models/model.safetensors models/history",
+        "features/embeddings data/captions.jsonl captions/tokens.h5 captions/vectors.h5 "
+        "models/model.safetensors models/classifier.safetensors models/history metrics/training.json",
     ),
     "encode": (
         encode,
@@ -63,25 +67,27 @@ STAGES: dict[str, tuple[click.Command, str]] = {
     "evaluate": (
         evaluate,
         "vectors/images vectors/captions data/captions.jsonl "
-        "metrics/retrieval.json metrics/intervals.json metrics/ranks.h5",
+        "metrics/retrieval.json metrics/intervals.json metrics/curves metrics/ranks.h5",
     ),
 }
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run took: seconds, and megabytes at the peak."""
+    """The cost of a run: seconds, and megabytes at the peak."""
 
     seconds: float
     megabytes: float
 
 
 @click.command()
-@click.option("--rounds", default=1, show_default=True, help="Runs of which the fastest counts.")
+@click.option(
+    "--rounds", default=1, show_default=True, help="How often to run each stage; the fastest run counts."
+)
 def main(rounds: int) -> None:
     """Print time, memory and their exponents for every stage."""
     head = f"{'stage':<18} {'images':>21} {'seconds':>22} {'exponent':>8} {'MB':>18} {'exponent':>8}"
-    print(f"{head}  at the start")
+    print(f"{head}  startup")
     with tempfile.TemporaryDirectory() as name:
         costs: dict[str, list[Cost]] = {stage: [] for stage in STAGES}
         for size in SIZES:
@@ -96,13 +102,13 @@ def main(rounds: int) -> None:
         for size in EXTRACTED:
             write_images(Path("data/some.jsonl"), read_images(Path("data/images.jsonl"))[0][:size])
             extraction.append(_cost(extract, "data/some.jsonl features/extracted", rounds))
-        _print("extract", EXTRACTED, extraction)
-        _print("keep rows", SIZES, [_measured(partial(_keep_rows, size), rounds) for size in SIZES])
+        _print_row("extract", EXTRACTED, extraction)
+        _print_row("append rows", SIZES, [_measure(partial(_append_rows, size), rounds) for size in SIZES])
         for stage, found in costs.items():
-            _print(stage, SIZES, found)
+            _print_row(stage, SIZES, found)
 
 
-def _print(stage: str, sizes: tuple[int, ...], costs: list[Cost]) -> None:
+def _print_row(stage: str, sizes: tuple[int, ...], costs: list[Cost]) -> None:
     start, *rest = costs
     seconds = [max(cost.seconds - start.seconds, 0.01) for cost in rest]
     megabytes = [max(cost.megabytes - start.megabytes, 1) for cost in rest]
@@ -120,21 +126,21 @@ def _exponent(sizes: tuple[int, ...], values: list[float]) -> float:
 
 
 def _cost(command: click.Command, arguments: str, rounds: int) -> Cost:
-    return _measured(lambda: command.main(arguments.split(), standalone_mode=False), rounds)
+    return _measure(lambda: command.main(arguments.split(), standalone_mode=False), rounds)
 
 
-def _measured(run: Callable[[], object], rounds: int) -> Cost:
+def _measure(run: Callable[[], object], rounds: int) -> Cost:
     costs = []
     for _ in range(rounds):
         shutil.rmtree(".fne", ignore_errors=True)
         start = time.perf_counter()
-        peak = _peak_of(run)
+        peak = _peak_memory(run)
         costs.append(Cost(time.perf_counter() - start, peak))
     return min(costs, key=lambda cost: cost.seconds)
 
 
-def _peak_of(run: Callable[[], object]) -> float:
-    """Run something in a child of its own; return the megabytes that the child took at most."""
+def _peak_memory(run: Callable[[], object]) -> float:
+    """Run a function in a forked process; return the peak memory of that process in megabytes."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -146,12 +152,12 @@ def _peak_of(run: Callable[[], object]) -> float:
             os._exit(code)
     _, status, used = os.wait4(child, 0)
     if status:
-        sys.exit(f"a stage ended with {os.waitstatus_to_exitcode(status)}")
+        sys.exit(f"a stage failed with exit code {os.waitstatus_to_exitcode(status)}")
     return used.ru_maxrss / 1024
 
 
 def _write_dataset(folder: Path, size: int) -> None:
-    """Write photograph-like files and their captions, and the parameters of a project."""
+    """Write images similar to photographs, their captions, and the parameters of a project."""
     generator = np.random.default_rng(0)
     folder.mkdir(parents=True)
     words = iter(draw_captions(generator, size * CAPTIONS))
@@ -173,11 +179,12 @@ def _write_dataset(folder: Path, size: int) -> None:
     for section, values in {**SETTINGS, "catalog": {"root": str(folder), "images": "."}}.items():
         params[section].update(values)
     params["extract"]["weights"] = str(PROJECT / params["extract"]["weights"])
+    params["tokenize"]["vectors"] = str(PROJECT / params["tokenize"]["vectors"])
     YAML().dump(params, folder.parent / "params.yaml")
 
 
 def _write_activations() -> None:
-    """Write random activations of VGG16's size for all images."""
+    """Write random activations with the size of VGG16 for all images."""
     images, artifact = read_images(Path("data/images.jsonl"))
     generator = np.random.default_rng(0)
 
@@ -189,8 +196,8 @@ def _write_activations() -> None:
     write_rows(Path("features/activations"), "activations", layers, "float32", shards(), {}, merge(artifact))
 
 
-def _keep_rows(count: int) -> None:
-    """Do what a driver does with the rows of its workers: append them to the scratch folder."""
+def _append_rows(count: int) -> None:
+    """Append rows to the scratch folder, as a driver does with the rows of its workers."""
     journal = Journal(Path("features/kept.rows"), FEATURES)
     row = np.zeros(FEATURES, dtype=np.float32)
     journal.lock()

@@ -1,22 +1,21 @@
-"""The mean and deviation of every feature over the training images, from a file in the page cache."""
+"""Mean and standard deviation of every feature over the training images, from files in the page cache."""
 
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.side_by_side import compare, print_table, ratio
+from benchmarks.timing import compare, print_table, ratio
 from fne.features.statistics import Statistics, fit
 from fne.store.layout import Layer, plan_shards
-from fne.store.rows import Rows
-from fne.store.writer import write_rows
+from fne.store.rows import Rows, write_rows
 
 IMAGES, FEATURES, CHUNK = 6000, 12416, 256
-TWO_PASS, CHAN, OURS = "NumPy, float64, two passes", "NumPy, chunks merged after Chan", "ours: one pass"
+TWO_PASS, CHAN, OURS = "NumPy, float64, two passes", "NumPy, chunks merged as in Chan", "ours: one pass"
 
 
 def statistics() -> float:
-    """Fit mean and deviation of 6,000 rows of 12,416, against NumPy's two passes in float64."""
+    """Fit the mean and deviation of 6,000 rows of 12,416, compared with two passes of NumPy in float64."""
     values = np.random.default_rng(0).standard_normal((IMAGES, FEATURES), dtype=np.float32)
     np.maximum(values, 0, out=values)
     ids = [f"{number:06d}.jpg" for number in range(IMAGES)]
@@ -44,13 +43,13 @@ def statistics() -> float:
 
 
 def two_passes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and deviation, the usual way."""
+    """Return mean and deviation, computed in two passes."""
     mean = values.mean(axis=0, dtype=np.float64)
     return mean, np.sqrt(((values - mean) ** 2).mean(axis=0))
 
 
 def merged_chunks(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and deviation in one pass over chunks that are merged after Chan et al."""
+    """Return mean and deviation, computed in one pass over chunks that are merged as in Chan et al."""
     count, mean, squares = 0, np.zeros(values.shape[1]), np.zeros(values.shape[1])
     for start in range(0, len(values), CHUNK):
         chunk = values[start : start + CHUNK].astype(np.float64)

@@ -1,4 +1,4 @@
-"""How long training waits for its data."""
+"""How long training waits for its input data."""
 
 import tempfile
 import time
@@ -8,19 +8,18 @@ import numpy as np
 
 from benchmarks.flickr8k import BATCH, FEATURES, VOCABULARY, draw_captions, draw_embeddings
 from benchmarks.training_step import DIM, our_step
-from fne.matching.model import Shape, new_matcher
-from fne.matching.pairs import Pairs
 from fne.store.catalog import Captioned
 from fne.store.layout import Layer, plan_shards
-from fne.store.rows import Rows
-from fne.store.tokens import read_tokens, write_tokens
-from fne.store.writer import write_rows
+from fne.store.rows import Rows, write_rows
+from fne.tasks.matching.data import Pairs
+from fne.tasks.matching.model import Shape, new_matcher
+from fne.text.tokens import read_tokens, write_tokens
 
 IMAGES, CAPTIONS = 6000, 5
 
 
 def training_input() -> float:
-    """Train for an epoch over 6,000 stored images; the share of the time that is not spent on its data."""
+    """Train one epoch over 6,000 stored images; the ratio is the fraction of time not spent on input."""
     step = our_step(
         new_matcher(Shape("linear", "gru", "cosine", False, FEATURES, VOCABULARY, DIM, DIM), seed=0)
     )
@@ -28,17 +27,15 @@ def training_input() -> float:
         pairs = _draw_pairs(Path(folder))
         start = time.perf_counter()
         waited = 0.0
-        asked = start
+        requested = start
         batches = pairs.batches(0, 0, BATCH, "one")
         for batch in batches:
             data = pairs.images(batch.image_ids), *pairs.captions(batch.caption_ids)
-            waited += time.perf_counter() - asked
+            waited += time.perf_counter() - requested
             step(data)
-            asked = time.perf_counter()
+            requested = time.perf_counter()
         total = time.perf_counter() - start
-    print(
-        f"{len(batches)} steps in {total:.1f} s, of which {waited:.2f} s went on reading and drawing batches"
-    )
+    print(f"{len(batches)} steps in {total:.1f} s, {waited:.2f} s of them for drawing and reading batches")
     return 1 - waited / total
 
 

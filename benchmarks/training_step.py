@@ -6,6 +6,7 @@ dimensions for words and vectors. Their first losses are compared before anythin
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,12 +15,17 @@ from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from benchmarks.flickr8k import BATCH, FEATURES, VOCABULARY, draw_batch
-from benchmarks.side_by_side import compare, print_table, ratio
-from fne.matching.clipping import CLIPS
-from fne.matching.losses import bind
-from fne.matching.model import Matcher, Shape, new_matcher
-from fne.matching.optimizers import OPTIMIZERS
-from fne.ranking.blocks import Similarity
+from benchmarks.timing import compare, print_table, ratio
+from fne.core.variants import NoSettings
+from fne.losses.mining import LossChoices
+from fne.losses.ranking import bind
+from fne.metrics.ranks import Similarity
+from fne.tasks.matching.data import Batch as PairBatch
+from fne.tasks.matching.model import Matcher, Shape, new_matcher
+from fne.tasks.matching.task import MatchingTask, Objective
+from fne.training.loop import Schedule, Trainer
+from fne.training.optim import CLIPS, OPTIMIZERS
+from fne.training.progress import Phase
 
 DIM, BATCHES, ROUNDS = 1024, 4, 8
 RATE, CLIP, MARGIN = 2e-4, 2.0, 0.2
@@ -45,12 +51,31 @@ def broadcast_order(images: Tensor, captions: Tensor) -> Tensor:
 
 
 def our_step(matcher: Matcher) -> Callable[[Batch], float]:
-    """Return a function that makes a step of training as the stage does, and returns the loss."""
+    """Return a function that makes one update with the trainer of the stage, and returns the loss."""
+    data = _InMemory()
+    objective = Objective("sum_hinge", LossChoices(), MARGIN)
+    task = MatchingTask(matcher, [objective], data, data, 0, BATCH, "one")  # type: ignore[arg-type]
+    optimizer = partial(OPTIMIZERS["adam"].make, settings=NoSettings())
+    trainer = Trainer(task, Schedule([Phase("sum_hinge", RATE, 1, 1)], 0, optimizer, CLIP, "global", 0))
 
-    def embed(rows: Tensor, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        return matcher.embed_images(rows), matcher.embed_captions(words, lengths)
+    def step(batch: Batch) -> float:
+        data.batch = batch
+        ids = [str(number) for number in range(len(batch[0]))]
+        return trainer.step(PairBatch(ids, ids))[0]
 
-    return _step(matcher, embed, matcher.similarity, OPTIMIZERS["adam"](matcher.parameters(), RATE))
+    return step
+
+
+class _InMemory:
+    """The one batch that a step learns from, in place of stored pairs."""
+
+    batch: Batch
+
+    def images(self, ids: list[str]) -> Tensor:
+        return self.batch[0]
+
+    def captions(self, ids: list[str]) -> tuple[Tensor, Tensor]:
+        return self.batch[1], self.batch[2]
 
 
 def _measure(similarity: str, usual_similarity: Similarity) -> float:
@@ -73,14 +98,15 @@ def _measure(similarity: str, usual_similarity: Similarity) -> float:
 def _step(
     matcher: Matcher, embed: Embed, similarity: Similarity, optimizer: torch.optim.Optimizer
 ) -> Callable[[Batch], float]:
-    loss = bind("sum_hinge", "query", 1)
+    loss = bind("sum_hinge", LossChoices())
 
     def step(batch: Batch) -> float:
         scores = similarity(*embed(*batch))
-        total = loss(scores, torch.eye(len(scores), dtype=torch.bool), MARGIN)
+        true_pairs, truth = torch.eye(len(scores), dtype=torch.bool), torch.arange(len(scores))
+        total = loss(scores, true_pairs, truth, MARGIN)
         optimizer.zero_grad()
         total.backward()
-        CLIPS["global"](matcher.parameters(), CLIP)
+        CLIPS["global"]([list(matcher.parameters())], CLIP)
         optimizer.step()
         return total.item()
 

@@ -1,1 +1,71 @@
-"""Full-Network Embeddings for finding images by sentences and sentences by images."""
+"""Full-Network Embeddings for finding images by sentences and sentences by images.
+
+These names are the Python interface; `docs/python.md` introduces it:
+
+    import fne
+
+    store = fne.open_store("features/embeddings")            # rows of numbers, by id, split and layer
+    catalog = fne.load_catalog()                             # images, captions, splits and tags
+    model = fne.load_model()                                 # vectors of sentences and images
+    metrics = fne.load_metrics()                             # the figures of the evaluation
+    answer = fne.search("a red circle above a white triangle")  # what `fne search` finds
+
+Every function works from any folder if it gets the project's folder as `root`. The modules behind these names
+are imported when a name is first used: importing `fne` imports neither torch nor numba.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fne.api.catalog import Catalog, load_catalog
+    from fne.api.metrics import load_metrics
+    from fne.api.model import Model, load_model
+    from fne.api.search import search
+    from fne.api.store import Store, open_store
+    from fne.core.errors import InputError
+    from fne.search.answer import Answer, Match
+
+__all__ = [
+    "Answer",
+    "Catalog",
+    "InputError",
+    "Match",
+    "Model",
+    "Store",
+    "load_catalog",
+    "load_metrics",
+    "load_model",
+    "open_store",
+    "search",
+]
+
+# The module of each public name. `fne.search` is a package that can be called, see there.
+_MODULES = {
+    "Answer": "fne.search.answer",
+    "Catalog": "fne.api.catalog",
+    "InputError": "fne.core.errors",
+    "Match": "fne.search.answer",
+    "Model": "fne.api.model",
+    "Store": "fne.api.store",
+    "load_catalog": "fne.api.catalog",
+    "load_metrics": "fne.api.metrics",
+    "load_model": "fne.api.model",
+    "open_store": "fne.api.store",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
+    if name == "search":
+        return import_module("fne.search")
+    if name not in _MODULES:
+        raise AttributeError(f"module 'fne' has no attribute {name!r}")
+    value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted({*globals(), *__all__})

@@ -4,39 +4,50 @@ from pathlib import Path
 
 import click
 
-from fne.core.command import OUTPUT, params_option
-from fne.core.params import load_section
-from fne.core.runtime import load_runtime
-from fne.datasets.catalog import build_catalog, check_catalog
-from fne.datasets.location import dataset_root
+from fne.core.options import OUTPUT, TABLE, params_option
+from fne.core.params import load_runtime, load_section
+from fne.core.publishing import input_digests, stage
+from fne.core.stat_cache import VerifiedFiles
+from fne.core.terminal import say
+from fne.datasets.catalog import Catalog, build_catalog, check_catalog, summary
+from fne.datasets.examine import findings_file
+from fne.datasets.location import dataset_root, warn_if_untracked
 from fne.datasets.readers import read_dataset
 from fne.datasets.rejects import refuse_rejects, write_rejects
-from fne.datasets.settings import Catalog
-from fne.datasets.summary import summary
-from fne.datasets.tracking import warn_if_untracked
-from fne.store.catalog import write_captions, write_images
+from fne.store.catalog import write_captions, write_images, write_record
 
 
-@click.command()
+@stage("catalog", paths=["catalog.root"])
 @click.argument("images", type=OUTPUT)
 @click.argument("captions", type=OUTPUT)
-@click.argument("rejects", type=OUTPUT)
+@click.argument("rejects", type=TABLE)
+@click.argument("record", type=OUTPUT)
 @params_option
-def main(images: Path, captions: Path, rejects: Path, params: Path) -> None:
-    """List the data set's IMAGES and CAPTIONS, and what is unusable in REJECTS."""
+def main(images: Path, captions: Path, rejects: Path, record: Path, params: Path) -> None:
+    """List the data set's IMAGES and CAPTIONS, what is unusable in REJECTS, and how in RECORD."""
     settings = load_section(params, "catalog", Catalog)
     runtime = load_runtime(params)
     root, annotations = dataset_root(settings.root, settings.format, settings.annotations)
     warn_if_untracked(Path(settings.root), root)
-    remembered = runtime.scratch_folder() / "catalog"
-    reading = read_dataset(root, settings.format, annotations)
-    built = build_catalog(root, reading, settings.images, settings.splitting, runtime.workers, remembered)
-    write_rejects(rejects, built.rejects)
-    refuse_rejects(rejects, built.rejects, settings.max_rejects)
-    check_catalog(root, built)
-    write_images(images, built.images)
-    write_captions(captions, built.captioned)
-    click.echo(summary(built, rejects))
+    cache = runtime.scratch_folder() / "catalog"
+    reading = read_dataset(root, settings.format, annotations, settings.columns)
+    result = build_catalog(
+        root,
+        reading,
+        settings.images,
+        settings.splitting,
+        runtime.workers,
+        cache,
+        settings.captions_per_image,
+    )
+    digests = {"rejects": write_rejects(rejects, result.rejects)}
+    refuse_rejects(rejects, result.rejects, settings.max_rejects)
+    check_catalog(root, result)
+    digests["images"] = write_images(images, result.images)
+    digests["captions"] = write_captions(captions, result.captioned)
+    known = VerifiedFiles(findings_file(cache, root).with_suffix(".md5"))
+    write_record(record, digests, settings.model_dump(), input_digests(known))
+    say(summary(result, rejects))
 
 
 if __name__ == "__main__":

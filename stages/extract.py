@@ -4,50 +4,69 @@ from pathlib import Path
 
 import click
 
-from fne.activations.cost import shard_advice
-from fne.activations.engines import ENGINES, Recipe
-from fne.activations.extract import assemble, complete
-from fne.activations.extractor import build_extractor
-from fne.activations.previous import adopt
-from fne.activations.processor import origin
-from fne.activations.scratch import Scratch
-from fne.activations.settings import Extract
-from fne.activations.weights import load_weights
-from fne.core.command import INPUT, OUTPUT, params_option
-from fne.core.params import load_key, load_section
-from fne.core.runtime import load_runtime
-from fne.datasets.root import image_root
-from fne.store.catalog import read_images
-from fne.store.lineage import merge
-from fne.store.writer import write_rows
+from fne.core import stat_cache
+from fne.core.options import INPUT, OUTPUT, params_option
+from fne.core.params import load_key, load_runtime, load_section
+from fne.core.publishing import stage
+from fne.core.terminal import say
+from fne.extraction.cache import (
+    Scratch,
+    fetchable_from,
+    hardware_warning,
+    reuse_cached_rows,
+    summarize_hardware,
+)
+from fne.extraction.cost import shard_advice
+from fne.extraction.engine import EngineConfig
+from fne.extraction.extractor import Extract, build_extractor
+from fne.extraction.run import ENGINES, assemble, complete
+from fne.extraction.weights import load_weights
+from fne.store.catalog import image_root, read_images
+from fne.store.provenance import recorded_lineage
+from fne.store.rows import write_rows, write_without_rows
 
 
-@click.command()
+@stage("extract", "embed.source", paths=["extract.weights"])
 @click.argument("images", type=INPUT)
 @click.argument("activations", type=OUTPUT)
 @params_option
 def main(images: Path, activations: Path, params: Path) -> None:
-    """Compute the ACTIVATIONS of all layers for all IMAGES of the catalog."""
+    """Compute the ACTIVATIONS of all layers for all IMAGES of the catalog.
+
+    If `embed.source` names another store, nobody would read them: the store then has no rows.
+    """
     settings, runtime = load_section(params, "extract", Extract), load_runtime(params)
+    stat_cache.use(runtime.scratch_folder())
     # Only where the files are; what they are is checked by their digests.
     root = image_root(load_key(params, "catalog", "root"))
     records, catalog = read_images(images)
-    weights = load_weights(Path(settings.weights), settings.backbone)
-    recipe = Recipe(settings, Path(settings.weights), runtime)
-    with ENGINES[runtime.engine](recipe, click.echo) as engine:
-        extractor = build_extractor(settings, weights, runtime.algorithm, engine.device, engine.elsewhere)
+    source = load_key(params, "embed", "source")
+    if Path(source) != activations:
+        reason = f"embed.source was '{source}'"
+        write_without_rows(activations, "activations", reason, recorded_lineage(catalog))
+        say(f"{activations}: nothing to compute, because embed.source is '{source}'; finished rows are kept")
+        return
+    weights = load_weights(Path(settings.weights), settings.backbone, settings.input)
+    config = EngineConfig(settings, Path(settings.weights), runtime, settings.input)
+    with ENGINES[runtime.engine](config, say) as engine:
+        extractor = build_extractor(settings, weights, runtime.algorithm, engine.device, engine.remote)
         scratch = Scratch(runtime.scratch_folder() / "activations", extractor.kind, extractor.features)
         advice = shard_advice(extractor, len(records), settings.shards)
         if advice:
-            click.echo(advice, err=True)
-        adopt(scratch, records, activations, images, extractor)
-        complete(scratch, records, root, extractor, runtime.batch, runtime.workers, click.echo, engine)
+            say(advice, err=True)
+        reuse_cached_rows(scratch, records, activations, images, extractor)
+        may_fetch = runtime.missing_store == "fetch"
+        remote = fetchable_from(activations, settings.model_dump()) if may_fetch else None
+        complete(scratch, records, root, extractor, runtime.batch, runtime.workers, say, engine, remote)
     shards = assemble(scratch, records, settings.shards)
-    lineage = merge(catalog, weights.artifact)
+    lineage = recorded_lineage(catalog, weights.artifact)
     digests = {image.id: image.sha256 for image in records}
-    made_by = origin(digests, scratch.processors(digests.values()))
+    hardware = summarize_hardware(digests, scratch.hardware(digests.values()))
+    warning = hardware_warning(hardware)
+    if warning and records:
+        say(warning, err=True)
     write_rows(
-        activations, "activations", extractor.layers, "float32", shards, extractor.kind, lineage, made_by
+        activations, "activations", extractor.layers, "float32", shards, extractor.kind, lineage, hardware
     )
 
 

@@ -1,23 +1,25 @@
-"""Stage `render`: draw the demo's data set."""
+"""Stage `render`: draw the demo data set."""
 
 from pathlib import Path
 
 import click
 
-from fne.core.command import OUTPUT, params_option
+from fne.core.options import OUTPUT, params_option
 from fne.core.params import load_section
-from fne.datasets.world import SPLITS, Render, write_world
+from fne.core.publishing import stage
+from fne.core.terminal import say
+from fne.datasets.demo.dataset import SPLITS, Render, write_dataset
 
 
-@click.command()
-@click.argument("world", type=OUTPUT)
+@stage("render")
+@click.argument("dataset", type=OUTPUT)
 @params_option
-def main(world: Path, params: Path) -> None:
-    """Draw the demo's scenes and their sentences into the folder WORLD."""
+def main(dataset: Path, params: Path) -> None:
+    """Draw the demo data set, scenes and sentences, into the folder DATASET."""
     settings = load_section(params, "render", Render)
-    counts = write_world(settings, world)
-    shares = ", ".join(f"{counts[split]} {split}" for split in SPLITS)
-    click.echo(f"{world}: {counts.total()} images ({shares}), five sentences each")
+    counts = write_dataset(settings, dataset)
+    splits = ", ".join(f"{counts[split]} {split}" for split in SPLITS)
+    say(f"{dataset}: {counts.total()} images ({splits}), five sentences each")
 
 
 if __name__ == "__main__":

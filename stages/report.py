@@ -1,29 +1,35 @@
 """Stage `report`: one page that shows what was run and what it found."""
 
+import os
 from pathlib import Path
 
 import click
 
-from fne.core.command import INPUT, OUTPUT, params_option
+from fne.core.files import write_text
+from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_section
-from fne.datasets.root import image_root
-from fne.report.evaluation import read_evaluation
-from fne.report.facts import unit_of_history
+from fne.core.publishing import input_digests, stage
+from fne.metrics.floors import floor_artifact, read_floor
+from fne.papers.presets import FOLDER
+from fne.report.facts import head, history_unit
 from fne.report.gallery import choose_gallery
-from fne.report.history import read_history
-from fne.report.page import render
-from fne.report.printed import printed_row
-from fne.report.settings import Report
-from fne.report.thumbnails import make_thumbnails
-from fne.store.catalog import read_captions, read_images
-from fne.store.files import write_text
-from fne.store.lineage import merge
+from fne.report.page import Report, make_thumbnails, render
+from fne.report.record import page_record
+from fne.report.results import find_paper_row
+from fne.report.sources import read_evaluation, read_history, read_training
+from fne.store.catalog import image_root, read_captions, read_images
+from fne.store.provenance import check_records, recorded_lineage
+
+# DVC sets it for the stages of an experiment.
+EXPERIMENT = "DVC_EXP_NAME"
 
 
-@click.command()
+@stage("report", "catalog.root", files=[FOLDER])
 @click.argument("metrics", type=INPUT)
 @click.argument("intervals", type=INPUT)
 @click.argument("ranks", type=INPUT)
+@click.argument("floor", type=INPUT)
+@click.argument("training", type=INPUT)
 @click.argument("history", type=INPUT)
 @click.argument("images", type=INPUT)
 @click.argument("captions", type=INPUT)
@@ -33,26 +39,45 @@ def main(
     metrics: Path,
     intervals: Path,
     ranks: Path,
+    floor: Path,
+    training: Path,
     history: Path,
     images: Path,
     captions: Path,
     page: Path,
     params: Path,
 ) -> None:
-    """Write PAGE from METRICS, INTERVALS and RANKS, the training's HISTORY, IMAGES and CAPTIONS."""
+    """Write PAGE from METRICS, INTERVALS, RANKS, FLOOR, TRAINING, its HISTORY, IMAGES and CAPTIONS."""
     settings = load_section(params, "report", Report)
-    # Only where the files are; what they are is checked by their digests.
-    root = image_root(load_key(params, "catalog", "root"))
+    root = load_key(params, "catalog", "root")
     evaluation = read_evaluation(metrics, intervals, ranks)
     catalog, images_artifact = read_images(images)
     captioned, captions_artifact = read_captions(captions)
     # Without image files there is none that could be of another data set.
-    lineage = merge(evaluation.artifact, captions_artifact, *[images_artifact] * bool(catalog))
+    lineage = recorded_lineage(evaluation.artifact, captions_artifact, *[images_artifact] * bool(catalog))
     gallery = choose_gallery(evaluation, settings.examples, settings.seed)
-    thumbnails = make_thumbnails(gallery.image_ids, catalog, root)
-    course = read_history(history, unit_of_history(lineage))
-    printed = printed_row(metrics.read_bytes(), evaluation.artifact, captioned)
-    write_text(page, render(evaluation, lineage, course, gallery, captioned, thumbnails, printed))
+    thumbnails = make_thumbnails(gallery.image_ids, catalog, image_root(root))
+    curves = read_history(history, evaluation.artifact, history_unit(lineage))
+    paper_row = find_paper_row(metrics.read_bytes(), evaluation.artifact, captioned)
+    closed_form = read_floor(floor, evaluation.artifact.settings["name"], evaluation.artifact.lineage)
+    check_records(floor_artifact(floor))
+    record = page_record(settings.model_dump() | {"root": root}, lineage, input_digests())
+    about = head(lineage, root, captioned, os.environ.get(EXPERIMENT))
+    found = read_training(training, evaluation.artifact)
+    text = render(
+        evaluation,
+        lineage,
+        curves,
+        gallery,
+        captioned,
+        thumbnails,
+        paper_row,
+        closed_form,
+        about,
+        found,
+        record,
+    )
+    write_text(page, text)
 
 
 if __name__ == "__main__":

@@ -1,40 +1,51 @@
-"""Stage `tokenize`: captions as numbers of words."""
+"""Stage `tokenize`: captions as numbers of words, and pretrained vectors of the words."""
 
 from pathlib import Path
 
 import click
 
-from fne.captions.settings import Tokenize
-from fne.captions.tokens import tokenize
-from fne.captions.vocabulary import choose_words, read_vocabulary, write_vocabulary
-from fne.core.command import INPUT, OUTPUT, params_option
+from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_section
+from fne.core.publishing import stage
+from fne.core.terminal import say
+from fne.store.artifact import merge
 from fne.store.catalog import read_captions
-from fne.store.lineage import merge
-from fne.store.tokens import write_tokens
+from fne.store.provenance import check_records
+from fne.text.tokenizer import tokenize_captions
+from fne.text.tokens import write_tokens
+from fne.text.vectors import describe_vectors, known_words, load_vectors, write_word_vectors
+from fne.text.vocabulary import Tokenize, choose_words, write_vocabulary
 
 
-@click.command()
+@stage("tokenize", paths=["tokenize.vectors"])
 @click.argument("captions", type=INPUT)
 @click.argument("vocabulary", type=OUTPUT)
 @click.argument("tokens", type=OUTPUT)
+@click.argument("vectors", type=OUTPUT)
 @params_option
-def main(captions: Path, vocabulary: Path, tokens: Path, params: Path) -> None:
-    """Give every word of CAPTIONS a number in VOCABULARY, and write captions as TOKENS."""
+def main(captions: Path, vocabulary: Path, tokens: Path, vectors: Path, params: Path) -> None:
+    """Give every word of CAPTIONS a number in VOCABULARY, and write captions as TOKENS.
+
+    The pretrained vectors of the words go to VECTORS, which is empty without any.
+    """
     settings = load_section(params, "tokenize", Tokenize)
     captioned, catalog = read_captions(captions)
-    sentences = {
-        caption_id: (record.split, tokenize(caption, settings.lowercase, settings.end_of_sentence))
-        for record in captioned
-        for caption_id, caption in zip(record.caption_ids, record.captions, strict=True)
-    }
-    known = [words for split, words in sentences.values() if split in settings.vocabulary]
-    write_vocabulary(vocabulary, choose_words(known, settings.min_count), settings.model_dump())
-    numbers = read_vocabulary(vocabulary)
-    encoded = {caption_id: numbers.encode(words) for caption_id, (_, words) in sentences.items()}
-    made_with = settings.model_dump() | {"words": len(numbers.words)}
-    write_tokens(tokens, encoded, made_with, merge(catalog, numbers.artifact))
-    click.echo(f"{len(encoded)} captions, {len(numbers.words) - 1} words")
+    check_records(catalog)
+    sentences = tokenize_captions(captioned, settings.lowercase, settings.end_of_sentence, settings.cut)
+    in_vocabulary = [words for split, words in sentences.values() if split in settings.vocabulary]
+    words = choose_words(in_vocabulary, settings.min_count)
+    file = load_vectors(Path(settings.vectors), words)
+    recorded = settings.recorded(pretrained=file is not None)
+    known = write_vocabulary(vocabulary, known_words(words, file, settings.without_vector), recorded)
+    encoded = {caption_id: known.encode(words) for caption_id, (_, words) in sentences.items()}
+    write_tokens(tokens, encoded, recorded | {"words": len(known.words)}, merge(catalog, known.artifact))
+    write_word_vectors(vectors, known, file, settings.without_vector)
+    say(f"{len(encoded)} captions, {len(known.words) - 1} words")
+    if file is not None:
+        summary, warnings = describe_vectors(file, words, sentences, encoded, captioned)
+        say(summary)
+        for warning in warnings:
+            say(f"Warning: {warning}", err=True)
 
 
 if __name__ == "__main__":

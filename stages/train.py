@@ -1,63 +1,81 @@
 """Stage `train`: a joint space for images and captions."""
 
+import json
+import signal
 from functools import partial
 from pathlib import Path
 
 import click
 
-from fne.core.command import INPUT, OUTPUT, params_option
+from fne.core import stat_cache
 from fne.core.device import prepare_device
+from fne.core.files import write_text
 from fne.core.launch import start
-from fne.core.params import load_section
+from fne.core.options import INPUT, OUTPUT, params_option
+from fne.core.params import load_runtime, load_section
 from fne.core.processes import joined
-from fne.core.runtime import load_runtime
-from fne.core.stopping import noting_termination
-from fne.matching.checkpoints import open_checkpoints
-from fne.matching.history import writing_history
-from fne.matching.inputs import read_inputs
-from fne.matching.model import new_matcher
-from fne.matching.modelfile import write_model
-from fne.matching.settings import Train, require_precision
-from fne.matching.training import train
+from fne.core.publishing import stage
+from fne.core.signals import graceful_stop
+from fne.core.terminal import say
+from fne.store.artifact import Artifact
+from fne.tasks.matching.classifier_file import write_classifier
+from fne.tasks.matching.data import read_inputs
+from fne.tasks.matching.methods import Job, make_model
+from fne.tasks.matching.model_file import write_model
+from fne.tasks.matching.results import summary, training_metrics, warnings
+from fne.tasks.matching.settings import Train, require_precision
+from fne.training.history import write_history
 
 
-@click.command()
+@stage("train")
 @click.argument("embeddings", type=INPUT)
 @click.argument("captions", type=INPUT)
 @click.argument("tokens", type=INPUT)
+@click.argument("vectors", type=INPUT)
 @click.argument("model", type=OUTPUT)
+@click.argument("classifier", type=OUTPUT)
 @click.argument("history", type=OUTPUT)
+@click.argument("metrics", type=OUTPUT)
 @params_option
-def main(embeddings: Path, captions: Path, tokens: Path, model: Path, history: Path, params: Path) -> None:
-    """Train a MODEL to match EMBEDDINGS of images with the TOKENS of their CAPTIONS."""
+def main(
+    embeddings: Path,
+    captions: Path,
+    tokens: Path,
+    vectors: Path,
+    model: Path,
+    classifier: Path,
+    history: Path,
+    metrics: Path,
+    params: Path,
+) -> None:
+    """Train a MODEL to match EMBEDDINGS of images with the TOKENS of their CAPTIONS.
+
+    Words start from their pretrained VECTORS, where there are any. The CLASSIFIER of an instance loss is
+    written apart from the model; without such a loss it is empty. The validations go to HISTORY, and what
+    the best one found to METRICS.
+    """
     settings, runtime = load_section(params, "train", Train), load_runtime(params)
+    stat_cache.use(runtime.scratch_folder())
     device = prepare_device(runtime)
     require_precision(settings.precision, device)
-    inputs = read_inputs(embeddings, captions, tokens)
-    matcher = new_matcher(settings.shape(inputs.features, inputs.words), settings.seed)
-    key = {"train": settings.model_dump(), "made_from": inputs.lineage, "device": device.type}
+    inputs = read_inputs(embeddings, captions, tokens, vectors)
     with (
         joined(device) as processes,
-        open_checkpoints(runtime.scratch_folder(), key, processes.say, processes) as checkpoints,
-        writing_history(history, processes) as tell,
-        noting_termination(partial(processes.say, err=True)) as stopping,
+        graceful_stop(partial(processes.log, err=True), [signal.SIGTERM]) as stopping,
     ):
-        done = train(
-            matcher.to(device),  # which of several GPUs is known only here
-            settings.schedule(),
-            inputs.training,
-            inputs.validation,
-            checkpoints,
-            tell,
-            processes.say,
-            stopping,
-            processes,
-        )
+        job = Job(device, runtime.scratch_folder(), stopping, processes)
+        made = make_model(settings, inputs, job)
         if processes.first:
-            made_with = settings.model_dump() | {"best_epoch": done.best.epoch, "started": done.started}
-            write_model(model, matcher, made_with, inputs.lineage)
-            checkpoints.remove()
-        processes.say(done.summary())
+            found = training_metrics(made.done, inputs.validation)
+            made_with = settings.applied() | {key: found[key] for key in ("best_epoch", "started")}
+            digest = write_model(model, made.matcher, made_with, inputs.lineage)
+            written = Artifact(model, "model", digest, made_with, inputs.lineage)
+            write_classifier(classifier, made.classes, settings.applied(), written)
+            write_history(history, made.done.points, digest)
+            write_text(metrics, json.dumps(found, indent=2) + "\n")
+            say(summary(found, made.done.kept.phase))
+            for warning in warnings(found, settings):
+                say(f"Warning: {warning}", err=True)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from fne.cli import main
 from fne.store.catalog import read_images, write_images
 from fne.store.layout import Layer
 from fne.store.rows import Rows
-from tests.projects import change_params, commit, dvc, git
-from tests.sharing.samples import overwrite
-from tests.stages.conftest import Run, run, write_activations
+from tests.support.projects import change_params, commit, dvc, git
+from tests.support.remotes import overwrite
+from tests.support.stages import Run, run, write_activations
 
 BORROWED = "borrowed"
 READY = ("standardize", "embed", "tokenize", "train")
@@ -63,7 +63,7 @@ def verify(*arguments: str) -> Result:
 def test_an_imported_store_is_verified_and_used(lender, borrower, run):
     dvc(borrower, "import", "--quiet", str(lender), "features/activations", "--out", BORROWED)
     assert Path(f"{BORROWED}.dvc").is_file()
-    assert (verify(BORROWED).output, verify(BORROWED).exit_code) == ("1 artifacts verified, no faults\n", 0)
+    assert (verify(BORROWED).output, verify(BORROWED).exit_code) == ("1 artifact verified, no faults\n", 0)
     change_params(borrower, {"embed": {"source": BORROWED}})
     assert run("standardize", "embed").exit_code == 0
     recorded = Rows.open(Path("features/embeddings")).artifact.lineage["activations"]
@@ -74,7 +74,7 @@ def test_an_imported_store_is_verified_and_used(lender, borrower, run):
     assert run("standardize").stderr.startswith(f"Error: {shard}: damaged: expected ")
     fault = verify(BORROWED).stderr
     assert fault.startswith(f"{shard}: damaged: expected ")
-    assert fault.endswith(f"; remove it and run `dvc checkout {BORROWED}`\n")
+    assert fault.endswith(f"run `mv {BORROWED} {BORROWED}.before && dvc checkout {BORROWED}`\n")
 
 
 def test_a_store_that_was_only_fetched_is_verified_and_used(lender, borrower, run):
@@ -86,7 +86,7 @@ def test_a_store_that_was_only_fetched_is_verified_and_used(lender, borrower, ru
     assert run(*READY, "encode").exit_code == 0
     (shard, *_) = sorted(Path(BORROWED).glob("*.h5"))
     shard.unlink()
-    assert "no stage writes it: remove it and bring it again" in verify(BORROWED).stderr
+    assert "no stage writes it; copy it again from where it came" in verify(BORROWED).stderr
 
 
 @pytest.mark.parametrize("difference", OTHERS)

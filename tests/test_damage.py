@@ -1,4 +1,4 @@
-"""Bits that flip in DVC's cache or on a remote: noticed, named, and mended by the commands that are printed."""
+"""Bits that flip in DVC's cache or on a remote: detected, named, and repaired by the printed commands."""
 
 # ruff: noqa: F401, F811  # `run` is a fixture
 
@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fne.cli import main
-from tests.projects import commit, dvc, git
-from tests.sharing.samples import overwrite
-from tests.stages.conftest import Run, run, write_activations
+from tests.support.projects import commit, dvc, git
+from tests.support.remotes import overwrite
+from tests.support.stages import Run, run, write_activations
 
 STORE = Path("features/activations")
 PIPELINE = """
@@ -75,37 +75,37 @@ def run_printed(commands: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["*.h5", "manifest.json"])
-def test_damage_in_the_cache_is_named_and_the_printed_commands_mend_it(project, run, name):
+def test_damage_in_the_cache_is_named_and_the_printed_commands_repair_it(project, run, name):
     file = sorted(STORE.glob(name))[0]
     (cached,) = copies(Path(".dvc/cache"), file.read_bytes())
     flip_a_bit(cached)
     shutil.rmtree(STORE)
-    dvc(project, "checkout", "--quiet")
+    dvc(project, "checkout", "--quiet", "--allow-missing")
     assert "up to date" in dvc(project, "status"), "DVC notices this by itself now"
 
     refused = run("standardize")
     assert refused.exit_code == 2
     assert refused.stderr.startswith(f"Error: {file}: damaged")
-    assert refused.stderr.endswith(f"; run `fne verify {STORE}`, which says what mends it\n")
+    assert refused.stderr.endswith(f"; run `fne verify {STORE}` to see how to repair it\n")
 
     found = verify(str(STORE))
     assert found.exit_code == 2
     assert found.stderr.startswith(f"{file}: damaged")
-    (commands,) = re.findall("mend both: `(.*?)`", found.stderr)
+    (commands,) = re.findall("fix both: `(.*?)`", found.stderr)
     assert commands == f"rm -rf {cached} {STORE} && dvc pull {STORE}"
     run_printed(commands)
     assert verify().exit_code == 0
     assert run("standardize").exit_code == 0
 
 
-def test_damage_on_the_remote_is_found_by_reading_and_mended(project):
+def test_damage_on_the_remote_is_found_by_reading_and_repaired(project):
     shard = sorted(STORE.glob("*.h5"))[0]
     (sent,) = copies(project.parent / "objects", shard.read_bytes())
     flip_a_bit(sent)
     assert verify("--remote", "team").exit_code == 0, "the size is right"
     found = verify("--remote", "team", "--read")
     assert found.exit_code == 2
-    assert re.match(rf"{shard} \(\w+\) is damaged; mend it: ", found.stderr)
-    mended = verify("--remote", "team", "--read", "--repair")
-    assert (mended.exit_code, mended.stderr) == (0, "")
+    assert re.match(rf"{shard} \(\w+\) is damaged; fix: ", found.stderr)
+    repaired = verify("--remote", "team", "--read", "--repair")
+    assert (repaired.exit_code, repaired.stderr) == (0, "")
     assert sent.read_bytes() == shard.read_bytes()

@@ -1,11 +1,14 @@
-"""What the documents say exists, and is drawn as it is."""
+"""What the documents name exists: commands, options, parameters, modules, links and headings."""
 
+import copy
 import itertools
 import re
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -15,14 +18,26 @@ from ruamel.yaml import YAML
 
 from benchmarks.__main__ import BENCHMARKS
 from fne.cli import main as fne
-from fne.commands.check import SECTIONS
+from fne.cli.check import SECTIONS
 from fne.core.params import parse_section
+from fne.datasets.demo.dataset import Render, describe_dataset
 from fne.store.layout import Layer
-from fne.store.writer import write_rows
-from tests.imports import ROOT, module_path
+from fne.store.rows import write_rows
+from tests.support import parameters
+from tests.support.imports import ROOT, module_path
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-STAGES = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
+# The documents for users, by their paths.
+DOCUMENTS = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+}
+LINKING = [*DOCUMENTS, "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md"]
+README = DOCUMENTS["README.md"]
+STAGES = {
+    name: stage
+    for path in ("demo/dvc.yaml", "dvc.yaml")
+    for name, stage in YAML(typ="safe").load(ROOT / path)["stages"].items()
+}
 PARAMS = YAML(typ="safe").load(ROOT / "params.yaml")
 SUBJECTS = ("make", "fne", "dvc", "python", "pip", "source", "git")
 
@@ -39,16 +54,18 @@ def _output_of_fne(words: list[str]) -> str:
 
 
 def commands() -> list[list[str]]:
-    """Return all commands of the README's blocks and of its running text, in words."""
-    blocks = re.findall(r"^```\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
-    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    inline = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", README, flags=re.MULTILINE | re.DOTALL))
-    found = [
-        shlex.split(expanded(line), comments=True)
-        for line in lines + inline
-        if line.split(" ")[0] in SUBJECTS
-    ]
+    """Return all commands of the documents, of their blocks and of their running text, in words."""
+    lines = [line for text in DOCUMENTS.values() for line in lines_of(text)]
+    found = [shlex.split(expanded(line), comments=True) for line in dict.fromkeys(lines)]
     return [words for words in found if len(words) > 1]
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the command lines of a document, as they are written."""
+    blocks = re.findall(r"^```\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    inline = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+    return [line for line in lines + inline if line.split(" ")[0] in SUBJECTS]
 
 
 def commands_of(subject: str) -> list[list[str]]:
@@ -66,7 +83,8 @@ def test_every_make_target_exists(words):
 
 @pytest.mark.parametrize("words", commands_of("fne"), ids=" ".join)
 def test_every_fne_command_exists_with_its_options(words):
-    command = fne.commands[words[0]]
+    command = fne.get_command(click.Context(fne), words[0])
+    assert command is not None
     if words[1:] and "PATH" not in words:
         command.make_context(words[0], words[1:])  # parses, and does not run
 
@@ -80,32 +98,63 @@ def test_dvc_understands_every_command(words):
 def test_every_python_module_exists(words):
     assert words[0] == "-m"
     assert module_path(words[1]) or Path(words[1], "__main__.py").exists()
-    assert set(words[2:]) <= set(BENCHMARKS)
+    if words[1] == "benchmarks":
+        assert set(words[2:]) <= set(BENCHMARKS)
 
 
 # Overrides that are valid only beside others of the same command.
 QUANTILES = {"thresholds": "quantiles", "low": 0.4, "high": 0.6}
+RIA = {"condition": "embedding", "concept_loss": "none", "learns": "joint"}
 TOGETHER = dict.fromkeys(["embed.thresholds=quantiles", "embed.low=0.4", "embed.high=0.6"], QUANTILES)
+TOGETHER |= dict.fromkeys(["train_tagger.condition=embedding", "train_tagger.concept_loss=none"], RIA)
+
+
+def overrides_of_commands() -> list[list[str]]:
+    """Return the overrides of every command that has some."""
+    found = [
+        [words[place + 1] for place, word in enumerate(words) if word == "-S"]
+        for subject in ("dvc", "fne")
+        for words in commands_of(subject)
+    ]
+    return [each for each in found if each]
 
 
 def overrides() -> list[str]:
-    passed = [
-        words[place + 1] for words in commands_of("dvc") for place, word in enumerate(words) if word == "-S"
+    passed = [override for each in overrides_of_commands() for override in each]
+    named = [
+        override
+        for text in DOCUMENTS.values()
+        for override in re.findall(rf"`((?:{'|'.join(SECTIONS)})\.[\w.]+=[^`\s]+)`", text)
     ]
-    named = re.findall(rf"`((?:{'|'.join(SECTIONS)})\.\w+=[^`\s]+)`", README)
     return sorted({*passed, *named} - {"key=value"})
+
+
+def sweep(override: str) -> list[str]:
+    """Return the values of an override, of which a sweep has several."""
+    values = override.split("=", 1)[1]
+    return [values] if values.startswith("[") else values.split(",")
+
+
+def change(params: dict[str, Any], override: str, value: str) -> None:
+    *blocks, name = override.split("=", 1)[0].split(".")
+    for each in blocks:
+        params = params[each]
+    assert name in params
+    params[name] = YAML(typ="safe").load(value)
 
 
 @pytest.mark.parametrize("override", overrides())
 def test_every_override_is_a_valid_parameter(override):
-    key, values = override.split("=", 1)
-    section, name = key.split(".")
-    others = {**PARAMS[section], **TOGETHER.get(override, {})}
-    sweep = [values] if values.startswith("[") else values.split(",")
-    for value in sweep:
-        changed: dict[str, Any] = others | {name: YAML(typ="safe").load(value)}
-        assert name in PARAMS[section]
-        assert parse_section({section: changed}, section, SECTIONS[section])[1] == []
+    section = override.partition(".")[0]
+    # Some are valid only beside the others of a command.
+    beside = next((each for each in overrides_of_commands() if override in each), [])
+    for value in sweep(override):
+        params = copy.deepcopy(PARAMS)
+        params[section] |= TOGETHER.get(override, {})
+        for other in beside:
+            change(params, other, sweep(other)[0])
+        change(params, override, value)
+        assert parse_section(params, section, SECTIONS[section])[1] == []
 
 
 def test_an_override_changes_its_own_line_and_no_other(tmp_path):
@@ -114,7 +163,8 @@ def test_an_override_changes_its_own_line_and_no_other(tmp_path):
     path.write_text((ROOT / "params.yaml").read_text())
     apply_overrides(str(path), ["train.margin=0.123"])
     before, after = (ROOT / "params.yaml").read_text().splitlines(), path.read_text().splitlines()
-    assert [new for old, new in zip(before, after, strict=True) if old != new] == ["  margin: 0.123"]
+    (changed,) = [new for old, new in zip(before, after, strict=True) if old != new]
+    assert changed.startswith("  margin: 0.123 # ")
 
 
 def stage_edges() -> set[tuple[str, str]]:
@@ -130,7 +180,7 @@ def stage_edges() -> set[tuple[str, str]]:
 
 
 def test_the_picture_of_the_pipeline_is_that_of_dvc_yaml():
-    (drawing,) = re.findall(r"```mermaid\n(.*?)```", README, flags=re.DOTALL)
+    (drawing,) = re.findall(r"```mermaid\n(.*?)```", DOCUMENTS["docs/formats.md"], flags=re.DOTALL)
     drawn = set()
     for line in drawing.splitlines()[1:]:
         chain = [each.strip() for each in line.split("-->")]
@@ -147,24 +197,88 @@ def test_the_table_of_stages_is_that_of_dvc_yaml():
         assert sorted(each.rstrip("/") for each in described[stage]) == sorted(outs)
 
 
-@pytest.mark.parametrize(
-    "name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "docs/sharing.md"]
-)
-def test_every_local_link_leads_somewhere(name):
+@pytest.mark.parametrize("name", LINKING)
+def test_every_local_link_leads_to_a_file_and_a_heading(name):
     text = (ROOT / name).read_text(encoding="utf-8")
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
-    assert [link for link in links if not (ROOT / name).parent.joinpath(link).exists()] == []
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        if "://" in link:
+            continue
+        file, _, heading = link.partition("#")
+        target = (ROOT / name).parent / file if file else ROOT / name
+        assert target.exists(), link
+        if heading:
+            assert heading in anchors(target.read_text(encoding="utf-8")), link
+
+
+def anchors(text: str) -> set[str]:
+    """Return the names under which a page of Markdown links to its headings."""
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_links_to_every_document():
+    assert [name for name in DOCUMENTS if name != "README.md" and f"({name})" not in README] == []
+
+
+def test_the_readme_stays_short():
+    """What serves one situation only stands under `docs/`."""
+    assert len(README.split()) < 1500
+
+
+def test_activation_comes_before_the_first_command_that_needs_it():
+    blocks = re.findall(r"^```\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+    programs = [line.split()[0] for line in "\n".join(blocks).splitlines() if line.strip()]
+    needing = [place for place, program in enumerate(programs) if program in ("fne", "dvc", "pip", "python")]
+    assert programs.index("source") < needing[0]
+
+
+def test_queries_for_the_demo_have_hits_in_it():
+    images = describe_dataset(Render(**PARAMS["render"]))["images"]
+    captions = {each["raw"].casefold() for image in images for each in image["sentences"]}
+    names = {image["filename"] for image in images}
+    queries = [words[-1] for words in commands_of("fne") if words[0] == "search"]
+    sentences = [query for query in queries if query.endswith(".")]
+    scenes = [query for query in queries if query.startswith("scene-")]
+    assert sentences
+    assert set(sentences) <= captions
+    assert scenes
+    assert set(scenes) <= names
 
 
 def test_every_place_to_add_something_is_there():
-    rows = re.findall(r"^\| an? [\w ]+ \| (.*) \| `(fne/[\w/]+\.py)` \|$", README, flags=re.MULTILINE)
-    assert len(rows) == 7
-    for what, place in rows:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| an? [\w ]+ \| (.*) \| (`fne/.*`) \|$", text, flags=re.MULTILINE)
+    assert len(rows) >= 8
+    for what, places in rows:
+        files = [ROOT / place for place in re.findall(r"`(fne/[\w/]+\.py)`", places)]
+        sources = [file.read_text(encoding="utf-8") for file in files]
         for table in re.findall(r"`([A-Z_]+)`", what):
-            assert re.search(rf"^{table}\b.*= ", (ROOT / place).read_text(), flags=re.MULTILINE), (
-                place,
-                table,
-            )
+            found = [re.search(rf"^{table}\b.*= ", source, flags=re.MULTILINE) for source in sources]
+            assert any(found), (places, table)
+
+
+def test_the_page_of_parameters_is_current():
+    """`make docs` writes it again."""
+    assert DOCUMENTS["docs/parameters.md"] == parameters.page()
+
+
+@pytest.mark.parametrize(
+    "key", [row[1] for row in re.finditer(r"^\| `([\w.]+)` \|", DOCUMENTS["docs/parameters.md"], re.M)]
+)
+def test_every_parameter_is_explained(key):
+    (row,) = re.findall(rf"^\| `{re.escape(key)}` \|.*\| (.*) \|$", DOCUMENTS["docs/parameters.md"], re.M)
+    assert row.strip()
+
+
+def test_the_python_examples_run_one_after_the_other(finished, tmp_path, monkeypatch):
+    monkeypatch.chdir(shutil.copytree(finished, tmp_path / "project"))
+    names: dict[str, Any] = {}
+    examples = re.findall(r"```python\n(.*?)```", DOCUMENTS["docs/python.md"], flags=re.DOTALL)
+    for example in examples:
+        exec(example, names)
+    assert len(examples) >= 6
+    assert names["scores"].shape == (2, 2)
+    assert len(names["answer"].matches) == 5
 
 
 def test_the_way_to_take_rows_elsewhere_works(tmp_path, monkeypatch):
@@ -172,7 +286,15 @@ def test_the_way_to_take_rows_elsewhere_works(tmp_path, monkeypatch):
     rows = np.arange(6, dtype=np.float32).reshape(2, 3)
     folder = Path("features/activations")
     write_rows(folder, "activations", [Layer("conv", 3)], "float32", [(0, ["a", "b"], rows)], {}, {})
-    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    (example,) = re.findall(r"```python\n(.*?)```", DOCUMENTS["docs/formats.md"], flags=re.DOTALL)
     names: dict[str, Any] = {}
     exec(example, names)
     assert (names["ids"], names["rows"].tolist()) == (["a", "b"], rows.tolist())
+
+
+def test_hosted_continuous_integration_runs_the_test_targets():
+    """The workflow has the targets of `.ci/run`, each in a job of its own."""
+    workflow = YAML(typ="safe").load(ROOT / ".github/workflows/test.yml")["jobs"]["test"]
+    targets = re.findall(r"^make (\S+)$", (ROOT / ".ci/run").read_text(), flags=re.MULTILINE)
+    assert workflow["strategy"]["matrix"]["target"] == targets == ["test", "test-system"]
+    assert workflow["steps"][-1]["run"] == "make ${{ matrix.target }}"

@@ -1,6 +1,6 @@
 """The committed lock file belongs to the committed code and parameters."""
 
-from tests.projects import copy_project, dvc, stages_run
+from tests.support.projects import copy_project, dvc, stages_run
 
 
 def test_a_fresh_clone_has_nothing_to_run(tmp_path):

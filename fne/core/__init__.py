@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, parameters, the command line."""
+"""What every package uses: errors, parameters, files, locks, signals, devices, processes and DVC."""

@@ -1,11 +1,12 @@
-"""A stage in one process or in several: torchrun starts those that its own variables ask for.
+"""Start a stage in one process, or in several with torchrun.
 
-`PET_NPROC_PER_NODE`, `PET_NNODES` and the rest are torchrun's; a stage's command stays the same
-with and without them, and so does its hash in DVC.
+The environment variables of torchrun (`PET_NPROC_PER_NODE`, `PET_NNODES`, …) decide how many
+processes there are. The command of a stage stays the same with and without them, and so does its
+hash in DVC.
 
-To torchrun every failure is a crash, after which all processes start over. What a user
-has to mend would only happen again: a process that meets it writes it down, all of them end
-in peace, and the one that started torchrun tells the user.
+To torchrun every failure is a crash, after which it restarts all processes. A user error would
+recur on every restart. So the failing process records the message, all processes exit
+cleanly, and the process that started torchrun prints the message.
 """
 
 import json
@@ -21,29 +22,30 @@ from typing import Any
 import click
 
 from fne.core.errors import InputError
+from fne.core.terminal import say
 
-# Where processes write down how they ended.
+# The folder in which processes record how they ended.
 OUTCOMES = "FNE_OUTCOMES"
-# The process that started torchrun.
+# The id of the process that started torchrun.
 LAUNCHER = "FNE_LAUNCHER"
-# How long a process that has lost the others waits for one of them to say why.
+# How long a process that has lost the connection waits for another one to record the reason.
 GRACE_SECONDS = 5.0
-# How often all processes start over after one of them has died, unless PET_MAX_RESTARTS says otherwise.
+# How often torchrun restarts all processes after a crash, unless PET_MAX_RESTARTS is set.
 RESTARTS = 3
 
 
 def start(command: click.Command) -> None:
     """Run the command of a stage."""
     if OUTCOMES in os.environ:
-        _take_part(command)
-    elif "TORCHELASTIC_RUN_ID" not in os.environ and _several_are_asked_for():
+        _run_worker(command)
+    elif "TORCHELASTIC_RUN_ID" not in os.environ and _wants_several_processes():
         launcher = click.Command(command.name, callback=lambda: sys.exit(_launch(_module(), sys.argv[1:])))
         launcher(args=[])
     else:
         command()
 
 
-def _several_are_asked_for() -> bool:
+def _wants_several_processes() -> bool:
     processes, nodes = (os.environ.get(f"PET_{name}", "1") for name in ("NPROC_PER_NODE", "NNODES"))
     return processes != "1" or nodes not in ("1", "1:1")
 
@@ -63,21 +65,21 @@ def _launch(module: str, arguments: list[str]) -> int:
     from torch.distributed.run import parse_args, run
 
     os.environ.setdefault("PET_MAX_RESTARTS", str(RESTARTS))
-    # With one store for all attempts, processes that start over would look for those that died.
+    # With one store for all attempts, restarted processes would wait for those that died.
     os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
-    asked = os.environ.get("PET_NPROC_PER_NODE", "1")
-    if asked.isdigit():
+    requested = os.environ.get("PET_NPROC_PER_NODE", "1")
+    if requested.isdigit():
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // max(1, int(asked)))))
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // max(1, int(requested)))))
     several_nodes = os.environ.get("PET_NNODES", "1") not in ("1", "1:1")
-    # On one machine no port need be agreed on, so several runs do not meet.
-    alone = [] if several_nodes or "PET_RDZV_ENDPOINT" in os.environ else ["--standalone"]
+    # On one machine torchrun chooses a free port, so several runs do not collide.
+    standalone = [] if several_nodes or "PET_RDZV_ENDPOINT" in os.environ else ["--standalone"]
     with tempfile.TemporaryDirectory() as folder:
         outcomes = str(Path(folder) / "outcomes")
         Path(outcomes).mkdir()
         os.environ |= {OUTCOMES: outcomes, LAUNCHER: str(os.getpid())}
         try:
-            run(parse_args([*alone, "-m", module, *arguments]))  # type: ignore[no-untyped-call]
+            run(parse_args([*standalone, "-m", module, *arguments]))  # type: ignore[no-untyped-call]
             code = 0
         except (RendezvousError, ValueError) as error:
             raise InputError(f"torchrun's variables (PET_…) are wrong: {error}") from None
@@ -86,26 +88,26 @@ def _launch(module: str, arguments: list[str]) -> int:
                 raise click.Abort from None
             code = 128 + stopped.sigval
         except ChildFailedError:
-            tries = os.environ["PET_MAX_RESTARTS"]
-            click.echo(f"processes died, also after starting over {tries} times; see above", err=True)
+            restarts = os.environ["PET_MAX_RESTARTS"]
+            say(f"processes died, also after {restarts} restarts; see the messages above", err=True)
             code = 1
-        return _told(Path(outcomes)) or code
+        return _print_outcome(Path(outcomes)) or code
 
 
-def _told(outcomes: Path) -> int:
-    """Tell what a process has written down, the same as the others as a rule; return the exit code."""
+def _print_outcome(outcomes: Path) -> int:
+    """Print the error of the lowest rank that recorded one; return its exit code, or 0."""
     for path in sorted(outcomes.iterdir(), key=lambda path: int(path.stem)):
         outcome = json.loads(path.read_text())
-        click.echo(f"Error: {outcome['message']}", err=True)
+        say(f"Error: {outcome['message']}", err=True)
         return int(outcome["code"])
     return 0
 
 
-def _take_part(command: click.Command) -> None:
-    """Be one of the processes."""
+def _run_worker(command: click.Command) -> None:
+    """Run the command as one of torchrun's processes."""
     from torch.distributed import DistError
 
-    _end_with_launcher()
+    _die_with_launcher()
     outcomes, rank = Path(os.environ[OUTCOMES]), os.environ["RANK"]
     if any(outcomes.iterdir()):  # of an earlier attempt
         return
@@ -114,34 +116,34 @@ def _take_part(command: click.Command) -> None:
     except click.Abort:
         raise SystemExit(1) from None
     except click.ClickException as error:
-        _write_down(outcomes, rank, {"code": error.exit_code, "message": error.format_message()})
+        _record_outcome(outcomes, rank, {"code": error.exit_code, "message": error.format_message()})
     except RuntimeError as error:
         if "gloo" not in str(error) and not isinstance(error, DistError):
             raise
-        # Where it happened in this process does not matter, and would bury the reason.
-        if not _within(GRACE_SECONDS, lambda: any(outcomes.iterdir())):
-            click.echo(f"process {rank} has lost the others", err=True)
+        # A traceback of this process would hide the reason, which another process records.
+        if not _wait_for(lambda: any(outcomes.iterdir()), GRACE_SECONDS):
+            say(f"process {rank} has lost the connection to the others", err=True)
             raise SystemExit(1) from None
 
 
-def _write_down(outcomes: Path, rank: str, outcome: dict[str, Any]) -> None:
-    """Leave an outcome, whole, for the launcher and for the processes that wait for this one."""
+def _record_outcome(outcomes: Path, rank: str, outcome: dict[str, Any]) -> None:
+    """Write an outcome atomically, for the launcher and for processes that wait for this one."""
     temporary = outcomes.parent / f"{outcomes.name}-{rank}"
     temporary.write_text(json.dumps(outcome))
     temporary.rename(outcomes / f"{rank}.json")
 
 
-def _within(seconds: float, happens: Callable[[], bool]) -> bool:
+def _wait_for(condition: Callable[[], bool], seconds: float) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if happens():
+        if condition():
             return True
         time.sleep(0.1)
-    return happens()
+    return condition()
 
 
-def _end_with_launcher() -> None:
-    """Ask for an end together: processes whose torchrun was killed would go on, and hold their locks."""
+def _die_with_launcher() -> None:
+    """Let the system kill this process when torchrun dies: otherwise it would keep running and hold locks."""
     from torch.multiprocessing import _prctl_pr_set_pdeathsig  # type: ignore[attr-defined]
 
     _prctl_pr_set_pdeathsig(signal.SIGKILL)

@@ -1,22 +1,39 @@
-"""Sections of `params.yaml`, each validated in full before anything is computed.
+"""Sections of `params.yaml`, each validated completely before anything is computed.
 
-A section is a `Section` subclass that lives with the package it configures. It has
+A section is a `Section` subclass that stands with the package it configures. It has
 no defaults: `params.yaml` is the only place where a value is written. YAML is read
-as version 1.2, because version 1.1 takes `1e-05`, which is what
-`dvc exp run -S train.learning_rate=1e-5` writes, for a string.
+as version 1.2: version 1.1 would read `1e-05`, which `dvc exp run -S train.learning_rate=1e-5`
+writes, as a string.
 """
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer, ComposerError
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import AliasEvent
 
-from fne.core.errors import InputError
+from fne.core.errors import InputError, LinesError
+from fne.core.files import read_bytes
+from fne.core.moved_keys import MOVED, moved_keys
+
+# Where the extraction computes; the variable takes precedence over `params.yaml`.
+ENGINES = ("local", "ray")
+ENGINE_VARIABLE = "FNE_ENGINE"
+IN_PROJECT = "run this in the project's folder, or name the file"
+# More than any parameter or pipeline file has; a few nested aliases stand for billions.
+MANY_VALUES = 10_000
+MAX_SIZE = 10_000_000  # bytes, of a file that takes minutes to parse
+# The content of files that are read only once, by their paths.
+_read_once: dict[Path, bytes] = {}
 
 
 class Section(BaseModel):
@@ -28,40 +45,107 @@ class Section(BaseModel):
 AnySection = TypeVar("AnySection", bound=Section)
 
 
-def one_of(names: Iterable[str]) -> AfterValidator:
-    """Admit only `names`; stands in the `Annotated` type of a key that chooses a variant."""
-    allowed = sorted(names)
+@dataclass(frozen=True)
+class OneOf:
+    """Refuses every name but the allowed ones."""
 
-    def check(name: str) -> str:
-        if name not in allowed:
-            raise ValueError(not_one_of(name, allowed))
+    allowed: tuple[str, ...]
+
+    def __call__(self, name: str) -> str:
+        """Return the name.
+
+        Raises:
+            ValueError: if it is not allowed.
+        """
+        if name not in self.allowed:
+            raise ValueError(not_one_of(name, self.allowed))
         return name
 
-    return AfterValidator(check)
+
+def one_of(names: Iterable[str]) -> AfterValidator:
+    """Return a validator that allows only `names`, for the `Annotated` type of a key."""
+    return AfterValidator(OneOf(tuple(sorted(names))))
 
 
 def not_one_of(name: str, allowed: Iterable[str]) -> str:
-    """Say that `name` is none of `allowed`, as every message of ours says it."""
+    """Return the message for a name that is none of `allowed`.
+
+    Example:
+        >>> not_one_of("gru2", ["gru", "lstm"])
+        "'gru2' is not one of 'gru', 'lstm'"
+    """
     return f"{name!r} is not one of {', '.join(repr(each) for each in allowed)}"
 
 
 def load_params(path: Path) -> dict[str, Any]:
-    """Read all sections of a parameter file, not yet validated."""
+    """Read all sections of a parameter file without validating them.
+
+    Raises:
+        InputError: if the file is missing or not valid YAML, or if it has no sections.
+    """
+    content = _read_once.get(path)
+    return parse_yaml(read_bytes(path, IN_PROJECT) if content is None else content, str(path))
+
+
+@contextmanager
+def reading_once(path: Path) -> Iterator[None]:
+    """Within the block, `load_params` returns what the file holds now, whatever is written to it.
+
+    Raises:
+        InputError: if the file is missing.
+    """
+    before = _read_once.get(path)
+    _read_once[path] = read_bytes(path, IN_PROJECT)
     try:
-        params = YAML(typ="safe", pure=True).load(path)
-    except FileNotFoundError:
-        raise InputError(
-            f"{path}: no such file; run this in the project's folder, or name the file"
-        ) from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+        yield
+    finally:
+        if before is None:
+            del _read_once[path]
+        else:
+            _read_once[path] = before
+
+
+def parse_yaml(content: bytes, place: str, aliases: bool = True) -> dict[str, Any]:
+    """Return the mapping that a YAML file holds.
+
+    Args:
+        content: the content of the file.
+        place: the name of the file in messages.
+        aliases: whether the file may refer to its own nodes (`*name`), which programs never write.
+
+    Raises:
+        InputError: if the content is not valid YAML, or not a mapping.
+    """
+    if len(content) > MAX_SIZE:
+        raise InputError(f"{place}: {len(content)} bytes, more than the {MAX_SIZE} that are read")
+    yaml = YAML(typ="safe", pure=True)
+    if not aliases:
+        yaml.Composer = _ComposerWithoutAliases
+    try:
+        mapping = yaml.load(content)
     except RecursionError:
-        raise InputError(f"{path}: not valid YAML: too deeply nested") from None
-    except (YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(params, dict):
-        raise InputError(f"{path}: expected sections such as 'catalog:', found {type(params).__name__}")
-    return params
+        raise InputError(f"{place}: not valid YAML: too deeply nested") from None
+    except (YAMLError, ValueError, TypeError, OverflowError) as error:  # such as a date without a 13th month
+        fault = " ".join(str(error).split()).replace(' in "<byte string>",', " at")
+        raise InputError(f"{place}: not valid YAML: {fault}") from None
+    if not isinstance(mapping, dict):
+        raise InputError(f"{place}: expected keys and values, found {type(mapping).__name__}")
+    if aliases and not _is_bounded(mapping, max(MANY_VALUES, len(content))):
+        raise InputError(f"{place}: its aliases (`*name`) stand for too many values; write the values out")
+    return mapping
+
+
+def _is_bounded(mapping: dict[str, Any], limit: int) -> bool:
+    """Tell whether a mapping has at most `limit` values, with all that its aliases stand for."""
+    waiting: list[Any] = [mapping]
+    count = 0
+    while waiting:
+        value = waiting.pop()
+        count += 1
+        if count > limit:
+            return False
+        waiting += value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    return True
 
 
 def load_section(path: Path, name: str, schema: type[AnySection]) -> AnySection:
@@ -72,12 +156,12 @@ def load_section(path: Path, name: str, schema: type[AnySection]) -> AnySection:
     """
     section, faults = parse_section(load_params(path), name, schema)
     if section is None:
-        raise InputError(f"{path}: section '{name}': {'; '.join(faults)}")
+        raise LinesError(f"{path}: section '{name}': {'; '.join(faults)}")
     return section
 
 
 def load_key(path: Path, section: str, key: str) -> str:
-    """Read one text of a section that another stage validates."""
+    """Read one string of a section that another stage validates."""
     content = load_params(path).get(section)
     if not isinstance(content, dict) or not isinstance(content.get(key), str):
         raise InputError(f"{path}: section '{section}': missing key '{key}'; run `fne check`")
@@ -88,20 +172,38 @@ def load_key(path: Path, section: str, key: str) -> str:
 def parse_section(
     params: Mapping[str, Any], name: str, schema: type[AnySection]
 ) -> tuple[AnySection | None, list[str]]:
-    """Validate one section of `params`; return it, or None and its faults in words."""
+    """Validate one section of `params`; return it, or None and one message per fault."""
     if not isinstance(params.get(name), dict):
         return None, ["the section is missing" if name not in params else "expected keys and values"]
     try:
         return schema.model_validate(params[name]), []
     except ValidationError as error:
-        return None, [_in_words(detail, schema) for detail in error.errors()]
+        moved = MOVED.get(name, {})
+        faults = [
+            _fault(detail, schema)
+            for detail in error.errors()
+            if not (detail["type"] == "extra_forbidden" and detail["loc"][0] in moved)
+        ]
+        return None, [*moved_keys(name, params[name]), *faults]
 
 
-def _in_words(detail: ErrorDetails, schema: type[Section]) -> str:
+class _ComposerWithoutAliases(Composer):
+    """A few nested aliases can stand for more nodes than there is memory, or for themselves."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.parser.check_event(AliasEvent):
+            raise ComposerError(
+                None, None, "aliases are not allowed here", self.parser.peek_event().start_mark
+            )
+        return super().compose_node(parent, index)
+
+
+def _fault(detail: ErrorDetails, schema: type[Section]) -> str:
     key = ".".join(str(part) for part in detail["loc"][:1])
     match detail["type"]:
         case "missing":
-            return f"missing key '{key}'"
+            examples = schema.model_fields[key].examples
+            return f"missing key '{key}'" + (f" (add `{key}: {examples[0]}`)" if examples else "")
         case "extra_forbidden":
             close = get_close_matches(key, schema.model_fields, n=1)
             hint = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(schema.model_fields)}"
@@ -115,3 +217,36 @@ def _in_words(detail: ErrorDetails, schema: type[Section]) -> str:
 
 def _lower_first(text: str) -> str:
     return text[:1].lower() + text[1:]
+
+
+class Runtime(Section):
+    """The `runtime` section: settings that change the speed, and at most the last bits of results.
+
+    No stage lists this section as a dependency, so another number of cores does not repeat hours of work.
+    """
+
+    device: Annotated[str, one_of(["auto", "cpu", "cuda"])]
+    threads: Annotated[int, Field(ge=0)]
+    workers: Annotated[int, Field(ge=0)]
+    batch: Annotated[int, Field(ge=0)]
+    engine: Annotated[str, one_of(ENGINES)]
+    algorithm: Annotated[str, Field(min_length=1)]
+    missing_store: Annotated[str, one_of(["fetch", "compute"]), Field(examples=["fetch"])]
+    scratch: Annotated[str, Field(min_length=1)]
+
+    def scratch_folder(self) -> Path:
+        """Return the folder for finished work that can be computed again.
+
+        A relative path starts at the project's root. DVC passes that root to its stages in `DVC_ROOT`, also
+        when it runs them in a temporary copy.
+        """
+        return Path(os.environ.get("DVC_ROOT", ".")) / Path(self.scratch).expanduser()
+
+
+def load_runtime(params: Path) -> Runtime:
+    """Read the `runtime` section of a parameter file; the variable `FNE_ENGINE` overrides `engine`."""
+    runtime = load_section(params, "runtime", Runtime)
+    engine = os.environ.get(ENGINE_VARIABLE) or runtime.engine
+    if engine not in ENGINES:
+        raise InputError(f"{ENGINE_VARIABLE}: {not_one_of(engine, ENGINES)}")
+    return runtime.model_copy(update={"engine": engine})

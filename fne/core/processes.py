@@ -1,7 +1,8 @@
-"""The processes that work on a stage together: one, unless torchrun has started more.
+"""The one adapter to torch.distributed: the processes that run a stage together.
 
-All of them run the same code on the same data and share what takes long; only the first
-speaks and writes. With one process, every function here returns what it was given.
+There is one process unless torchrun has started more. All of them run the same code on the same
+data and divide the expensive work; only the first logs and writes. With one process, every
+function here returns its input.
 """
 
 import json
@@ -11,48 +12,49 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import click
 import torch
 from torch import Tensor, distributed, nn
+
+from fne.core.terminal import say
 
 
 @dataclass(frozen=True)
 class Processes:
-    """A process, counted from 0, and how many there are."""
+    """The rank of this process, counted from 0, and the number of processes."""
 
     rank: int = 0
     count: int = 1
 
     @property
     def first(self) -> bool:
-        """Whether this is the one that speaks and writes."""
+        """Whether this is the process that logs and writes."""
         return self.rank == 0
 
-    def say(self, text: str, err: bool = False) -> None:
-        """Tell the user, once."""
+    def log(self, text: str, err: bool = False) -> None:
+        """Print a line, in the first process only."""
         if self.first:
-            click.echo(text, err=err)
+            say(text, err=err)
 
-    def share(self, total: int) -> slice:
-        """Return the part of `total` things in a row that is this process's own.
+    def partition(self, total: int) -> slice:
+        """Return which of `total` consecutive items this process works on.
 
         Example:
-            >>> [Processes(rank, 3).share(4) for rank in range(3)]
+            >>> [Processes(rank, 3).partition(4) for rank in range(3)]
             [slice(0, 1, None), slice(1, 2, None), slice(2, 4, None)]
         """
         return slice(total * self.rank // self.count, total * (self.rank + 1) // self.count)
 
     def gather(self, rows: Tensor) -> Tensor:
-        """Return the rows of all processes, one process after the other.
+        """Return the rows of all processes, in the order of the ranks.
 
-        Gradients flow back into the own rows only: every process computes with all rows, so
-        it knows the whole gradient of its own.
+        Gradients flow back into the rows of this process only: every process computes with all rows, so
+        it has the complete gradient of its own.
         """
         gathered: Tensor = rows if self.count == 1 else _Gathered.apply(rows, self)
         return gathered
 
     def add(self, values: Tensor) -> None:
-        """Replace `values` by the sum of what all processes have there."""
+        """Replace `values` by their sum over all processes, in place."""
         if self.count > 1:
             distributed.all_reduce(values)
 
@@ -62,7 +64,7 @@ class Processes:
             return
         wanted = list(parameters)
         for each in wanted:
-            # A process without a share of the batch has none.
+            # A process without a part of the batch has none.
             each.grad = torch.zeros_like(each) if each.grad is None else each.grad
         gradients = [each.grad for each in wanted if each.grad is not None]
         together = torch.cat([gradient.flatten() for gradient in gradients])
@@ -70,7 +72,7 @@ class Processes:
         nn.utils.vector_to_parameters(together, gradients)
 
     def any(self, own: bool) -> bool:
-        """Tell whether it is so in any process."""
+        """Return whether `own` is true in any process."""
         if self.count == 1:
             return own
         counted = torch.tensor(int(own))
@@ -80,7 +82,7 @@ class Processes:
     def from_first(
         self, found: tuple[dict[str, Any], dict[str, Tensor]] | None
     ) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
-        """Return what the first process has found: plain data, and tensors on the CPU."""
+        """Return what the first process has found: JSON-compatible data, and tensors on the CPU."""
         if self.count == 1:
             return found
         description, tensors = found or (None, {})
@@ -103,7 +105,7 @@ ALONE = Processes()
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[Processes]:
-    """Yield the processes that work together, connected for as long as the context lasts."""
+    """Connect the processes that torchrun has started while the block runs; yield this one."""
     if "WORLD_SIZE" not in os.environ:
         yield ALONE
         return
@@ -117,7 +119,7 @@ def joined(device: torch.device) -> Iterator[Processes]:
 
 
 class _Gathered(torch.autograd.Function):
-    """Rows (own, dim) to rows (all, dim)."""
+    """All-gather with gradients: rows (own, dim) to rows (all, dim)."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, processes: Processes) -> Tensor:
@@ -126,11 +128,11 @@ class _Gathered(torch.autograd.Function):
         counts = [int(length) for length in lengths]
         start = sum(counts[: processes.rank])
         ctx.own = slice(start, start + len(rows))
-        # What is exchanged has one size.
-        filled = rows.new_zeros((max(counts), *rows.shape[1:]))
-        filled[: len(rows)] = rows
-        parts = [torch.empty_like(filled) for _ in counts]
-        distributed.all_gather(parts, filled)
+        # All processes must exchange tensors of one size, so shorter ones are padded.
+        padded = rows.new_zeros((max(counts), *rows.shape[1:]))
+        padded[: len(rows)] = rows
+        parts = [torch.empty_like(padded) for _ in counts]
+        distributed.all_gather(parts, padded)
         return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
     @staticmethod
@@ -139,7 +141,7 @@ class _Gathered(torch.autograd.Function):
 
 
 def _received(own: Tensor) -> Tensor:
-    """Return the bytes of the first process."""
+    """Return the bytes that the first process sends."""
     length = torch.tensor(len(own))
     distributed.broadcast(length, src=0)
     content = own if distributed.get_rank() == 0 else torch.empty(int(length), dtype=torch.uint8)

@@ -1,1 +1,1 @@
-"""Data sets: readers of their formats, the catalog made from them, and the drawn demo world."""
+"""Data sets: readers of their formats, the catalog built from them, and the drawn demo data set."""

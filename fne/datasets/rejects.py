@@ -1,4 +1,4 @@
-"""Images and captions that were skipped: a table for the user to look at."""
+"""Rejects: images and captions that cannot be used, and the table that lists them."""
 
 import csv
 import io
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fne.core.errors import InputError
-from fne.datasets.records import shorten
-from fne.store.files import write_text
+from fne.core.files import plain_cell, text_digest, write_text
+from fne.datasets.readers.base import shorten
 
 COLUMNS = ("id", "path", "caption", "reason")
 
 
 @dataclass(frozen=True)
 class Reject:
-    """A skipped image or caption; `caption` is empty where the image itself is meant."""
+    """A rejected image or caption; `caption` is empty if the image is rejected."""
 
     id: str
     path: str
@@ -24,29 +24,38 @@ class Reject:
     reason: str
 
 
-def write_rejects(path: Path, rejects: Iterable[Reject]) -> None:
-    """Write `rejects.csv`, sorted by id."""
+def write_rejects(path: Path, rejects: Iterable[Reject]) -> str:
+    """Write `rejects.csv`, sorted by id; names and captions of others are never formulas in it.
+
+    Returns:
+        the digest of the file.
+    """
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
     for reject in sorted(rejects, key=lambda each: each.id):
-        table.writerow([getattr(reject, column) for column in COLUMNS])
-    # A caption may have been refused because it cannot be written as UTF-8.
-    write_text(path, text.getvalue().encode("utf-8", "backslashreplace").decode())
+        table.writerow([plain_cell(getattr(reject, column)) for column in COLUMNS])
+    # A caption may be rejected because it cannot be encoded as UTF-8.
+    content = text.getvalue().encode("utf-8", "backslashreplace").decode()
+    write_text(path, content)
+    return text_digest(content)
 
 
 def refuse_rejects(path: Path, rejects: Sequence[Reject], max_rejects: int) -> None:
-    """Stop if more was skipped than the user allows, naming the first of them.
+    """Refuse a data set with more rejects than the user allows.
 
     Args:
-        path: the file to which they were written.
-        rejects: what was skipped.
-        max_rejects: the number that is still accepted.
+        path: the file that lists the rejects.
+        rejects: the rejects.
+        max_rejects: the largest allowed number.
+
+    Raises:
+        InputError: with the first of the rejects.
     """
     if len(rejects) > max_rejects:
         ordered = sorted(rejects, key=lambda each: each.id)
         shown = shorten([f"{reject.id!r} ({reject.reason})" for reject in ordered])
         raise InputError(
-            f"{path}: {len(rejects)} skipped, more than catalog.max_rejects = {max_rejects}: {shown}; "
-            f"fix them, or set catalog.max_rejects to {len(rejects)} to go on without them"
+            f"{path}: {len(rejects)} rejects, more than catalog.max_rejects = {max_rejects}: {shown}; "
+            f"fix them, or set catalog.max_rejects to {len(rejects)} to continue without them"
         )

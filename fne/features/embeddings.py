@@ -1,51 +1,71 @@
-"""The kinds of image embedding that can be made from activations.
+"""The kinds of image embedding, and the `embed` section that chooses one.
 
-Every kind is called as `kind(activations, statistics, choices)` with an open store of
-activations, and returns an `Embedding`: the layers it keeps, the type of its values and
-the function that turns a block of activations into rows.
+Every kind of `EMBEDDINGS` is called as `kind(activations, statistics, choices)` with an open store of
+activations. It returns an `Embedding`: the layers it keeps, the type of its values and the function that
+turns a block of activations into rows.
+
+A full-network embedding (`fne`) keeps, of every feature of an image, only whether it is unusually weak (-1),
+ordinary (0) or unusually strong (+1) compared with the training images. Its two thresholds come from an entry
+of `THRESHOLDS`, called as `way(activations, statistics, columns, low, high)` with the columns that are kept.
+An entry returns two z-scores: one pair for the whole embedding, as in the paper.
+
+How the rows of any kind are scaled is a choice of its own, an entry of `ROWS`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Self
 
 import numpy as np
+from pydantic import BeforeValidator, Field, model_validator
 
 from fne.core.errors import InputError
-from fne.features.discretize import discretize
-from fne.features.layers import ALL, kept_layers
-from fne.features.statistics import Statistics, standardize
-from fne.features.thresholds import THRESHOLDS
-from fne.store.layout import TERNARY, Layer
+from fne.core.moved_keys import upgraded
+from fne.core.params import Section, not_one_of, one_of
+from fne.features.statistics import Statistics, contiguous, run_in_threads, standardize
+from fne.store.layout import TERNARY, Layer, count_views, view_layers
 from fne.store.rows import Rows
 
-# The z-scores that `thresholds` led to, in the settings of the embeddings.
+ALL = "all"
+# The layers whose names begin with one of these; the same words are used in `params.yaml`.
+GROUPS = ("conv", "fc")
+# Bins of a thousandth of a deviation. Beyond 64 deviations lies less than one in 4,096 z-scores,
+# because the z-scores of a feature have variance 1.
+REACH = 64
+STEPS = 1024
+# The z-scores of the thresholds, in the settings of the embeddings.
 LOW, HIGH = "z_low", "z_high"
 
 
 @dataclass(frozen=True)
 class Choices:
-    """The parameters of the kinds; a kind ignores what it does not use."""
+    """The parameters of the kinds; a kind ignores those that it does not use."""
 
     low: float
     high: float
     layer: str
     layers: str | Sequence[str] = ALL
     thresholds: str = "fixed"
+    rows: str = "none"
 
     @classmethod
     def recorded(cls, settings: Mapping[str, Any]) -> "Choices":
-        """Return the choices that repeat what the settings of some embeddings say, thresholds as found."""
+        """Return the choices that repeat embeddings with these settings, with their thresholds."""
         low, high = settings.get(LOW, settings["low"]), settings.get(HIGH, settings["high"])
-        return cls(low, high, settings["layer"], settings.get("layers", ALL))
+        rows = upgraded("embed", settings)["rows"]
+        return cls(low, high, settings["layer"], settings.get("layers", ALL), rows=rows)
 
 
 @dataclass(frozen=True)
 class Embedding:
     """How a block of activations (images, features) becomes rows of a store.
 
-    A ternary embedding also says which of its features vary among the training images, and
-    the thresholds that were found.
+    Attributes:
+        layers: the layers of a row.
+        dtype: the type of the store.
+        transform: from activations to rows.
+        varies: of a ternary embedding, which of its features vary among the training images.
+        found: of a ternary embedding, the thresholds.
     """
 
     layers: list[Layer]
@@ -57,7 +77,7 @@ class Embedding:
 
 def fne(activations: Rows, statistics: Statistics, choices: Choices) -> Embedding:
     """The full-network embedding: standardized and discretized."""
-    layers, columns = _kept(activations, choices.layers)
+    layers, columns = _kept_columns(activations, choices.layers)
     find = THRESHOLDS[choices.thresholds]
     low, high = find(activations, statistics, columns, choices.low, choices.high)
     ordinary = statistics.only(columns)
@@ -65,38 +85,190 @@ def fne(activations: Rows, statistics: Statistics, choices: Choices) -> Embeddin
     def transform(block: np.ndarray) -> np.ndarray:
         return discretize(block[:, columns], ordinary, low, high)
 
-    return Embedding(layers, TERNARY, transform, ordinary.varies, {LOW: low, HIGH: high})
+    embedding = Embedding(layers, TERNARY, transform, ordinary.varies, {LOW: low, HIGH: high})
+    return ROWS[choices.rows](embedding)
 
 
 def zscore(activations: Rows, statistics: Statistics, choices: Choices) -> Embedding:
-    """The z-scores themselves: what `fne` has before it is discretized."""
-    layers, columns = _kept(activations, choices.layers)
+    """The z-scores: `fne` before it is discretized."""
+    layers, columns = _kept_columns(activations, choices.layers)
     ordinary = statistics.only(columns)
     largest = float(np.finfo(np.float16).max)
 
     def transform(block: np.ndarray) -> np.ndarray:
-        # A feature that hardly varies among the training images can be enormous in another one.
+        # A feature that hardly varies among the training images can be enormous in another image.
         scores: np.ndarray = np.clip(standardize(block[:, columns], ordinary), -largest, largest)
         return scores.astype(np.float16)
 
-    return Embedding(layers, "float16", transform)
+    return ROWS[choices.rows](Embedding(layers, "float16", transform))
 
 
 def raw(activations: Rows, statistics: Statistics, choices: Choices) -> Embedding:
-    """The activations, each row divided by its length."""
-    layers, columns = _kept(activations, choices.layers)
-    return Embedding(layers, "float32", lambda block: _unit_rows(block[:, columns]))
+    """The activations."""
+    layers, columns = _kept_columns(activations, choices.layers)
+    return ROWS[choices.rows](_selected(layers, columns))
 
 
 def layer(activations: Rows, statistics: Statistics, choices: Choices) -> Embedding:
-    """A single layer, each row divided by its length: the usual baseline."""
+    """The activations of a single layer, the usual baseline."""
+    _refuse_views(activations)
     columns = activations.columns(choices.layer)
     kept = [Layer(choices.layer, columns.stop - columns.start)]
-    return Embedding(kept, "float32", lambda block: _unit_rows(block[:, columns]))
+    return ROWS[choices.rows](_selected(kept, columns))
 
 
-def _kept(activations: Rows, choice: str | Sequence[str]) -> tuple[list[Layer], np.ndarray | slice]:
+def plain(activations: Rows, statistics: Statistics, choices: Choices) -> Embedding:
+    """The activations of a single layer as they are; of a store with several views, those of all views.
+
+    Training then draws a view of each image per epoch, and everything else takes the mean of the views.
+    """
+    views = count_views(activations.layers)
+    if views == 1:
+        return layer(activations, statistics, choices)
+    found = view_layers([Layer(choices.layer, 0)], views)
+    columns = [activations.columns(each.name) for each in found]
+    kept = [replace(each, features=own.stop - own.start) for each, own in zip(found, columns, strict=True)]
+    places = np.concatenate([np.arange(own.start, own.stop) for own in columns])
+    return ROWS[choices.rows](_selected(kept, places))
+
+
+def blocks(activations: Rows, statistics: Statistics, choices: Choices) -> Embedding:
+    """The activations, each layer scaled to length one by itself, so that every layer has the same weight."""
+    layers, columns = _kept_columns(activations, choices.layers)
+    ends = np.cumsum([each.features for each in layers])
+
+    def transform(block: np.ndarray) -> np.ndarray:
+        parts = np.split(block[:, columns], ends[:-1], axis=1)
+        return np.concatenate([unit_rows(part) for part in parts], axis=1)
+
+    return ROWS[choices.rows](Embedding(layers, "float32", transform))
+
+
+def as_they_are(embedding: Embedding) -> Embedding:
+    """Leave the rows as the kind makes them."""
+    return embedding
+
+
+def unit(embedding: Embedding) -> Embedding:
+    """Scale each row to length one, in float32; ternary rows then take 16 times the space."""
+    return replace(embedding, dtype="float32", transform=lambda block: unit_rows(embedding.transform(block)))
+
+
+def unit_rows(block: np.ndarray) -> np.ndarray:
+    """Return rows divided by their lengths, in float32; a row of zeros has no direction and stays zero.
+
+    Example:
+        >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
+        array([[0.6, 0.8],
+               [0. , 0. ]], dtype=float32)
+    """
+    rows = block.astype(np.float64)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled: np.ndarray = (rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+    return scaled
+
+
+def discretize(block: np.ndarray, statistics: Statistics, low: float, high: float) -> np.ndarray:
+    """Map activations (images, features) to -1, 0 or +1 by their z-scores.
+
+    A z-score equal to a threshold is ordinary. So is every value of a feature that does not vary among the
+    training images, whatever the thresholds. Values must be finite.
+
+    Example:
+        >>> ordinary = Statistics(np.array([1.0, 1.0, 5.0]), np.array([2.0, 2.0, 0.0]), [])
+        >>> discretize(np.array([[0.0, 1.25, 9.0], [0.5, 1.4, 5.0]]), ordinary, low=-0.25, high=0.15)
+        array([[-1,  0,  0],
+               [ 0,  1,  0]], dtype=int8)
+    """
+    from fne.features.loops import ternary_rows
+
+    readable = contiguous(block)
+    result = np.empty(block.shape, dtype=np.int8)
+    mean, deviation = statistics.mean, statistics.deviation
+    run_in_threads(
+        lambda first, last: ternary_rows(readable, mean, deviation, low, high, result, first, last),
+        len(block),
+    )
+    return result
+
+
+def kept_layers(layers: Sequence[str], choice: str | Sequence[str]) -> list[str]:
+    """Return the names of the layers that are kept, in the order of the store.
+
+    Args:
+        layers: the names of all layers.
+        choice: `all`, the name of a group, or a list of layer names.
+
+    Raises:
+        ValueError: naming the missing layer or group, and the layers of the store.
+
+    Example:
+        >>> kept_layers(["conv1", "conv2", "fc6"], "conv")
+        ['conv1', 'conv2']
+    """
+    if choice == ALL:
+        return list(layers)
+    if isinstance(choice, str):
+        kept = [layer for layer in layers if layer.startswith(choice)]
+        if not kept:
+            raise ValueError(f"has no {choice} layers; it has {', '.join(layers)}")
+        return kept
+    missing = [layer for layer in choice if layer not in layers]
+    if missing:
+        raise ValueError(f"has no layer '{missing[0]}'; it has {', '.join(layers)}")
+    return [layer for layer in layers if layer in choice]
+
+
+def fixed(
+    activations: Rows, statistics: Statistics, columns: np.ndarray | slice, low: float, high: float
+) -> tuple[float, float]:
+    """Use `low` and `high` as they are."""
+    return low, high
+
+
+def quantiles(
+    activations: Rows, statistics: Statistics, columns: np.ndarray | slice, low: float, high: float
+) -> tuple[float, float]:
+    """Find the z-scores below which the fractions `low` and `high` of all z-scores lie.
+
+    Only the kept features that vary count, over the images of the statistics. Z-scores are counted in bins of
+    1 / 1024; a threshold is the upper end of its bin.
+
+    Raises:
+        InputError: if the two thresholds are equal or lie beyond the bins.
+    """
+    from fne.features.loops import count_scores
+
+    kept = np.arange(activations.features)[columns]
+    kept = kept[statistics.varies[kept]]
+    ordinary = statistics.only(kept)
+    counts = np.zeros(2 * REACH * STEPS, dtype=np.int64)
+    for _, block in activations.blocks(statistics.ids):
+        count_scores(contiguous(block[:, kept]), ordinary.mean, ordinary.deviation, REACH, STEPS, counts)
+    if not counts.any():
+        raise InputError(f"{activations.artifact.path}: no kept feature varies; there are no quantiles")
+    found = [_quantile(counts, fraction) for fraction in (low, high)]
+    if found[0] >= found[1]:
+        raise InputError(
+            f"params.yaml: section 'embed': the quantiles {low} and {high} are the same z-score, {found[0]}; "
+            "choose fractions further apart"
+        )
+    return found[0], found[1]
+
+
+def _quantile(counts: np.ndarray, fraction: float) -> float:
+    place = int(np.searchsorted(np.cumsum(counts), fraction * counts.sum()))
+    if place in (0, len(counts) - 1):
+        raise InputError(
+            f"params.yaml: section 'embed': the quantile {fraction} lies beyond {REACH} deviations; "
+            "choose a fraction nearer to a half"
+        )
+    return (place + 1) / STEPS - REACH
+
+
+def _kept_columns(activations: Rows, choice: str | Sequence[str]) -> tuple[list[Layer], np.ndarray | slice]:
     """Return the layers that are kept and their columns."""
+    _refuse_views(activations)
     try:
         names = kept_layers([each.name for each in activations.layers], choice)
     except ValueError as error:
@@ -108,12 +280,81 @@ def _kept(activations: Rows, choice: str | Sequence[str]) -> tuple[list[Layer], 
     return layers, np.concatenate([all_columns[activations.columns(name)] for name in names])
 
 
-def _unit_rows(block: np.ndarray) -> np.ndarray:
-    rows = block.astype(np.float64)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    # A row of zeros has no direction; it stays as it is.
-    scaled: np.ndarray = (rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
-    return scaled
+def _refuse_views(activations: Rows) -> None:
+    if count_views(activations.layers) > 1:
+        raise InputError(
+            f"{activations.artifact.path}: holds several views of each image, which only embed.kind "
+            f"'{OF_VIEWS}' keeps; use -S embed.kind={OF_VIEWS}, or -S extract.views=mean"
+        )
 
 
-EMBEDDINGS = {"fne": fne, "layer": layer, "raw": raw, "zscore": zscore}
+def _selected(layers: list[Layer], columns: np.ndarray | slice) -> Embedding:
+    """Return the embedding that keeps some columns of the activations."""
+    return Embedding(layers, "float32", lambda block: block[:, columns].astype(np.float32, copy=False))
+
+
+def _check_layers(value: object) -> object:
+    """Admit `all`, a group or a list of names, with one message for everything else."""
+    if isinstance(value, str):
+        if value not in (ALL, *GROUPS):
+            raise ValueError(f"{not_one_of(value, (ALL, *GROUPS))} and not a list of layer names")
+    elif not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
+        raise ValueError(f"expected 'all', 'conv', 'fc' or a list of layer names, got {value!r}")
+    elif len(set(value)) < len(value):
+        raise ValueError(f"a layer is named twice in {value}")
+    return value
+
+
+THRESHOLDS = {"fixed": fixed, "quantiles": quantiles}
+ROWS = {"none": as_they_are, "unit": unit}
+EMBEDDINGS = {"blocks": blocks, "fne": fne, "layer": layer, "plain": plain, "raw": raw, "zscore": zscore}
+# Kinds that keep a single layer.
+ONE_LAYER = ("layer", "plain")
+# The kind that keeps several views of an image.
+OF_VIEWS = "plain"
+
+
+class Embed(Section):
+    """Which embedding is made from which store; a kind ignores the keys that it does not use."""
+
+    source: Annotated[str, Field(min_length=1)]
+    kind: Annotated[str, one_of(EMBEDDINGS)]
+    rows: Annotated[str, one_of(ROWS)]
+    layers: Annotated[str | list[str], BeforeValidator(_check_layers)]
+    thresholds: Annotated[str, one_of(THRESHOLDS)]
+    low: float
+    high: float
+    layer: Annotated[str, Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _low_below_high(self) -> Self:
+        if not self.low < self.high:
+            raise ValueError(f"low must be below high, got low={self.low}, high={self.high}")
+        return self
+
+    @model_validator(mode="after")
+    def _quantiles_are_fractions(self) -> Self:
+        if self.thresholds == "quantiles" and not 0 < self.low < self.high < 1:
+            raise ValueError(
+                "with thresholds 'quantiles', low and high are fractions between 0 and 1, "
+                f"got low={self.low}, high={self.high}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_layer(self) -> Self:
+        if self.kind in ONE_LAYER and self.layers != ALL:
+            raise ValueError(
+                f"kind '{self.kind}' keeps the one in 'layer'; set layers to 'all', got {self.layers!r}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _plain_is_not_scaled(self) -> Self:
+        if self.kind == "plain" and self.rows != "none":
+            raise ValueError(f"kind 'plain' leaves values as they are; set rows to 'none', got {self.rows!r}")
+        return self
+
+    def choices(self) -> Choices:
+        """Return the parameters of the kinds."""
+        return Choices(self.low, self.high, self.layer, self.layers, self.thresholds, self.rows)

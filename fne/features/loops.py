@@ -7,11 +7,11 @@ import numba
 import numpy as np
 
 # Rows and columns that stay in the cache of a core while they are read twice. Long runs of columns are
-# worth more than the nearest cache: they are fetched ahead.
+# prefetched, which is worth more than fitting into the first-level cache.
 ROWS = 128
 COLUMNS = 2048
 
-# No fastmath: sums are rounded in the order in which they stand here.
+# No fastmath: sums are rounded in the order in which they are written here.
 _compiled = numba.njit(cache=True, nogil=True)
 
 
@@ -21,23 +21,23 @@ def add_rows(
 ) -> None:
     """Add rows to the mean and the summed squares of deviations of each column.
 
-    The mean of a few rows is taken first and their deviations from it after that, while
-    they are in the cache; then they are merged with what came before (Chan et al., 1979).
-    One thread reads as fast as the memory gives: more of them were no faster.
+    The mean of a few rows is computed first, then their deviations from it, while the rows
+    are in the cache. Both are merged with the earlier rows (Chan et al., 1979). One thread
+    reaches the bandwidth of the memory: more threads were not faster.
 
     Args:
         block: (rows, columns).
         places: which rows of the block to add.
         count: how many rows were added before.
-        mean: (columns,), brought up to date.
-        squares: (columns,), brought up to date.
+        mean: (columns,), updated.
+        squares: (columns,), updated.
     """
     local = np.empty(COLUMNS, dtype=np.float64)
     spread = np.empty(COLUMNS, dtype=np.float64)
     for top in range(0, len(places), ROWS):
         few = places[top : top + ROWS]
         before = count + top
-        share = len(few) / (before + len(few))
+        fraction = len(few) / (before + len(few))
         for left in range(0, len(mean), COLUMNS):
             right = min(left + COLUMNS, len(mean))
             _write_means(block, few, left, right, local)
@@ -45,8 +45,8 @@ def add_rows(
             for column in range(right - left):
                 delta = local[column] - mean[left + column]
                 # Before the first rows there is no mean to move from.
-                mean[left + column] = local[column] if before == 0 else mean[left + column] + delta * share
-                squares[left + column] += spread[column] + delta * delta * (before * share)
+                mean[left + column] = local[column] if before == 0 else mean[left + column] + delta * fraction
+                squares[left + column] += spread[column] + delta * delta * (before * fraction)
 
 
 @_compiled
@@ -57,7 +57,7 @@ def _write_means(block: np.ndarray, places: np.ndarray, left: int, right: int, m
     """
     means[:] = 0.0
     shift = block[places[0]][left:right]
-    # Four rows at once: the sums are fetched and put back less often.
+    # Four rows at once: the sums are loaded and stored less often.
     for row in range(0, len(places) - 3, 4):
         one, two = block[places[row]][left:right], block[places[row + 1]][left:right]
         three, four = block[places[row + 2]][left:right], block[places[row + 3]][left:right]
@@ -107,29 +107,29 @@ def ternary_rows(
 ) -> None:
     """Write -1, 0 or +1 for the z-scores of some rows; 0 where the deviation is 0.
 
-    What a row becomes does not depend on the others: the number of threads changes no bit.
+    A row does not depend on the others, so the number of threads changes no bit.
     """
     for row in range(first, last):
-        values, judged = block[row], result[row]
+        values, ternary = block[row], result[row]
         for column in range(len(mean)):
             varies = deviation[column] > 0
             score = (np.float64(values[column]) - mean[column]) / (deviation[column] if varies else 1.0)
-            judged[column] = np.int8(varies and score > high) - np.int8(varies and score < low)
+            ternary[column] = np.int8(varies and score > high) - np.int8(varies and score < low)
 
 
 @_compiled
 def count_scores(
     block: np.ndarray, mean: np.ndarray, deviation: np.ndarray, reach: int, steps: int, counts: np.ndarray
 ) -> None:
-    """Count the z-scores of a block in bins of 1 / `steps`; the outermost bins take what lies beyond.
+    """Count the z-scores of a block in bins of 1 / `steps`; the outermost bins count everything beyond.
 
     Args:
-        block: (rows, columns), all of them with a deviation.
+        block: (rows, columns), every column with a deviation above zero.
         mean: (columns,).
         deviation: (columns,).
         reach: the bins go from -reach to +reach.
-        steps: how many bins there are from one deviation to the next.
-        counts: (2 * reach * steps,), brought up to date.
+        steps: bins per deviation.
+        counts: (2 * reach * steps,), updated.
     """
     for row in range(len(block)):
         for column in range(len(mean)):

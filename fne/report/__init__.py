@@ -1,1 +1,1 @@
-"""The page that shows a run: what was run, how well it went, and on which examples."""
+"""The report page of a run: its settings, its results and examples."""

@@ -1,15 +1,36 @@
-"""Geometry of the page's charts: numbers in, positions in an SVG of fixed size out.
+"""Geometry of the charts on the report page.
 
-The template `charts.html` draws what stands here. Colors and fonts come from the page's
-style, so that a chart follows its light or dark scheme.
+Each public chart function takes numbers and returns a `Chart`: positions in an SVG of fixed
+size, with labels. The template `charts.html` draws it. Colors and fonts come from the style
+sheet of the page, so that a chart follows the light or dark color scheme.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-WIDTH, HEIGHT = 420, 230
-LEFT, RIGHT, TOP, BOTTOM = 42, 408, 22, 188  # the plotting area
+import numpy as np
+
+from fne.report.results import chance_recall
+from fne.report.sources import LOSS, Direction, History
+
+LEFT, RIGHT, TOP, BOTTOM = 42, 408, 22, 188  # the plotting area in a picture of 420 x 230, as in charts.html
+MAX_BARS = 8
+PHASE_LABEL_WIDTH = 62  # of the text "phase 1"
+# Parts of the names of logged metrics, and how the page writes them.
+METRIC_LABELS = {
+    "image_to_text": "image → sentences",
+    "text_to_image": "sentence → images",
+    "concept_loss": "loss of the concepts",
+    "distinct_captions": "share of distinct captions",
+    "median_rank": "median rank",
+    "mean_rank": "mean rank",
+    "terms": "unweighted term",
+    "train": "Training",
+    "val": "Validation",
+    "word_probability": "mean probability of a word",
+}
 
 Scale = Callable[[float], float]
 
@@ -24,28 +45,28 @@ class Tick:
 
 @dataclass(frozen=True)
 class Dot:
-    """A point worth a look, with the words that a pointer resting on it shows."""
+    """A highlighted point of a line, with a tooltip."""
 
     x: float
     y: float
-    words: str
+    tooltip: str
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of a histogram, and the height that guessing would give it."""
+    """A bar of a histogram; `chance` is the position of the height that guessing would reach."""
 
     x: float
     y: float
     width: float
     chance: float
     label: str
-    words: str
+    tooltip: str
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Everything the template needs to draw one chart; `summary` is read out instead of it."""
+    """Everything the template needs to draw one chart; screen readers read `summary` instead."""
 
     title: str
     summary: str
@@ -53,6 +74,7 @@ class Chart:
     x_ticks: list[Tick]
     y_ticks: list[Tick]
     line: str = ""
+    second: str = ""  # of the other experiment
     chance: str = ""
     dots: Sequence[Dot] = ()
     bars: Sequence[Bar] = ()
@@ -61,32 +83,161 @@ class Chart:
     best_label_at: float = 0
 
 
+def recall_curve(direction: Direction) -> Chart:
+    """Draw recall@K for every K from 1 to the size of the pool, compared with guessing."""
+    pool = direction.pool
+    ks = _drawn_ks(pool)
+    recalls = {k: direction.recall(k) for k in ks}
+    chances = {k: chance_recall(direction, k) for k in ks}
+    x, y = logarithmic(1, max(pool, 2), LEFT, RIGHT), linear(0, 100, BOTTOM, TOP)
+    listed = {k: recall for k, recall in direction.recalls.items() if k <= pool}
+    return Chart(
+        title="Recall within the first K",
+        summary="; ".join(f"recall at {k}: {recall:.1f} %" for k, recall in listed.items()),
+        x_label="K, the length of the list",
+        x_ticks=[Tick(x(k), compact(k)) for k in _round_edges(pool, (1, 5))],
+        y_ticks=[Tick(y(percent), f"{percent} %") for percent in (0, 25, 50, 75, 100)],
+        line=svg_path(recalls, x, y),
+        chance=svg_path(chances, x, y),
+        dots=[Dot(x(k), y(recall), f"R@{k}: {recall:.1f} %") for k, recall in listed.items()],
+    )
+
+
+def rank_histogram(direction: Direction) -> Chart:
+    """Draw how many queries have their first true item at each rank, compared with guessing."""
+    pool, queries = direction.pool, len(direction.ranks)
+    edges = _round_edges(pool, (1, 2, 5))
+    if len(edges) > MAX_BARS:
+        edges = _round_edges(pool, (1, 5))
+    within = np.array([0] + [int((direction.ranks <= edge).sum()) for edge in edges])
+    by_chance = np.array([0.0] + [chance_recall(direction, edge) for edge in edges])
+    counts, chances = np.diff(within), np.diff(by_chance) / 100 * queries
+    steps = axis_steps(0, max(counts.max(), chances.max()))
+    y, slot = linear(0, steps[-1], BOTTOM, TOP), (RIGHT - LEFT) / len(edges)
+    ranges = _ranges(edges)
+    return Chart(
+        title="Queries at each rank",
+        summary="; ".join(f"rank {span}: {count}" for span, count in zip(ranges, counts, strict=True)),
+        x_label="rank of the first true one",
+        x_ticks=[
+            Tick(
+                round(LEFT + slot * (place + 0.5), 2),
+                compact(edge) if "–" not in span else f"≤{compact(edge)}",
+            )
+            for place, (edge, span) in enumerate(zip(edges, ranges, strict=True))
+        ],
+        y_ticks=[Tick(y(step), compact(step)) for step in steps],
+        bars=[
+            Bar(
+                x=round(LEFT + slot * place + 4, 2),
+                y=y(count),
+                width=round(slot - 8, 2),
+                chance=y(chance),
+                label=str(count) if count else "",
+                tooltip=f"Rank {span}: {count} of {queries}, by guessing {chance:.1f}",
+            )
+            for place, (span, count, chance) in enumerate(zip(ranges, counts, chances, strict=True))
+        ],
+    )
+
+
+def learning_curves(history: History) -> list[Chart]:
+    """Draw each metric of the training over its steps, with the phases and the best step marked."""
+    return [_learning_curve(name, history) for name in history.curves]
+
+
+def overlaid_recall(
+    a: Sequence[np.ndarray],
+    b: Sequence[np.ndarray],
+    folds: np.ndarray,
+    pool: int,
+    chance: Callable[[int], float],
+) -> Chart:
+    """Draw recall@K of two experiments over each other.
+
+    Args:
+        a: the ranks of each seed of the first one, (queries,).
+        b: those of the second one.
+        folds: the fold of each query; recalls are means over the folds.
+        pool: the number of candidates.
+        chance: returns the recall of guessing, in percent.
+    """
+    ks = _drawn_ks(pool)
+    curves = [{k: _recall(side, folds, k) for k in ks} for side in (a, b)]
+    x, y = logarithmic(1, max(pool, 2), LEFT, RIGHT), linear(0, 100, BOTTOM, TOP)
+    listed = [k for k in (1, 5, 10) if k <= pool]
+    return Chart(
+        title="Recall within the first K",
+        summary="; ".join(f"recall at {k}: A {curves[0][k]:.1f} %, B {curves[1][k]:.1f} %" for k in listed),
+        x_label="K, the length of the list",
+        x_ticks=[Tick(x(k), compact(k)) for k in _round_edges(pool, (1, 5))],
+        y_ticks=[Tick(y(percent), f"{percent} %") for percent in (0, 25, 50, 75, 100)],
+        line=svg_path(curves[0], x, y),
+        second=svg_path(curves[1], x, y),
+        chance=svg_path({k: chance(k) for k in ks}, x, y),
+    )
+
+
+def overlaid_curves(a: History, b: History, names: Iterable[str]) -> list[Chart]:
+    """Draw metrics of two trainings over each other; a metric that neither has is left out."""
+    charts = []
+    for name in names:
+        curves = [history.series.get(name, {}) for history in (a, b)]
+        values = [value for curve in curves for value in curve.values()]
+        if not values:
+            continue
+        steps = sorted({step for curve in curves for step in curve})
+        heights = axis_steps(min(0.0, *values) if name == LOSS else min(values), max(values))
+        x, y = linear(steps[0], steps[-1], LEFT, RIGHT), linear(heights[0], heights[-1], BOTTOM, TOP)
+        ends = [
+            f"{side} {list(curve.values())[-1]:.4g}"
+            for side, curve in zip("AB", curves, strict=True)
+            if curve
+        ]
+        charts.append(
+            Chart(
+                title=metric_title(name) + (" per pair" if name == LOSS else ""),
+                summary=f"at the end: {', '.join(ends)}",
+                x_label=a.unit,
+                x_ticks=[
+                    Tick(x(each), compact(each)) for each in axis_steps(steps[0], steps[-1], integers=True)
+                ],
+                y_ticks=[Tick(y(height), compact(height)) for height in heights],
+                line=svg_path(curves[0], x, y) if curves[0] else "",
+                second=svg_path(curves[1], x, y) if curves[1] else "",
+            )
+        )
+    return charts
+
+
 def linear(low: float, high: float, start: float, end: float) -> Scale:
-    """Return the map from [low, high] to [start, end]; a single value goes to the middle."""
+    """Return the linear map from [low, high] to [start, end]; a range of one value maps to the middle."""
     if high == low:
         return lambda value: (start + end) / 2
     return lambda value: round(start + (value - low) / (high - low) * (end - start), 2)
 
 
 def logarithmic(low: float, high: float, start: float, end: float) -> Scale:
-    """Return the map from [low, high] to [start, end] with equal ratios at equal distances."""
+    """Return the logarithmic map from [low, high] to [start, end]."""
     scale = linear(math.log(low), math.log(high), start, end)
     return lambda value: scale(math.log(value))
 
 
-def round_steps(low: float, high: float, whole: bool = False) -> list[float]:
-    """Return up to seven evenly spaced round numbers that cover or, if `whole`, fit [low, high].
+def axis_steps(low: float, high: float, integers: bool = False) -> list[float]:
+    """Return up to seven evenly spaced round numbers for an axis.
+
+    They cover [low, high]. With `integers`, they are integers within [low, high].
 
     Example:
-        >>> round_steps(3, 97)
+        >>> axis_steps(3, 97)
         [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
-        >>> round_steps(0, 3, whole=True)
+        >>> axis_steps(0, 3, integers=True)
         [0.0, 1.0, 2.0, 3.0]
     """
     rough = (high - low) / 5 or 1
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
-    if whole:
+    if integers:
         step = max(1, round(step))
         first, last = math.ceil(low / step), math.floor(high / step)
     else:
@@ -94,16 +245,89 @@ def round_steps(low: float, high: float, whole: bool = False) -> list[float]:
     return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
 
 
-def path(points: Mapping[float, float] | Mapping[int, float], x: Scale, y: Scale) -> str:
-    """Return the SVG path through `points`, from left to right."""
+def svg_path(points: Mapping[float, float] | Mapping[int, float], x: Scale, y: Scale) -> str:
+    """Return the SVG path through `points`, in their order."""
     return "M" + " L".join(f"{x(key):g} {y(value):g}" for key, value in points.items())
 
 
 def compact(number: float) -> str:
-    """Write a number for an axis.
+    """Format a number as an axis label.
 
     Example:
         >>> [compact(number) for number in (0.05, 20, 1500, 25000)]
         ['0.05', '20', '1.5k', '25k']
     """
     return f"{number / 1000:.3g}k" if 1000 <= number < 1_000_000 else f"{number:g}"
+
+
+def metric_title(name: str) -> str:
+    """Return the chart title of a logged metric.
+
+    Example:
+        >>> metric_title("val/text_to_image/R@10")
+        'Validation R@10, sentence → images'
+    """
+    first, *middle, last = [METRIC_LABELS.get(part, part) for part in name.split("/")]
+    return ", ".join([f"{first} {last}", *middle])
+
+
+def _drawn_ks(pool: int) -> list[int]:
+    return sorted({*range(1, min(pool, 20) + 1), *np.geomspace(1, pool, 60).astype(int).tolist()})
+
+
+def _recall(seeds: Sequence[np.ndarray], folds: np.ndarray, k: int) -> float:
+    """Return the recall in percent, as the mean over the folds and the seeds."""
+    parts = [(ranks[folds == fold] <= k).mean() for ranks in seeds for fold in np.unique(folds)]
+    return 100 * float(np.mean(parts))
+
+
+def _round_edges(pool: int, factors: tuple[int, ...]) -> list[int]:
+    edges = [factor * 10**power for power in range(len(str(pool))) for factor in factors]
+    return [edge for edge in edges if edge <= pool / 2] + [pool]
+
+
+def _ranges(edges: list[int]) -> list[str]:
+    starts = [1] + [edge + 1 for edge in edges[:-1]]
+    return [str(end) if start == end else f"{start}–{end}" for start, end in zip(starts, edges, strict=True)]
+
+
+def _learning_curve(name: str, history: History) -> Chart:
+    values, unit, best = history.curves[name], history.unit, history.best
+    steps = list(values)
+    floor = 0.0 if min(values.values()) >= 0 and name != history.main else min(values.values())
+    heights = axis_steps(floor, max(values.values()))
+    x, y = linear(steps[0], steps[-1], LEFT, RIGHT), linear(heights[0], heights[-1], BOTTOM, TOP)
+    marked = {best} if name == history.main else set(steps) if len(steps) == 1 else set()
+    summarized = [step for step in steps if step in (steps[0], best, steps[-1])]
+    return Chart(
+        title=metric_title(name) + (f" per {history.item}" if name == LOSS else ""),
+        summary="; ".join(f"{unit} {step}: {values[step]:.4g}" for step in summarized),
+        x_label=unit,
+        x_ticks=[Tick(x(step), compact(step)) for step in axis_steps(steps[0], steps[-1], integers=True)],
+        y_ticks=[Tick(y(height), compact(height)) for height in heights],
+        line=svg_path(values, x, y),
+        dots=[
+            Dot(x(step), y(values[step]), f"{unit.capitalize()} {step}: {values[step]:.4g}")
+            for step in steps
+            if step in marked
+        ],
+        phases=_phases(history, x),
+        best=Tick(x(best), f"best: {unit} {best}") if best in values else None,
+        best_label_at=_best_label_height(y(values[best])) if best in values else 0,
+    )
+
+
+def _best_label_height(curve_height: float) -> float:
+    """Return a height for the label at the end of the plot that is farther from the curve."""
+    return TOP + 14 if curve_height > (TOP + BOTTOM) / 2 else BOTTOM - 8
+
+
+def _phases(history: History, x: Scale) -> list[Tick]:
+    starts = {phase: x(first) for phase, (first, _) in history.phase_spans.items()}
+    if len(starts) < 2:
+        return []
+    widths = [after - at for at, after in pairwise([*starts.values(), RIGHT])]
+    return [
+        Tick(at, f"phase {phase}" if width >= PHASE_LABEL_WIDTH else str(phase))
+        for (phase, at), width in zip(starts.items(), widths, strict=True)
+    ]

@@ -1,22 +1,29 @@
-"""What was run, in words: from the settings and digests that every artifact carries."""
+"""What was run: the settings, counts and digests that the report page lists.
+
+Everything comes from the lineage of the evaluation, where each artifact records its settings
+and its digest, and from the catalog. Values are returned as text, ready to be shown.
+"""
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from fne.report.history import History
+from fne.papers.presets import load, papers
+from fne.papers.runs import split_digests
+from fne.report.sources import History
+from fne.store.artifact import Lineage
 from fne.store.catalog import SPLITS, Captioned
-from fne.store.lineage import Lineage
 
-# In the order of their making; ancestors not named here follow by name.
+# In pipeline order; ancestors that are not listed here follow in alphabetical order.
 ORDER = ["images", "captions", "weights", "activations", "train_images", "statistics", "embeddings"]
-ORDER += ["vocabulary", "tokens", "model", "image_vectors", "caption_vectors", "ranks"]
+ORDER += ["vocabulary", "tokens", "model", "image_vectors", "caption_vectors", "ranks", "captioner"]
 # The settings that may differ between the phases of training.
 PHASE_KEYS = ["loss", "margin", "learning_rate"]
-# Results rather than choices; the page shows them elsewhere.
-FINDINGS = {"shares"}
+# Results that an artifact records among its settings; the page shows them in sections of their own.
+RESULT_KEYS = {"shares"}
 
 
 @dataclass(frozen=True)
@@ -28,47 +35,112 @@ class Ancestor:
     settings: dict[str, str]
 
 
+@dataclass(frozen=True)
+class LayerFractions:
+    """One layer of a ternary embedding, in percent.
+
+    `minus`, `zero` and `plus` are fractions of its values. `dead` is the fraction of its features
+    that never vary among the training images.
+    """
+
+    layer: str
+    minus: float
+    zero: float
+    plus: float
+    dead: float
+
+
 def settings_of(lineage: Lineage, name: str) -> dict[str, Any]:
-    """Return the settings that made an artifact; none if the run has no such artifact."""
+    """Return the settings that made an artifact; empty if the run has no such artifact."""
     settings: dict[str, Any] = lineage.get(name, {}).get("settings", {})
     return settings
 
 
-def facts(lineage: Lineage) -> dict[str, str]:
-    """Return the choices that matter most."""
+def main_settings(lineage: Lineage) -> dict[str, str]:
+    """Return the most important settings, by title."""
     names = ("activations", "weights", "embeddings", "model")
-    activations, weights, embedding, model = (in_words(settings_of(lineage, name)) for name in names)
+    activations, weights, embedding, model = (flatten(settings_of(lineage, name)) for name in names)
     found = {
         "Backbone": activations.get("backbone"),
         "Weights": weights.get("name") or weights.get("file") or weights.get("kind"),
-        "Embedding": embedding.get("layer" if embedding.get("kind") == "layer" else "kind"),
+        "Embedding": embedding.get("layer" if embedding.get("kind") in ("layer", "plain") else "kind"),
         "Text encoder": model.get("text_encoder"),
+        "Start": None if model.get("start") == "random" else model.get("start"),
         "Similarity": model.get("similarity"),
         "Loss": model.get("loss"),
         "Seed": model.get("seed"),
     }
-    return {title: words for title, words in found.items() if words}
+    return {title: text for title, text in found.items() if text}
+
+
+def head(
+    lineage: Lineage, root: str, captioned: Iterable[Captioned], experiment: str | None
+) -> dict[str, str]:
+    """Return what the report is about, by title: the data set, the experiment, the source of the features.
+
+    Args:
+        lineage: of the evaluation.
+        root: the value of `catalog.root`.
+        captioned: the catalog of captions.
+        experiment: DVC's name of the experiment, or None for a run of `dvc repro`.
+    """
+    return {
+        "Data set": dataset_title(root, captioned),
+        "Experiment": experiment or "work tree (dvc repro)",
+        "Features": feature_source(lineage),
+    }
+
+
+def dataset_title(root: str, captioned: Iterable[Captioned]) -> str:
+    """Return the name of a data set: of a paper if its splits are known, otherwise that of its folder."""
+    digests, path = split_digests(captioned), Path(root)
+    for paper in papers():
+        for facts in load("datasets", paper).values():
+            known = facts.get("ids", {})
+            if known and all(digests.get(split) == ids for split, ids in known.items()):
+                return str(facts["title"])
+    return path.name if path.suffix == "" else f"{path.parent.name}/{path.name}"
+
+
+def feature_source(lineage: Lineage) -> str:
+    """Return where the features of the images came from."""
+    made = settings_of(lineage, "activations")
+    if "joined" in made:
+        return f"joined from {' and '.join(str(each['store']) for each in made['joined'])}"
+    if "backbone" in made:
+        weights = settings_of(lineage, "weights")
+        kind = (
+            "untrained" if weights.get("untrained") else weights.get("name") or weights.get("file") or "own"
+        )
+        return f"extracted with {made['backbone']}, {made.get('crops', 'ten')} crops, {kind} weights"
+    return f"imported from {made['source']}" if "source" in made else "unknown"
 
 
 def counts(captioned: Iterable[Captioned], lineage: Lineage) -> dict[str, str]:
-    """Return how much there is of what."""
+    """Return the numbers of images per split, of sentences and of known words, by title."""
     records = list(captioned)
     images = Counter(record.split for record in records)
     splits = ", ".join(f"{images[split]:,} {split}" for split in SPLITS if images[split])
-    words = settings_of(lineage, "tokens").get("words")
+    # The first word of a vocabulary stands for all unknown ones.
+    words = settings_of(lineage, "tokens").get("words", 1) - 1
     return {
         "Images": splits,
         "Sentences": f"{sum(len(record.captions) for record in records):,}",
     } | ({"Known words": f"{words:,}"} if words else {})
 
 
-def unit_of_history(lineage: Lineage) -> str:
-    """Return what one step of the training's history is."""
-    return "validation" if settings_of(lineage, "model").get("validate_every") else "epoch"
+def history_unit(lineage: Lineage) -> str:
+    """Return what one step of the training history is: an epoch or a validation.
+
+    A training that starts from a closed form is validated before its first epoch.
+    """
+    model = settings_of(lineage, "model")
+    every_epoch = not model.get("validate_every") and model.get("start", "random") == "random"
+    return "epoch" if every_epoch else "validation"
 
 
 def phases(lineage: Lineage, history: History) -> list[dict[str, str]]:
-    """Return what each phase of training was, by name; nothing if there was only one."""
+    """Return the settings and the steps of each training phase, by key; empty for a single phase."""
     model = settings_of(lineage, "model")
     lists = {key: model[key] for key in PHASE_KEYS if isinstance(model.get(key), list)}
     number = max((len(values) for values in lists.values()), default=0)
@@ -76,39 +148,52 @@ def phases(lineage: Lineage, history: History) -> list[dict[str, str]]:
         return []
     spans = history.phase_spans
     return [
-        {key: _word(values[phase % len(values)]) for key, values in lists.items()}
+        {key: _text(values[phase % len(values)]) for key, values in lists.items()}
         | {f"{history.unit}s": "{}–{}".format(*spans[phase + 1]) if phase + 1 in spans else "none"}
         for phase in range(number)
     ]
 
 
 def ancestors(lineage: Lineage) -> list[Ancestor]:
-    """Return the artifacts of a lineage in the order of their making, settings in words."""
+    """Return the artifacts of a lineage in pipeline order, with flat settings."""
     names = [name for name in ORDER if name in lineage] + sorted(lineage.keys() - set(ORDER))
-    return [Ancestor(name, lineage[name]["digest"], _choices(lineage[name]["settings"])) for name in names]
+    found = []
+    for name in names:
+        settings = lineage[name]["settings"]
+        chosen = {key: value for key, value in settings.items() if key not in RESULT_KEYS}
+        found.append(Ancestor(name, lineage[name]["digest"], flatten(chosen)))
+    return found
 
 
-def in_words(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Flatten settings to one line each.
+def layer_fractions(lineage: Lineage) -> list[LayerFractions]:
+    """Return what the `embed` stage recorded about each layer, from the first layer to the last.
+
+    Only a ternary embedding has such a record; for any other kind the list is empty.
+    """
+    recorded = settings_of(lineage, "embeddings").get("shares", {})
+    return [
+        LayerFractions(layer, **{key: 100 * value for key, value in each.items()})
+        for layer, each in recorded.items()
+    ]
+
+
+def flatten(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return nested settings as one level of text values.
 
     Example:
-        >>> in_words({"kind": "fne", "band": {"low": -0.25}, "layers": ["fc6", "fc7"], "l2": True})
+        >>> flatten({"kind": "fne", "band": {"low": -0.25}, "layers": ["fc6", "fc7"], "l2": True})
         {'kind': 'fne', 'band.low': '-0.25', 'layers': 'fc6, fc7', 'l2': 'true'}
     """
-    words: dict[str, str] = {}
+    flat: dict[str, str] = {}
     for key, value in settings.items():
         if isinstance(value, dict):
-            words |= {f"{key}.{inner}": text for inner, text in in_words(value).items()}
+            flat |= {f"{key}.{inner}": text for inner, text in flatten(value).items()}
         elif isinstance(value, list):
-            words[key] = ", ".join(_word(each) for each in value)
+            flat[key] = ", ".join(_text(each) for each in value)
         else:
-            words[key] = _word(value)
-    return words
+            flat[key] = _text(value)
+    return flat
 
 
-def _choices(settings: Mapping[str, Any]) -> dict[str, str]:
-    return in_words({key: value for key, value in settings.items() if key not in FINDINGS})
-
-
-def _word(value: Any) -> str:
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

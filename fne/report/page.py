@@ -1,30 +1,45 @@
-"""The page itself: everything it says, put into words and handed to the template.
+"""The report page: one HTML file that is rendered from the templates of this package.
 
-The template escapes whatever it prints, and the page forbids itself network requests and
-every script but its own, so a caption can say anything without doing anything.
+The templates escape every value. The content security policy of the page forbids network
+requests and all scripts but its own, so a hostile caption is shown and never executed. Images
+are embedded as small data URIs, so that the page needs no other file.
 """
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from pydantic import Field
 
-from fne.report.curves import rank_histogram, recall_curve
-from fne.report.evaluation import Evaluation
-from fne.report.facts import ancestors, counts, facts, phases, settings_of
+from fne.core.errors import InputError
+from fne.core.params import Section
+from fne.metrics.floors import Floor
+from fne.report.charts import learning_curves, rank_histogram, recall_curve
+from fne.report.facts import ancestors, counts, layer_fractions, main_settings, phases, settings_of
 from fne.report.gallery import Gallery
-from fne.report.guessing import guessed_recall
-from fne.report.history import History
-from fne.report.layers import layer_shares
-from fne.report.learning import learning_curves
-from fne.report.results import Printed, results_table
-from fne.store.catalog import Captioned
-from fne.store.lineage import Lineage
+from fne.report.results import PaperRow, chance_recall, results_table, small_split, start_sentence
+from fne.report.sources import Evaluation, History
+from fne.store.artifact import Lineage
+from fne.store.catalog import Captioned, Image
+from fne.store.images import UndecodableError, decode_bytes, read_image_file
 
-FOLDER = Path(__file__).parent
+TEMPLATES = Path(__file__).parent / "templates"
+THUMBNAIL_SIDE = 256  # pixels
+THUMBNAIL_QUALITY = 80  # of the JPEG
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class Report(Section):
+    """The `report` section of `params.yaml`: the gallery shows `examples` images and as many sentences."""
+
+    examples: Count
+    seed: Count
 
 
 def render(
@@ -34,43 +49,97 @@ def render(
     gallery: Gallery,
     captioned: Sequence[Captioned],
     thumbnails: Mapping[str, str],
-    printed: Printed | None,
+    paper_row: PaperRow | None,
+    floor: Floor,
+    head: Mapping[str, str],
+    training: Mapping[str, Any],
+    record: str = "",
 ) -> str:
-    """Return the page as HTML; equal inputs give equal text."""
+    """Return the page as HTML; equal inputs give equal text.
+
+    Args:
+        evaluation: the metrics and ranks to show.
+        lineage: the settings and digests of all artifacts behind them.
+        history: the metrics that training logged.
+        gallery: the examples to show.
+        captioned: the catalog of captions.
+        thumbnails: a data URI per image id; images without one are shown by their id.
+        paper_row: the published results of the same experiment, if any.
+        floor: what closed-form alignment reaches with the same features.
+        head: what the page is about, by title.
+        training: the content of `metrics/training.json`.
+        record: how the page was made, of `fne.report.record`.
+    """
     captions = {
         record.id: dict(zip(record.caption_ids, record.captions, strict=True)) for record in captioned
     }
-    script = (FOLDER / "search.js").read_text(encoding="utf-8")
-    environment = Environment(
-        loader=FileSystemLoader(FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html").render(
+    script = (TEMPLATES / "search.js").read_text(encoding="utf-8")
+    template = environment().get_template("page.html")
+    return template.render(
+        record=record,
         evaluation=evaluation,
-        ways=[
+        directions=[
             ("image_to_text", "Image → sentences", evaluation.image_to_text),
             ("text_to_image", "Sentence → images", evaluation.text_to_image),
         ],
-        rows=results_table(evaluation, printed),
-        printed=printed,
-        guessed_recall=guessed_recall,
+        rows=results_table(evaluation, paper_row, floor),
+        paper_row=paper_row,
+        chance_recall=chance_recall,
         recall_curve=recall_curve,
         rank_histogram=rank_histogram,
         learning_curves=learning_curves(history),
         unit=history.unit,
         phases=phases(lineage, history),
-        shares=layer_shares(lineage),
+        layers=layer_fractions(lineage),
         gallery=gallery,
         captions=captions,
         sentences={id_: text for texts in captions.values() for id_, text in texts.items()},
         thumbnails=thumbnails,
         untrained=settings_of(lineage, "weights").get("untrained", False),
-        started=settings_of(lineage, "model").get("started", True),
-        facts=facts(lineage) | counts(captioned, lineage),
+        not_started=start_sentence(lineage, training),
+        small_split=small_split(evaluation),
+        facts={**head, **main_settings(lineage), **counts(captioned, lineage)},
         ancestors=ancestors(lineage),
-        script=Markup(script),  # noqa: S704 - a file of ours, nothing of the run's in it
+        script=Markup(script),  # noqa: S704 - a file of this package, without data of the run
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def environment() -> Environment:
+    """Return what renders the templates of this package: values are escaped, a missing one is an error."""
+    return Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def make_thumbnails(ids: Iterable[str], images: Iterable[Image], root: Path) -> dict[str, str]:
+    """Return a thumbnail, as a data URI, for each of `ids` that has an image in the catalog.
+
+    Raises:
+        InputError: if an image file has changed since it was cataloged, or cannot be read.
+    """
+    catalog = {image.id: image for image in images}
+    return {id_: thumbnail(root / catalog[id_].path, catalog[id_].sha256) for id_ in ids if id_ in catalog}
+
+
+def thumbnail(path: Path, sha256: str) -> str:
+    """Return a JPEG of at most 256 x 256 pixels, as a data URI."""
+    try:
+        data = read_image_file(path)
+        found = hashlib.sha256(data).hexdigest()
+        if found != sha256:
+            raise InputError(
+                f"{path}: the digest of the file is {found[:12]}…, but the catalog has {sha256[:12]}…; "
+                "run `dvc repro`"
+            )
+        picture = decode_bytes(data)
+    except UndecodableError as error:
+        raise InputError(f"{path}: {error}; run `dvc repro`") from None
+    picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=THUMBNAIL_QUALITY)
+    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,21 +1,41 @@
-"""The table of results: each metric in both directions, with what says how much it means.
+"""The results table of the report page: each metric in both directions.
 
-Beside a figure stand its 95 % interval, what guessing would score and, if the run may
-stand in a row of the paper, what the paper printed.
+Each metric comes with its 95 % interval and with the score of guessing. If the run repeats an
+experiment of the paper, the table also shows what the paper printed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from fne.report.evaluation import Direction, Evaluation, Interval
-from fne.report.guessing import guessed_mean, guessed_median, guessed_recall
+import numpy as np
 
-DIRECTIONS = ("image_to_text", "text_to_image")
+from fne.core.moved_keys import flattened, upgraded
+from fne.metrics.collapse import not_started
+from fne.metrics.floors import Floor
+from fne.metrics.recall import chance_of_mean, chance_of_median, chance_of_recall, small_split_warning
+from fne.papers.presets import split_address
+from fne.papers.rule import Method, find_method
+from fne.papers.runs import DIRECTIONS, METRIC_KEYS, Run, parse_results, split_counts, split_digests
+from fne.papers.tables import STARTS, PrintedRow, addresses, load_table, rows, table_title
+from fne.report.facts import settings_of
+from fne.report.sources import Direction, Evaluation, Interval
+from fne.store.arrays import Arrays
+from fne.store.artifact import Artifact, Lineage
+from fne.store.catalog import Captioned
+
+# The sections of params.yaml that a method of the paper sets, and the artifacts that record them.
+SECTION_ARTIFACTS = {
+    "extract": "activations",
+    "embed": "embeddings",
+    "tokenize": "tokens",
+    "train": "model",
+}
 
 
 @dataclass(frozen=True)
-class Printed:
-    """The row of the paper with the same settings: `figures[direction][metric]`."""
+class PaperRow:
+    """The row of the paper with the same settings as the run: `figures[direction][metric]`."""
 
     source: str
     notes: list[str]
@@ -24,7 +44,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Meter:
-    """A share drawn as a bar; all in percent."""
+    """A recall drawn as a bar; all values in percent."""
 
     value: float
     chance: float
@@ -33,36 +53,39 @@ class Meter:
 
 @dataclass(frozen=True)
 class Cell:
-    """One figure in words."""
+    """One formatted value of the table."""
 
     value: str
     interval: str
     chance: str
-    printed: str = ""
+    published: str = ""
     meter: Meter | None = None
+    floor: str = ""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One metric, with a cell for each direction or one for both."""
+    """One metric, with one cell per direction or a single cell for both."""
 
     name: str
-    words: str
+    explanation: str
     cells: list[Cell]
 
 
-def results_table(evaluation: Evaluation, printed: Printed | None = None) -> list[Row]:
-    """Return the rows of the table: recalls, median and mean rank, rsum."""
-    ways = {name: getattr(evaluation, name) for name in DIRECTIONS}
-    figures = printed.figures if printed else {}
-    chances = {name: _chances(way) for name, way in ways.items()}
+def results_table(
+    evaluation: Evaluation, paper_row: PaperRow | None = None, floor: Floor | None = None
+) -> list[Row]:
+    """Return the rows of the table: recalls, median and mean rank, rsum with the closed-form floor."""
+    directions = {name: getattr(evaluation, name) for name in DIRECTIONS}
+    figures = paper_row.figures if paper_row else {}
+    chances = {name: _chances(direction) for name, direction in directions.items()}
 
-    def row(metric: str, words: str, form: str) -> Row:
+    def row(metric: str, explanation: str, form: str) -> Row:
         cells = [
-            _cell(way, metric, chances[name][metric], figures.get(name, {}).get(metric), form)
-            for name, way in ways.items()
+            _cell(direction, metric, chances[name][metric], figures.get(name, {}).get(metric), form)
+            for name, direction in directions.items()
         ]
-        return Row(metric.replace("_", " ").capitalize(), words, cells)
+        return Row(metric.replace("_", " ").capitalize(), explanation, cells)
 
     recalls = [
         row(f"R@{k}", "found first" if k == 1 else f"among the first {k}", "{:.1f} %")
@@ -71,8 +94,9 @@ def results_table(evaluation: Evaluation, printed: Printed | None = None) -> lis
     lower = "lower is better"
     rsum = Cell(
         f"{evaluation.rsum:.1f}",
-        _interval_in_words(evaluation.rsum_interval, "{:.1f}"),
-        f"{sum(sum(chance[f'R@{k}'] for k in ways[name].recalls) for name, chance in chances.items()):.1f}",
+        _format_interval(evaluation.rsum_interval, "{:.1f}"),
+        f"{_chance_of_sum(evaluation):.1f}",
+        floor=_format_floor(evaluation.rsum, floor),
     )
     return [
         *recalls,
@@ -82,22 +106,130 @@ def results_table(evaluation: Evaluation, printed: Printed | None = None) -> lis
     ]
 
 
-def _chances(way: Direction) -> dict[str, float]:
-    recalls = {f"R@{k}": guessed_recall(way, k) for k in way.recalls}
-    return recalls | {"median_rank": guessed_median(way), "mean_rank": guessed_mean(way)}
+def start_sentence(lineage: Lineage, training: Mapping[str, Any]) -> str | None:
+    """Return what happened to a training that did not start and what helps, or None if it started."""
+    if training["started"]:
+        return None
+    model, validation = settings_of(lineage, "model"), training["validation"]
+    losses = model.get("loss", [])
+    return not_started(
+        validation["rsum"],
+        validation["guessing"],
+        losses if isinstance(losses, list) else [losses],
+        training["epochs"],
+        training["updates"],
+        training["collapsed"],
+        model.get("method", "steps"),
+    )
 
 
-def _cell(way: Direction, metric: str, chance: float, printed: float | None, form: str) -> Cell:
-    value, interval = way.metrics[metric], way.intervals[metric]
+def small_split(evaluation: Evaluation) -> str | None:
+    """Return a warning if so few images were scored that the sum of recalls says little, or None."""
+    images = evaluation.text_to_image.pool
+    recalls = len(evaluation.image_to_text.recalls)
+    return small_split_warning(images, _chance_of_sum(evaluation), recalls)
+
+
+def _chance_of_sum(evaluation: Evaluation) -> float:
+    directions = (evaluation.image_to_text, evaluation.text_to_image)
+    return sum(chance_recall(direction, k) for direction in directions for k in direction.recalls)
+
+
+def _format_floor(rsum: float, floor: Floor | None) -> str:
+    if floor is None:
+        return ""
+    if floor.rsum is None:
+        return f"no closed-form floor: {floor.reason}"
+    below = "; this model is below its floor" if rsum < floor.rsum else ""
+    return f"closed form with the same features {floor.rsum:.1f} ({floor.low:.1f} to {floor.high:.1f}){below}"
+
+
+def chance_recall(direction: Direction, k: int) -> float:
+    """Return the recall@k of guessing in percent, as the mean over the folds; 100 where k covers the pool."""
+    return _over_folds(direction, lambda pool, counts: chance_of_recall(min(k, pool), pool, counts))
+
+
+def find_paper_row(metrics: bytes, ranks: Artifact, captioned: Iterable[Captioned]) -> PaperRow | None:
+    """Return what a paper printed for the same experiment, or None; `fne.papers.rule` has the rule.
+
+    Args:
+        metrics: the content of the metrics file.
+        ranks: the ranks of the evaluation, whose lineage records what was run.
+        captioned: the catalog of captions.
+    """
+    records = list(captioned)
+    settings = {
+        section: flattened(upgraded(section, settings_of(ranks.lineage, name)))
+        for section, name in SECTION_ARTIFACTS.items()
+    }
+    if "vector_file" in ranks.lineage:
+        settings["tokenize"]["vectors"] = settings_of(ranks.lineage, "vector_file")["file"]
+    run = Run(
+        name=ranks.name,
+        settings=settings,
+        results=parse_results(metrics),
+        started=None,
+        hashes={},
+        ranks=Arrays(ranks, {}),
+        counts=split_counts(records),
+        split_digests=split_digests(records),
+    )
+    for address in addresses():
+        if address == STARTS:
+            continue
+        method = find_method(run, load_table(address)["dataset"], split_address(address)[0])
+        found = [row for row in rows(address) if method and row.is_paper_method and row.method == method.name]
+        if method and found:
+            return _paper_row(address, method, found[0])
+    return None
+
+
+def _chances(direction: Direction) -> dict[str, float]:
+    """Return the value of each metric for guessing."""
+    recalls = {f"R@{k}": chance_recall(direction, k) for k in direction.recalls}
+    return recalls | {
+        "median_rank": _over_folds(direction, chance_of_median),
+        "mean_rank": _over_folds(direction, chance_of_mean),
+    }
+
+
+def _over_folds(direction: Direction, chance: Callable[[int, np.ndarray], float]) -> float:
+    pools = np.bincount(direction.pool_folds)  # (folds,)
+    return float(
+        np.mean(
+            [
+                chance(int(pool), direction.true_counts[direction.folds == fold])
+                for fold, pool in enumerate(pools)
+            ]
+        )
+    )
+
+
+def _cell(direction: Direction, metric: str, chance: float, published: float | None, form: str) -> Cell:
+    value, interval = direction.metrics[metric], direction.intervals[metric]
     return Cell(
         form.format(value),
-        _interval_in_words(interval, form),
+        _format_interval(interval, form),
         form.format(chance),
-        form.format(printed) if printed is not None else "",
+        form.format(published) if published is not None else "",
         Meter(value, chance, interval) if metric.startswith("R@") else None,
     )
 
 
-def _interval_in_words(interval: Interval, form: str) -> str:
+def _format_interval(interval: Interval, form: str) -> str:
     low, high = interval
     return f"{form.format(low).removesuffix(' %')} to {form.format(high)}"
+
+
+def _paper_row(address: str, method: Method, row: PrintedRow) -> PaperRow:
+    table, _, subject = table_title(address).partition(": ")
+    title = f"{row.model} in {table} ({subject})"
+    figures = [
+        {key: value for key, value in zip(METRIC_KEYS, half, strict=True) if value is not None}
+        for half in (row.numbers[: len(METRIC_KEYS)], row.numbers[len(METRIC_KEYS) :])
+    ]
+    return PaperRow(
+        f"{title}, settings following the {method.following}",
+        [*row.notes],
+        dict(zip(DIRECTIONS, figures, strict=True)),
+    )

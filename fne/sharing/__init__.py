@@ -1,1 +1,1 @@
-"""What a team shares: objects on a remote, a cache and a scratch folder on one machine."""
+"""What a team shares: objects on a remote, and a cache and a scratch folder on one machine."""

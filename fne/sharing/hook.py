@@ -1,7 +1,10 @@
 """The Git hook that stops a push whose data a colleague could not pull.
 
-It runs after whatever hook was there before, such as the one of `dvc install`, which sends
-the data: that one is kept beside it and called first.
+An existing hook, such as the one of `dvc install`, which sends the data, is kept and runs first.
+
+Where `core.hooksPath` is set, Git looks for hooks in a folder that other repositories or clones may use.
+Nothing is written there. The hook goes to a folder in this clone's `.git` instead, to which the clone's own
+`core.hooksPath` then points, and the other hooks in it call those of the folder that was used before.
 """
 
 import shlex
@@ -10,21 +13,32 @@ import sys
 from pathlib import Path
 
 from fne.core.errors import InputError
-from fne.store.files import replacing
+from fne.core.files import read_bytes, readable_os_errors, replacing
 
 HOOK = "pre-push"
 BEFORE = "pre-push.before-fne"
 MARK = "# Written by `fne verify --install-hook`"
+# The folder below `.git` for a clone with `core.hooksPath`, and the keys that remember what was set before.
+FOLDER = "fne-hooks"
+SETTING = "core.hooksPath"
+USED_BEFORE, LOCAL_BEFORE = "fne.hooksUsedBefore", "fne.hooksPathBefore"
+# The hooks that Git runs for whoever works in a clone.
+OTHERS = (
+    *("applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit"),
+    *("prepare-commit-msg", "commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge"),
+    *("post-rewrite", "pre-auto-gc", "sendemail-validate", "reference-transaction", "post-index-change"),
+)
 
-# Git tells the hook which commits it pushes, one a line, on standard input.
+# Git passes the pushed commits to the hook on standard input, one per line. Not every branch has the project.
 SCRIPT = """\
 #!/bin/sh
 {mark}; {removal}
 pushed=$(cat)
-before="$(dirname "$0")/{before}"
+before={before}
 if [ -x "$before" ]; then
     printf '%s\\n' "$pushed" | "$before" "$@" || exit $?
 fi
+cd {project} 2>/dev/null && [ -d .dvc ] || exit 0
 set --
 while read -r _ commit _; do
     case "$commit" in
@@ -35,38 +49,83 @@ $pushed
 END
 [ $# -eq 0 ] || exec {command} "$@"
 """
+CALL = """\
+#!/bin/sh
+{mark}; calls the hook of the folder that was used before
+[ ! -x {before} ] || exec {before} "$@"
+"""
 
 
 def install_hook(remote: str) -> str:
-    """Write the hook for pushes that rely on `remote`; return how to remove it.
+    """Install the hook that checks `remote`; return the command that removes it.
 
     Raises:
-        InputError: outside a Git repository, or if an earlier hook cannot be kept.
+        InputError: outside a Git repository, or if an existing hook cannot be kept.
     """
-    hook = _hooks_folder() / HOOK
+    git = Path(_git("rev-parse", "--git-common-dir")).absolute()
+    setting = _git("config", "--type=path", "--get", "--default", "", SETTING)
+    # A relative path starts where Git runs the hooks.
+    used = Path(_git("rev-parse", "--show-toplevel"), setting) if setting else git / "hooks"
+    if used.resolve() == (git / "hooks").resolve():
+        return _install_beside(git / "hooks" / HOOK, remote)
+    return _install_apart(git / FOLDER, used, remote)
+
+
+def _install_beside(hook: Path, remote: str) -> str:
+    """Install the hook in the clone's own folder of hooks, with an existing one beside it."""
     before = hook.with_name(BEFORE)
-    if hook.exists() and MARK not in hook.read_text(encoding="utf-8", errors="replace"):
+    if hook.exists() and MARK not in read_bytes(hook).decode(errors="replace"):
         if before.exists():
-            raise InputError(f"{hook} and {before} are both there, and neither is ours; remove one of them")
-        hook.rename(before)
-    removal = f"rm {shlex.quote(str(hook))}"
-    if before.exists():
-        removal = f"mv {shlex.quote(str(before))} {shlex.quote(str(hook))}"
-    words = [sys.executable, "-m", "fne", "verify", "--remote", remote]
-    command = " ".join(map(shlex.quote, words))
-    with replacing(hook) as temporary:
-        text = SCRIPT.format(mark=MARK, removal=f"remove it with: {removal}", before=BEFORE, command=command)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.chmod(0o755)
+            raise InputError(f"{hook} and {before} exist, and fne wrote neither; remove one of them")
+        with readable_os_errors(hook):
+            hook.rename(before)
+    removal = shlex.join(["mv", str(before), str(hook)] if before.exists() else ["rm", str(hook)])
+    _write_hook(hook, f'"$(dirname "$0")/{BEFORE}"', removal, remote)
     return removal
 
 
-def _hooks_folder() -> Path:
-    words = ["git", "rev-parse", "--git-path", "hooks"]
+def _install_apart(folder: Path, used: Path, remote: str) -> str:
+    """Install the hook in a folder of this clone only, and call all hooks of the folder used before."""
+    if used != folder:
+        _git("config", "--local", USED_BEFORE, str(used))
+        local = _git("config", "--local", "--get", "--default", "", SETTING)
+        if local:
+            _git("config", "--local", LOCAL_BEFORE, local)
+    used = Path(_git("config", "--local", "--get", USED_BEFORE))
+    local = _git("config", "--local", "--get", "--default", "", LOCAL_BEFORE)
+    restore = [SETTING, local] if local else ["--unset", SETTING]
+    commands = [["git", "config", "--local", *restore], ["rm", "-r", str(folder)]]
+    removal = " && ".join(map(shlex.join, commands))
+    for name in OTHERS:
+        _write_script(folder / name, CALL.format(mark=MARK, before=shlex.quote(str(used / name))))
+    _write_hook(folder / HOOK, shlex.quote(str(used / HOOK)), removal, remote)
+    _git("config", "--local", SETTING, str(folder))
+    return removal
+
+
+def _write_hook(hook: Path, before: str, removal: str, remote: str) -> None:
+    command = shlex.join([sys.executable, "-m", "fne", "verify", "--remote", remote])
+    # Git runs a hook in the root of the work tree, and the project may be in a folder of it.
+    project = shlex.quote(_git("rev-parse", "--show-prefix") or ".")
+    text = f"remove it with: {removal}"
+    _write_script(
+        hook, SCRIPT.format(mark=MARK, removal=text, before=before, project=project, command=command)
+    )
+
+
+def _write_script(path: Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.chmod(0o755)
+
+
+def _git(*words: str) -> str:
+    """Return what a Git command prints."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, check=True)  # noqa: S603  # constant words
-    except (OSError, subprocess.CalledProcessError):
-        raise InputError("no Git repository here; run this in the project") from None
-    folder = Path(done.stdout.strip()).absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+        done = subprocess.run(["git", *words], capture_output=True, text=True, check=True)  # noqa: S603, S607
+    except (OSError, subprocess.CalledProcessError) as error:
+        if words[0] == "config":
+            reason = " ".join(str(getattr(error, "stderr", "") or error).split())
+            raise InputError(f"Git's configuration of this clone cannot be changed: {reason}") from None
+        raise InputError(f"{Path.cwd()}: not in a Git repository; run this in the project's folder") from None
+    return done.stdout.strip()

@@ -1,1 +1,1 @@
-"""The artifacts that stages hand to each other, and how they are kept safe on disk."""
+"""The artifacts that stages exchange: catalogs, row stores, arrays and tensors, with digests and lineages."""

@@ -1,8 +1,8 @@
-"""Single-file artifacts: a few named arrays in one HDF5 file that describes itself.
+"""Single-file artifacts: a few named arrays in one sealed HDF5 file.
 
-Text is kept as UTF-8 strings. The file ends with a seal that reading checks first:
-HDF5 itself does not notice a flipped bit in a value, and one in its own structures can
-keep it busy for ever.
+Text is stored as UTF-8 strings. The file ends with a seal that is checked before HDF5 reads the
+file: HDF5 does not detect a changed bit in a value, and a changed bit in its own structures can
+make it loop forever. Files that refer to data outside themselves are refused.
 """
 
 import hashlib
@@ -17,28 +17,59 @@ import h5py
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.store.files import replacing
-from fne.store.formats import Format, how_to_mend, read_bytes, seal_bytes, unseal_bytes
-from fne.store.hdf5 import file_image, own_datasets
-from fne.store.lineage import Artifact, Lineage, describe
+from fne.core.files import read_bytes, replacing
+from fne.store.artifact import (
+    Artifact,
+    Format,
+    Lineage,
+    describe,
+    repair_hint,
+    seal_bytes,
+    unseal_bytes,
+)
 
 FORMAT = Format("fne-arrays", 1)
 DESCRIPTION = "description"
+# The type of each array (f: floats, i: integers, b: booleans, O: texts) and the names of its axes, by
+# artifact: axes of one name have one length.
+LAYOUTS = {
+    "ranks": {
+        "caption_best": "i captions top_images",
+        "caption_best_scores": "f captions top_images",
+        "caption_ids": "O captions",
+        "caption_image": "i captions",
+        "caption_ranks": "i captions",
+        "caption_ties": "i captions",
+        "folds": "i images",
+        "image_best": "i images top_captions",
+        "image_best_scores": "f images top_captions",
+        "image_ids": "O images",
+        "image_ranks": "i images",
+        "image_ties": "i images",
+    },
+    "statistics": {"deviation": "f features", "ids": "O rows", "mean": "f features"},
+    "tokens": {"ids": "O captions", "offsets": "i ends", "words": "i words"},
+    "word_vectors": {"found": "b words", "vectors": "f words dim"},
+}
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """The arrays of a file, all in memory, and what the file says about itself."""
+    """The arrays of a file, all in memory, and the artifact that they are."""
 
     artifact: Artifact
     values: dict[str, np.ndarray]
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self.values[name]
+        try:
+            return self.values[name]
+        except KeyError:
+            path = self.artifact.path
+            raise InputError(f"{path}: damaged (it has no '{name}'); {repair_hint(path)}") from None
 
     def texts(self, name: str) -> list[str]:
         """Return an array of strings as a list of `str`."""
-        return [value.decode() for value in self.values[name].tolist()]
+        return [value.decode() for value in self[name].tolist()]
 
 
 def write_arrays(
@@ -50,7 +81,7 @@ def write_arrays(
 ) -> None:
     """Write the artifact `name` to one HDF5 file."""
     description = FORMAT.header() | describe(name, settings, lineage)
-    # A dataset and not an attribute: attributes end at 64 kB.
+    # A dataset and not an attribute: attributes are limited to 64 kB.
     content: dict[str, np.ndarray | str] = {DESCRIPTION: json.dumps(description, ensure_ascii=False)}
     values = {key: _storable(value) for key, value in arrays.items()}
     with replacing(path) as temporary:
@@ -64,22 +95,99 @@ def read_arrays(path: Path, name: str | None = None) -> Arrays:
         InputError: if the file is missing, damaged, of another kind or of a newer format.
     """
     content = read_bytes(path)
-    inner = unseal_bytes(path, content, how_to_mend(path))
+    inner = unseal_bytes(path, content, repair_hint(path))
     try:
         with h5py.File(BytesIO(inner), "r") as file:
             datasets = own_datasets(path, file)
             description = json.loads(datasets.pop(DESCRIPTION)[()])
             FORMAT.check(path, description)
+            for key, dataset in datasets.items():
+                # What `write_arrays` writes is not compressed.
+                if dataset.nbytes > len(inner):
+                    raise ValueError(f"'{key}' would take {dataset.nbytes} bytes, more than the whole file")
             values = {key: dataset[()] for key, dataset in datasets.items()}
+            _check_layout(values, LAYOUTS.get(description["name"], {}))
         digest = hashlib.sha256(content).hexdigest()
         artifact = Artifact(
             path, description["name"], digest, description["settings"], description["lineage"]
         )
-    except (OSError, KeyError, ValueError, TypeError) as error:
-        raise InputError(f"{path}: not one of ours ({error}); {how_to_mend(path)}") from None
+    except (OSError, KeyError, ValueError, TypeError, RecursionError) as error:
+        raise InputError(f"{path}: not an artifact of fne ({error}); {repair_hint(path)}") from None
     if name is not None and artifact.name != name:
         raise InputError(f"{path}: expected {name}, found {artifact.name}")
     return Arrays(artifact, values)
+
+
+def _check_layout(values: Mapping[str, np.ndarray], layout: Mapping[str, str]) -> None:
+    """Refuse arrays of other types and shapes than an artifact has; only another program writes such."""
+    lengths: dict[str, int] = {}
+    for name in sorted(values.keys() & layout.keys()):
+        kind, *axes = layout[name].split()
+        value = values[name]
+        if value.dtype.kind.replace("u", "i") != kind or value.ndim != len(axes):
+            raise ValueError(f"'{name}' has {value.dtype} values in {value.ndim} dimensions")
+        if kind == "O" and not all(isinstance(each, bytes) for each in value.tolist()):
+            raise ValueError(f"'{name}' has no texts")
+        for axis, length in zip(axes, value.shape, strict=True):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"'{name}' has {length} {axis}, other arrays have {lengths[axis]}")
+
+
+def file_image(datasets: Mapping[str, np.ndarray | str], **options: int) -> bytes:
+    """Return the bytes of an HDF5 file with some datasets.
+
+    The file is built in memory, because HDF5 can crash the process when it closes a file on a full disk.
+
+    Args:
+        datasets: the values by their names.
+        options: options of `h5py.File`, such as the alignment.
+    """
+    with h5py.File("image", "w", driver="core", backing_store=False, **options) as file:
+        for name, value in datasets.items():
+            file.create_dataset(name, data=value)
+        file.flush()
+        image: bytes = file.id.get_file_image()
+    return image
+
+
+def own_datasets(path: Path, file: h5py.File) -> dict[str, h5py.Dataset]:
+    """Return all datasets of a file by their names, also those in groups.
+
+    Raises:
+        InputError: if some of the data is outside the file.
+    """
+    found: dict[str, h5py.Dataset] = {}
+    # No recursion: groups can be nested deeper than Python's recursion limit.
+    groups: list[tuple[str, h5py.Group]] = [("", file)]
+    seen: set[int] = set()
+    while groups:
+        prefix, group = groups.pop()
+        # A second hard link can make a group a member of itself.
+        address = h5py.h5o.get_info(group.id).addr
+        if address in seen:
+            continue
+        seen.add(address)
+        for key in group:
+            name = prefix + key
+            member = _own_member(path, group, key, name)
+            if isinstance(member, h5py.Group):
+                groups.append((f"{name}/", member))
+            elif isinstance(member, h5py.Dataset):
+                found[name] = member
+    return found
+
+
+def _own_member(
+    path: Path, group: h5py.Group, key: str, name: str
+) -> h5py.Group | h5py.Dataset | h5py.Datatype:
+    link = group.get(key, getlink=True)
+    if not isinstance(link, h5py.HardLink):
+        kind = "a soft link" if isinstance(link, h5py.SoftLink) else "a link out of the file"
+        raise InputError(f"{path}: '{name}' is {kind}; such files are refused")
+    member = group[key]
+    if isinstance(member, h5py.Dataset) and (member.is_virtual or member.external):
+        raise InputError(f"{path}: '{name}' is stored outside the file; such files are refused")
+    return member
 
 
 def _storable(value: np.ndarray | Sequence[str]) -> np.ndarray:

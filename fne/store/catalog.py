@@ -1,33 +1,63 @@
-"""The two catalog files: which images there are, and what is said about them.
+"""The two catalog files: the images of a data set, and their captions.
 
-They are kept apart so that a corrected caption does not touch the extraction. Both
-begin with a line that says what the file is and seals it (see `fne.store.formats`; files
-of version 1 lack it), and hold one JSON object per line, sorted by image id.
+They are separate so that a corrected caption does not repeat the extraction. Both begin with a line
+that holds the format and the seal (see `fne.store.artifact`; files of version 1 have no such
+line). One JSON object per line follows, sorted by image id.
 
 `images.jsonl`: `id`, `path` below the data set's root, `sha256` and `bytes` of the
 file, `width` and `height` in pixels.
 
-`captions.jsonl`: `id`, `split`, `captions`, `tags`, and `position`, the image's place in the
-data set's own order, by which published protocols choose images (null in older files).
+`captions.jsonl`: `id`, `split`, `captions`, `tags`, `position`, the image's index in the data set's
+own order, by which published protocols choose images (null in older files), and `hints`, the noisy
+tags that users gave (none in files before version 3).
+
+`catalog.json`, beside them, records the settings and the data set that they were made with, and the
+digest of each. No stage depends on it: a data set that was moved, or a setting without an effect, leaves
+the two files as they are and repeats nothing.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
+from os.path import isdir, isfile
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fne.core.errors import InputError
-from fne.store.files import text_digest, write_text
-from fne.store.formats import SEALED_SINCE, Format, how_to_mend, is_sealed, read_bytes, seal_text
-from fne.store.lineage import Artifact
+from fne.core.files import read_bytes, text_digest, write_text
+from fne.store.artifact import (
+    SEALED_SINCE,
+    Artifact,
+    Format,
+    describe,
+    is_sealed,
+    parse_document,
+    repair_hint,
+    seal_text,
+)
 
 Record = TypeVar("Record")
 
 IMAGES = Format("fne-images", 2)
-CAPTIONS = Format("fne-captions", 2)
+CAPTIONS = Format("fne-captions", 3)
+RECORD = Format("fne-catalog", 2)
 SPLITS = ("train", "val", "test", "gallery")
+# Where the pipeline writes `captions.jsonl`.
+CAPTIONS_FILE = Path("data/captions.jsonl")
+RECORD_NAME = "catalog.json"
+
+# Folders in which data sets keep their annotations, one level below their root.
+SUBFOLDERS = ("annotations", "flickr8k_text")
+# The endings of annotation files; they matter only if the root is not on this machine.
+ENDINGS = (".csv", ".json", ".jsonl", ".token", ".tsv", ".txt")
+
+# File names of Flickr8k and Flickr30k; the number is that of the photograph at Flickr.
+_FLICKR8K = re.compile(r"(\d{5,})_[0-9a-f]{8,10}(?:_[a-z])?\.jpe?g", re.IGNORECASE)
+_FLICKR30K = re.compile(r"(\d{5,})\.jpe?g", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -44,49 +74,92 @@ class Image:
 
 @dataclass(frozen=True)
 class Captioned:
-    """What a data set says about one image; `gallery` images have no captions."""
+    """The captions and tags of one image; `gallery` images have no captions, others may have tags only."""
 
     id: str
     split: str
     captions: tuple[str, ...]
     tags: tuple[str, ...]
     position: int | None = None
+    hints: tuple[str, ...] = ()
 
     @property
     def caption_ids(self) -> list[str]:
-        """One id for each caption: the image's id and the caption's position."""
+        """One id per caption: the image's id and the caption's index."""
         return [f"{self.id}#{position}" for position in range(len(self.captions))]
 
 
-def write_images(path: Path, images: Iterable[Image]) -> None:
-    """Write `images.jsonl`."""
-    _write(path, IMAGES, images)
+def write_images(path: Path, images: Iterable[Image]) -> str:
+    """Write `images.jsonl`; return its digest."""
+    return _write(path, IMAGES, images)
 
 
-def write_captions(path: Path, captioned: Iterable[Captioned]) -> None:
-    """Write `captions.jsonl`."""
-    _write(path, CAPTIONS, captioned)
+def write_captions(path: Path, captioned: Iterable[Captioned]) -> str:
+    """Write `captions.jsonl`; return its digest."""
+    return _write(path, CAPTIONS, captioned)
+
+
+def write_record(
+    path: Path, digests: Mapping[str, str], settings: dict[str, Any], files: dict[str, str]
+) -> None:
+    """Write `catalog.json`.
+
+    Args:
+        path: the file to write, in the folder of the catalog files.
+        digests: the SHA-256 of `images`, `captions` and `rejects`.
+        settings: the section `catalog`.
+        files: the MD5 of the data set by its path.
+    """
+    listed = {name: {"digest": digest, "settings": {}} for name, digest in digests.items()}
+    content = RECORD.header() | describe("catalog", settings, listed) | {"files": files}
+    write_text(path, seal_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n"))
+
+
+def read_record(path: Path) -> Artifact:
+    """Read `catalog.json`; the files that it belongs to are its lineage.
+
+    Raises:
+        InputError: if the file is missing, damaged or of a newer format.
+    """
+    content = read_bytes(path)
+    document = parse_document(path, content, RECORD, repair_hint(path))
+    try:
+        settings, lineage, files = (document[key] for key in ("settings", "lineage", "files"))
+    except KeyError as error:
+        raise InputError(f"{path}: damaged (no {error}); {repair_hint(path)}") from None
+    return Artifact(path, "catalog", hashlib.sha256(content).hexdigest(), settings, lineage, files)
+
+
+def record_of(artifact: Artifact) -> Artifact | None:
+    """Return the record of a catalog file, if it is there and belongs to this very file.
+
+    Raises:
+        InputError: if the record is damaged.
+    """
+    place = artifact.path.with_name(RECORD_NAME)
+    if artifact.name not in ("images", "captions") or not place.is_file():
+        return None
+    record = read_record(place)
+    return record if record.lineage.get(artifact.name, {}).get("digest") == artifact.digest else None
 
 
 def read_images(path: Path) -> tuple[list[Image], Artifact]:
-    """Read `images.jsonl`, checking its seal."""
-    images, digest = _read(path, IMAGES, lambda record: Image(**record))
+    """Read `images.jsonl`.
+
+    Raises:
+        InputError: if the file is missing, damaged or of a newer format.
+    """
+    images, digest = _read(path, IMAGES, _image)
     return images, Artifact(path, "images", digest)
 
 
 def read_captions(path: Path) -> tuple[list[Captioned], Artifact]:
-    """Read `captions.jsonl`, checking its seal."""
-    captioned, digest = _read(
-        path,
-        CAPTIONS,
-        lambda record: Captioned(
-            record["id"],
-            record["split"],
-            tuple(record["captions"]),
-            tuple(record["tags"]),
-            record.get("position"),
-        ),
-    )
+    """Read `captions.jsonl`.
+
+    Raises:
+        InputError: if the file is missing, damaged or of a newer format.
+    """
+    captioned, digest = _read(path, CAPTIONS, _captioned)
     return captioned, Artifact(path, "captions", digest)
 
 
@@ -95,24 +168,131 @@ def in_split(captioned: Iterable[Captioned], split: str) -> list[Captioned]:
     return [record for record in captioned if record.split == split]
 
 
+def captioned_in(captioned: Iterable[Captioned], split: str) -> list[Captioned]:
+    """Return the records of one split that have captions, in the order of the catalog."""
+    return [record for record in in_split(captioned, split) if record.captions]
+
+
 def split_ids(captioned: Iterable[Captioned], split: str) -> list[str]:
     """Return the ids of one split's images, for reading their rows."""
     return [record.id for record in in_split(captioned, split)]
 
 
 def split_artifact(path: Path, captioned: Iterable[Captioned], split: str) -> Artifact:
-    """Return which images a split has, as an ancestor of what is fitted on it.
+    """Return the images of a split as an artifact: an ancestor of what is fitted on them.
 
-    Only the ids count: a corrected caption leaves the digest as it is.
+    Its digest depends on the ids alone: a corrected caption does not change it.
     """
     ids = split_ids(captioned, split)
     return Artifact(path, f"{split}_images", text_digest("\n".join(ids)), {"images": len(ids)})
 
 
-def _write(path: Path, form: Format, records: Iterable[Image | Captioned]) -> None:
+def image_root(root: str | Path) -> Path:
+    """Return the folder that the paths of the catalog's images start from.
+
+    `catalog.root` names this folder, or the annotation file of a data set with many images: DVC looks at
+    every file below a folder that a stage depends on, each time it checks the status, but only at
+    one annotation file. The catalog then knows the images by their digests.
+
+    Example:
+        >>> image_root("/data/coco/annotations/captions_val2017.json").as_posix()
+        '/data/coco'
+        >>> image_root("/data/coco").as_posix()
+        '/data/coco'
+    """
+    path = Path(root)
+    if not is_annotation_file(path):
+        return path
+    return path.parent.parent if path.parent.name.lower() in SUBFOLDERS else path.parent
+
+
+def is_annotation_file(path: Path) -> bool:
+    """Tell whether a root is a file; the ending decides if it is not on this machine."""
+    # Not the methods of Path, which raise an error for a name that is too long.
+    return isfile(path) or (not isdir(path) and path.suffix.lower() in ENDINGS)  # noqa: PTH112, PTH113
+
+
+def refuse_duplicate_photos(place: Path, splits: Mapping[str, str]) -> None:
+    """Refuse a catalog that has one photograph in two splits, under two names.
+
+    Raises:
+        InputError: with the first pair, and the number of pairs.
+    """
+    pairs = duplicate_photos(splits)
+    if pairs:
+        first, other = (f"{each!r} ({splits[each]})" for each in pairs[0])
+        raise InputError(
+            f"{place}: {first} and {other} are the same photograph of Flickr, one pair of "
+            f"{len(pairs)}; Flickr8k is part of Flickr30k: put both in the same split, or leave one out"
+        )
+
+
+def duplicate_photos(splits: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return pairs of image ids that name one photograph but are in different splits.
+
+    Flickr8k is contained in Flickr30k: `1000268201_693b08cb0e.jpg` of the one is `1000268201.jpg` of the
+    other, and the bytes of the files may differ. In other data sets a bare number can mean
+    anything, so it counts only if a name of Flickr8k's form has the same number.
+
+    Args:
+        splits: the split of each image by its id; the gallery, which is never trained on or scored,
+            does not count.
+
+    Example:
+        >>> duplicate_photos({"a/1000268201_693b08cb0e.jpg": "train", "b/1000268201.jpg": "test"})
+        [('a/1000268201_693b08cb0e.jpg', 'b/1000268201.jpg')]
+    """
+    by_number: defaultdict[str, list[str]] = defaultdict(list)
+    for identity in sorted(splits):
+        name = identity.rpartition("/")[2]
+        match = _FLICKR8K.fullmatch(name) or _FLICKR30K.fullmatch(name)
+        if match and splits[identity] != "gallery":
+            by_number[match[1]].append(identity)
+    return [
+        (first, other)
+        for same in by_number.values()
+        for first, other in pairwise(same)
+        if splits[first] != splits[other]
+        and any(_FLICKR8K.fullmatch(each.rpartition("/")[2]) for each in same)
+    ]
+
+
+def _write(path: Path, form: Format, records: Iterable[Image | Captioned]) -> str:
     ordered = sorted(records, key=lambda record: record.id)
     lines = [form.header(), *map(asdict, ordered)]
-    write_text(path, seal_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)))
+    text = seal_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    write_text(path, text)
+    return text_digest(text)
+
+
+def _image(record: dict[str, Any]) -> Image:
+    image = Image(**record)
+    _check_texts(image.id, image.path, image.sha256)
+    if not all(isinstance(each, int) for each in (image.bytes, image.width, image.height)):
+        raise ValueError(f"sizes of {image.id!r} are no numbers")
+    if image.path.startswith("/") or ".." in image.path.split("/") or "\0" in image.path:
+        raise ValueError(f"{image.path!r} leads out of the data set")
+    return image
+
+
+def _captioned(record: dict[str, Any]) -> Captioned:
+    lists = [record["captions"], record["tags"], record.get("hints", [])]
+    if not all(isinstance(each, list) for each in lists):
+        raise ValueError("captions, tags and hints are no lists")
+    captions, tags, hints = map(tuple, lists)
+    _check_texts(record["id"], record["split"], *captions, *tags, *hints)
+    position = record.get("position")
+    if position is not None and not isinstance(position, int):
+        raise ValueError(f"{position!r} is no position")
+    return Captioned(record["id"], record["split"], captions, tags, position, hints)
+
+
+def _check_texts(*values: Any) -> None:
+    """Refuse what is no text, and lone surrogates, which cannot be written again."""
+    for value in values:
+        if not isinstance(value, str):
+            raise ValueError(f"{str(value)[:40]} is no text")
+    "".join(values).encode()
 
 
 def _read(path: Path, form: Format, parse: Callable[[Any], Record]) -> tuple[list[Record], str]:
@@ -120,7 +300,7 @@ def _read(path: Path, form: Format, parse: Callable[[Any], Record]) -> tuple[lis
     content = read_bytes(path)
     try:
         sealed = is_sealed(content)
-        # Not splitlines(): a caption may hold U+2028 and other separators that JSON leaves as they are.
+        # Not splitlines(): JSON does not escape U+2028 and other separators that a caption may hold.
         lines = [json.loads(line) for line in content.decode().split("\n") if line]
         if not lines:
             raise ValueError("it is empty")
@@ -130,4 +310,4 @@ def _read(path: Path, form: Format, parse: Callable[[Any], Record]) -> tuple[lis
                 raise ValueError("its seal is missing")
         return [parse(line) for line in lines], hashlib.sha256(content).hexdigest()
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise InputError(f"{path}: not a catalog file ({error}); {how_to_mend(path)}") from None
+        raise InputError(f"{path}: not a catalog file ({error}); {repair_hint(path)}") from None

@@ -1,21 +1,19 @@
-"""Rows that survive the end of their writer, kept outside every artifact.
+"""Append-only files of finished rows, which survive a killed writer.
 
-A journal is an append-only file of rows, each under the digest of what it was made
-from and with a checksum of its own. A row counts once it is whole: a writer killed in
-the middle leaves half a row at the end, which is cut off before the next one appends. A
-journal has at most one writer at a time, who holds its lock; the lock ends with its
-owner, however that ends.
+Each row of a journal has the digest of its source as a key, and a checksum. A row counts once it
+is complete: a writer killed in the middle leaves an incomplete row at the end, which the next
+writer truncates. A journal has at most one writer at a time, which holds its lock.
 """
 
 import errno
-import fcntl
 import hashlib
 import os
 from pathlib import Path
 
 import numpy as np
 
-from fne.store.files import said_clearly, sync
+from fne.core.files import check_own, readable_os_errors, sync
+from fne.core.locks import FileLock
 
 
 class Journal:
@@ -23,11 +21,13 @@ class Journal:
 
     def __init__(self, path: Path, features: int) -> None:
         self.path = path
-        self._handle: int | None = None
+        # The lock's file is never removed.
+        self._lock = FileLock(path.with_suffix(".lock"))
         self._row = np.dtype([("digest", "V32"), ("values", "<f4", (features,)), ("checksum", "V32")])
 
     def read(self) -> dict[str, np.ndarray]:
-        """Return the whole rows, memory-mapped, by the digests of their sources."""
+        """Return the complete and undamaged rows, memory-mapped, by the digests of their sources."""
+        check_own(self.path)
         count = self._count()
         if count == 0:
             return {}
@@ -47,62 +47,45 @@ class Journal:
         source = bytes.fromhex(digest)
         values = np.ascontiguousarray(values, dtype="<f4")
         record = source + values.tobytes() + _checksum(source, values)
-        with said_clearly(self.path):
+        with readable_os_errors(self.path):
             try:
                 with self.path.open("ab", buffering=0) as file:
                     if file.write(record) != len(record):
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             except OSError:
-                self._cut_half_row()
+                self._truncate()
                 raise
 
     def lock(self) -> bool:
-        """Take the lock if nobody has it; tell whether it is ours now."""
-        with said_clearly(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            # The file stays for ever: removing it would let two processes lock two files of one name.
-            handle = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o666)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.ftruncate(handle, 0)
-                os.pwrite(handle, str(os.getpid()).encode(), 0)
-            except BlockingIOError:
-                os.close(handle)
-                return False
-            except OSError:
-                os.close(handle)
-                raise
-        self._handle = handle
-        self._cut_half_row()
+        """Take the lock if it is free, without waiting; return whether this object now holds it."""
+        if not self._lock.acquire():
+            return False
+        check_own(self.path)
+        self._truncate()
         return True
 
     def unlock(self) -> None:
-        """Force the rows to the disk and give the lock back."""
+        """Force the rows to disk and give the lock back."""
         try:
             if self.path.exists():
-                with said_clearly(self.path):
+                with readable_os_errors(self.path):
                     sync(self.path)
         finally:
-            if self._handle is not None:
-                os.close(self._handle)
-                self._handle = None
+            self._lock.release()
 
     def owner(self) -> str:
-        """Return the process number of the lock's last owner."""
-        return self._lock_path.read_text() if self._lock_path.exists() else ""
-
-    @property
-    def _lock_path(self) -> Path:
-        return self.path.with_suffix(".lock")
+        """Return the process id of the lock's last owner, or an empty string."""
+        return self._lock.owner()
 
     def _count(self) -> int:
         return self.path.stat().st_size // self._row.itemsize if self.path.exists() else 0
 
-    def _cut_half_row(self) -> None:
+    def _truncate(self) -> None:
+        """Remove an incomplete row at the end."""
         if self.path.exists():
-            whole = self._count() * self._row.itemsize
-            if whole < self.path.stat().st_size:
-                os.truncate(self.path, whole)
+            complete = self._count() * self._row.itemsize
+            if complete < self.path.stat().st_size:
+                os.truncate(self.path, complete)
 
 
 def _checksum(digest: bytes, values: np.ndarray) -> bytes:

@@ -1,27 +1,48 @@
-"""Reading a row store; see `fne.store.layout` for what it is.
+"""Reading and writing a row store; `fne.store.layout` describes its files.
 
-Opening reads the manifest only. Rows are read through read-only memory maps, so that a
-store of any size takes the memory of the rows that are asked for, and no reader can
-write to what may be a link into a shared cache.
+Opening a store reads the manifest only. Rows are read through read-only memory maps: a store of any
+size takes only the memory of the requested rows, and no reader can write to a file that may be a
+link into a shared cache. A shard is hashed before its first use, unless it is known to be
+unchanged since an earlier process hashed it (`fne.core.stat_cache`).
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import h5py
 import numpy as np
 from numpy.typing import DTypeLike
 from pydantic import ValidationError
 
+from fne.core import stat_cache
 from fne.core.errors import InputError
-from fne.store.formats import how_to_mend, parse_document, read_bytes
-from fne.store.layout import FORMAT, MANIFEST, TERNARY, Layer, Manifest, width
-from fne.store.lineage import Artifact
-from fne.store.remembered import recall, remember, state
-from fne.store.shards import check_shard, map_shard
-from fne.store.ternary import unpack
+from fne.core.files import FETCH, file_digest, missing_path, read_bytes, replacing_folder, sync, write_text
+from fne.core.stat_cache import file_state
+from fne.store.arrays import file_image, own_datasets
+from fne.store.artifact import Artifact, Lineage, describe, parse_document, repair_hint, seal_text
+from fne.store.layout import (
+    FORMAT,
+    MANIFEST,
+    ROWS,
+    TERNARY,
+    Hardware,
+    Layer,
+    Manifest,
+    Shard,
+    pack,
+    shard_name,
+    unpack,
+    width,
+)
 
+MUCH = 1 << 30  # bytes
+# The setting of a store that has no rows on purpose; its value is the reason.
+WITHOUT_ROWS = "without_rows"
+# Ids and their rows (ids, features).
 Block = tuple[list[str], np.ndarray]
 
 
@@ -33,7 +54,7 @@ class Rows:
         self.layers = [Layer(name, features) for name, features in manifest.layers]
         self.dtype: str = manifest.dtype
         self.shards = manifest.shards
-        self.processors = manifest.processors
+        self.hardware = manifest.processors
         self._blocks: dict[int, np.ndarray] = {}
 
     @classmethod
@@ -49,11 +70,9 @@ class Rows:
         """
         manifest_path = path / MANIFEST
         if not manifest_path.exists():
-            raise InputError(
-                f"{path}: no store here ({MANIFEST} is missing); run `dvc repro`, or `dvc pull` to fetch it"
-            )
+            raise InputError(f"{path}: no row store ({MANIFEST} is missing); {FETCH}")
         content = read_bytes(manifest_path)
-        remedy = how_to_mend(path)
+        remedy = repair_hint(path)
         document = parse_document(manifest_path, content, FORMAT, remedy)
         try:
             manifest = Manifest.model_validate(document)
@@ -63,8 +82,15 @@ class Rows:
             raise InputError(f"{manifest_path}: damaged ({place}: {fault['msg']}); {remedy}") from None
         if name is not None and manifest.name != name:
             raise InputError(f"{path}: expected {name}, found {manifest.name}")
+        _check_sizes(path, manifest)
         digest = hashlib.sha256(content).hexdigest()
         return cls(Artifact(path, manifest.name, digest, manifest.settings, manifest.lineage), manifest)
+
+    @property
+    def without_rows(self) -> str | None:
+        """Why the store has no rows on purpose, or None."""
+        reason = self.artifact.settings.get(WITHOUT_ROWS)
+        return None if reason is None else str(reason)
 
     @property
     def features(self) -> int:
@@ -80,7 +106,7 @@ class Rows:
         """Return the columns of a layer.
 
         Raises:
-            InputError: naming the layers there are.
+            InputError: if there is no such layer; lists those there are.
         """
         start = 0
         for each in self.layers:
@@ -91,7 +117,11 @@ class Rows:
         raise InputError(f"{self.artifact.path}: has no layer '{layer}'; it has {names}")
 
     def check_ids(self, ids: Sequence[str]) -> None:
-        """Refuse ids that the store does not have."""
+        """Refuse ids that the store does not have.
+
+        Raises:
+            InputError: with the first of them.
+        """
         missing = [row_id for row_id in ids if row_id not in self._places]
         if missing:
             raise InputError(
@@ -103,32 +133,32 @@ class Rows:
         """Return the rows of `ids`, in that order.
 
         Args:
-            ids: which rows; one may come more than once.
-            dtype: the type to return them in; by default as they are kept, ternary ones as int8.
+            ids: which rows; an id may be repeated.
+            dtype: the type of the result; by default the stored type, int8 for ternary rows.
 
         Raises:
-            InputError: naming an id that the store does not have, or a damaged shard.
+            InputError: if the store does not have an id, or if a shard is damaged.
         """
-        block = self.read_kept(ids)
+        block = self.read_stored(ids)
         if self.dtype == TERNARY:
             return unpack(block, self.features, np.int8 if dtype is None else dtype)
         return block if dtype is None else block.astype(dtype, copy=False)
 
-    def read_kept(self, ids: Sequence[str]) -> np.ndarray:
-        """Return the rows of `ids` as the shards keep them: ternary ones as bit planes (see `ternary`)."""
+    def read_stored(self, ids: Sequence[str]) -> np.ndarray:
+        """Return the rows of `ids` as the shards store them: ternary rows as bit planes (see `pack`)."""
         numbers, places = self.locate(ids)
         if len(ids) and numbers.min() == numbers.max():
-            # All in one shard, as when a store is read in its own order: one copy is enough.
+            # All rows are in one shard, as when a store is read in its own order: one copy is enough.
             return np.asarray(self.mapped_block(int(numbers[0]))[places])
-        kept = np.uint8 if self.dtype == TERNARY else np.dtype(self.dtype)
-        block = np.empty((len(ids), width(self.features, self.dtype)), dtype=kept)
+        stored = np.uint8 if self.dtype == TERNARY else np.dtype(self.dtype)
+        block = np.empty((len(ids), width(self.features, self.dtype)), dtype=stored)
         for number in np.unique(numbers):
             chosen = numbers == number
             block[chosen] = self.mapped_block(int(number))[places[chosen]]
         return block
 
     def locate(self, ids: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the shard of each id, as a position in `shards`, and its place within that shard."""
+        """Return the shard of each id, as an index into `shards`, and the row's index within that shard."""
         self.check_ids(ids)
         places = np.fromiter((self._places[row_id] for row_id in ids), dtype=np.int64, count=len(ids))
         numbers = np.searchsorted(self._starts, places, side="right") - 1
@@ -137,9 +167,9 @@ class Rows:
     def blocks(
         self, ids: Sequence[str] | None = None, size: int = 1024, dtype: DTypeLike | None = None
     ) -> Iterator[Block]:
-        """Yield ids and their rows, `size` at a time: `ids` in that order, or all of the store.
+        """Yield ids and their rows, `size` at a time: `ids` in that order, or all rows of the store.
 
-        `fne.store.catalog.split_ids` gives the ids of a split.
+        `fne.store.catalog.split_ids` returns the ids of a split.
         """
         wanted = self.ids if ids is None else list(ids)
         for start in range(0, len(wanted), size):
@@ -153,49 +183,170 @@ class Rows:
         ids: Sequence[str] | None = None,
         dtype: DTypeLike | None = None,
     ) -> Iterator[Block]:
-        """Yield what `blocks` yields in a random order: every row once, the last batch may be smaller."""
+        """Yield what `blocks` yields, in a random order: every row once, the last batch may be smaller."""
         wanted = self.ids if ids is None else ids
         yield from self.blocks([wanted[place] for place in generator.permutation(len(wanted))], size, dtype)
 
     def verify(self) -> None:
-        """Check the digests of all shards, remembered or not.
+        """Hash all shards, also those that are known to be unchanged.
 
         Raises:
-            InputError: naming the first shard that is missing or damaged.
+            InputError: with the first shard that is missing or damaged.
         """
         for number in range(len(self.shards)):
             self.verified_block(number)
 
     def verified_block(self, number: int) -> np.ndarray:
-        """Return the block of a shard as it is kept, hashed now and never from memory."""
-        check_shard(self.artifact.path, self.shards[number])
-        return map_shard(self.artifact.path, self.shards[number], self.features, self.dtype)
+        """Hash a shard, whatever is known about it, and return its rows as stored."""
+        _check_shard(self.artifact.path, self.shards[number])
+        return _map_shard(self.artifact.path, self.shards[number], self.features, self.dtype)
 
     def plan(self) -> dict[int, list[str]]:
-        """Return the ids of each shard by its number, for a store made of this one's rows."""
+        """Return the ids of each shard by its number, for a store that is made from the rows of this one."""
         return {shard.number: shard.ids for shard in self.shards}
+
+    def mapped_block(self, number: int) -> np.ndarray:
+        """Return all rows of a shard as stored, read-only and not copied; hash the shard if necessary.
+
+        Raises:
+            InputError: if the shard is missing or damaged.
+        """
+        if number not in self._blocks:
+            folder, shard = self.artifact.path, self.shards[number]
+            try:
+                # Before hashing, so that a change meanwhile is noticed the next time.
+                state = file_state(folder / shard.file)
+            except FileNotFoundError:
+                raise missing_path(folder / shard.file) from None
+            records = stat_cache.current()
+            if records.lookup(state, shard.sha256) is None:
+                _check_shard(folder, shard)
+                records.record(state, shard.sha256)
+            block = _map_shard(folder, shard, self.features, self.dtype)
+            # What is mapped must be what was hashed, now or by an earlier process.
+            if file_state(folder / shard.file).identity != state.identity:
+                raise InputError(f"{folder / shard.file}: changed while it was opened; run this again")
+            self._blocks[number] = block
+        return self._blocks[number]
 
     @cached_property
     def _starts(self) -> np.ndarray:
-        """Where the rows of each shard start among all rows."""
+        """The position of each shard's first row among all rows."""
         return np.cumsum([0, *(len(shard.ids) for shard in self.shards)], dtype=np.int64)[:-1]
 
     @cached_property
     def _places(self) -> dict[str, int]:
         return {row_id: place for place, row_id in enumerate(self.ids)}
 
-    @cached_property
-    def _known(self) -> frozenset[str]:
-        return recall()
 
-    def mapped_block(self, number: int) -> np.ndarray:
-        """Return all rows of a shard as it keeps them, read-only and not copied, hashed if never before."""
-        if number not in self._blocks:
-            folder, shard = self.artifact.path, self.shards[number]
-            # The state before hashing: what changes meanwhile shall not count as found whole.
-            found = state(folder / shard.file, shard.sha256)
-            if found not in self._known:
-                check_shard(folder, shard)
-                remember(folder / shard.file, found)
-            self._blocks[number] = map_shard(folder, shard, self.features, self.dtype)
-        return self._blocks[number]
+def write_rows(
+    path: Path,
+    name: str,
+    layers: Sequence[Layer],
+    dtype: str,
+    shards: Iterable[tuple[int, Sequence[str], np.ndarray]],
+    settings: dict[str, Any],
+    lineage: Lineage,
+    hardware: Hardware | None = None,
+) -> None:
+    """Write the artifact `name` as a row store, with one shard in memory at a time.
+
+    Args:
+        path: the store's folder.
+        name: the artifact's name in lineages, such as `activations`.
+        layers: the named ranges of columns.
+        dtype: a NumPy type, or `ternary` for two bit planes.
+        shards: the number, ids and rows of each shard, ids as in `plan_shards`.
+        settings: every setting that the rows depend on.
+        lineage: what the rows were made from.
+        hardware: which hardware computed which rows, if that is known.
+    """
+    width = sum(layer.features for layer in layers)
+    with replacing_folder(path) as folder:
+        index = [
+            _write_shard(folder / shard_name(number), ids, rows, width, dtype) for number, ids, rows in shards
+        ]
+        manifest = {
+            **FORMAT.header(),
+            **describe(name, settings, lineage),
+            "dtype": dtype,
+            "layers": [[layer.name, layer.features] for layer in layers],
+            **({"processors": hardware} if hardware else {}),
+            "shards": index,
+        }
+        write_text(folder / MANIFEST, seal_text(json.dumps(manifest, ensure_ascii=False, indent=1) + "\n"))
+
+
+def write_without_rows(path: Path, name: str, reason: str, lineage: Lineage) -> None:
+    """Write a store that has no rows on purpose, and says why.
+
+    Args:
+        path: the store's folder.
+        name: the artifact's name in lineages.
+        reason: why it has no rows.
+        lineage: what they would have been made from.
+    """
+    write_rows(path, name, [], "float32", [], {WITHOUT_ROWS: reason}, lineage)
+
+
+def _write_shard(path: Path, ids: Sequence[str], rows: np.ndarray, width: int, dtype: str) -> dict[str, Any]:
+    if rows.shape != (len(ids), width):
+        raise ValueError(f"expected {len(ids)} rows of {width} values, got an array of {rows.shape}")
+    block = pack(rows) if dtype == TERNARY else rows.astype(dtype, copy=False)
+    # Aligned, so that a memory map can read the block directly.
+    image = file_image({ROWS: block}, alignment_threshold=1, alignment_interval=64)
+    path.write_bytes(image)
+    sync(path)
+    return {"file": path.name, "sha256": hashlib.sha256(image).hexdigest(), "ids": list(ids)}
+
+
+def _check_sizes(folder: Path, manifest: Manifest) -> None:
+    """Refuse a manifest with far more values than its shards hold, before memory is allocated for them.
+
+    A shard that is only truncated is detected when it is hashed.
+    """
+    numbers = width(sum(features for _, features in manifest.layers), manifest.dtype)
+    itemsize = 1 if manifest.dtype == TERNARY else np.dtype(manifest.dtype).itemsize
+    for shard in manifest.shards:
+        path, rows = folder / shard.file, len(shard.ids)
+        if path.is_file() and path.stat().st_size + MUCH < rows * numbers * itemsize:
+            raise InputError(
+                f"{path}: damaged: has {path.stat().st_size} bytes, too few for the {rows} rows of {numbers} "
+                f"numbers that its manifest names; {repair_hint(folder)}"
+            )
+
+
+def _check_shard(folder: Path, shard: Shard) -> None:
+    """Hash a shard of the store in `folder`, and refuse it if the manifest has another digest."""
+    path = folder / shard.file
+    found = file_digest(path)
+    if found != shard.sha256:
+        raise InputError(
+            f"{path}: damaged: expected {shard.sha256[:12]}…, found {found[:12]}…; {repair_hint(folder)}"
+        )
+
+
+def _map_shard(folder: Path, shard: Shard, features: int, dtype: str) -> np.ndarray:
+    """Return the rows of a shard as stored, memory-mapped.
+
+    Raises:
+        InputError: if they do not fit the manifest, or are stored outside the file.
+    """
+    path = folder / shard.file
+    expected = (len(shard.ids), width(features, dtype))
+    stored = "uint8" if dtype == TERNARY else dtype
+    try:
+        with h5py.File(path, "r") as file:
+            rows = own_datasets(path, file)[ROWS]
+            offset, shape, found = rows.id.get_offset(), rows.shape, rows.dtype
+    except (OSError, KeyError) as error:
+        raise InputError(f"{path}: not a valid shard ({error}); {repair_hint(folder)}") from None
+    if shape != expected or found != stored or offset is None:
+        raise InputError(
+            f"{path}: holds {shape} values of {found}, its manifest says {expected} of {stored}; "
+            f"{repair_hint(folder)}"
+        )
+    try:
+        return np.memmap(path, dtype=stored, mode="r", offset=offset, shape=shape)
+    except (ValueError, OverflowError):
+        raise InputError(f"{path}: not a valid shard (shorter than it says); {repair_hint(folder)}") from None

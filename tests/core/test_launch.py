@@ -13,11 +13,11 @@ from fne.core.launch import LAUNCHER, OUTCOMES, start
 @click.command()
 @click.argument("how")
 def stage(how):
-    if how == "mistaken":
+    if how == "user error":
         raise InputError("no such file; make it")
-    if how == "stopped":
+    if how == "terminated":
         raise SystemExit(143)
-    if how == "bereft":
+    if how == "disconnected":
         raise RuntimeError("[gloo/transport/tcp/pair.cc:545] Read error: Connection reset by peer")
     if how == "broken":
         raise RuntimeError("mat1 and mat2 cannot be multiplied")
@@ -25,8 +25,8 @@ def stage(how):
 
 
 @pytest.fixture
-def take_part(monkeypatch, tmp_path):
-    """Return `take_part(how)`, which runs the stage as torchrun's process 1, and what it wrote down."""
+def run_worker(monkeypatch, tmp_path):
+    """Return `run_worker(how)`, which runs the stage as torchrun's process 1 and returns its outcome."""
     outcomes = tmp_path / "outcomes"
     outcomes.mkdir()
     monkeypatch.setattr("torch.multiprocessing._prctl_pr_set_pdeathsig", lambda number: None)
@@ -44,55 +44,58 @@ def take_part(monkeypatch, tmp_path):
     return run
 
 
-def test_what_a_user_must_mend_is_written_down_so_that_nothing_starts_over(take_part, tmp_path):
-    assert take_part("mistaken") == {"code": 2, "message": "no such file; make it"}
+def test_a_user_error_is_recorded_so_that_torchrun_does_not_restart(run_worker, tmp_path):
+    assert run_worker("user error") == {"code": 2, "message": "no such file; make it"}
     assert [path.name for path in tmp_path.iterdir()] == ["outcomes"]
 
 
-def test_an_attempt_after_one_that_met_a_mistake_ends_at_once(take_part, capsys):
-    take_part("mistaken")
-    take_part("well")
+def test_an_attempt_after_a_user_error_exits_at_once(run_worker, capsys):
+    run_worker("user error")
+    run_worker("fine")
     assert capsys.readouterr().out == ""
 
 
-def test_a_process_that_was_terminated_ends_so(take_part):
+def test_a_terminated_process_keeps_its_exit_code(run_worker):
     with pytest.raises(SystemExit) as ended:
-        take_part("stopped")
+        run_worker("terminated")
     assert ended.value.code == 143
 
 
-def test_a_process_that_lost_the_others_fails_in_one_line(take_part, capsys):
+def test_a_process_that_lost_the_connection_fails_with_one_line(run_worker, capsys):
     with pytest.raises(SystemExit) as ended:
-        take_part("bereft")
-    assert (ended.value.code, capsys.readouterr().err) == (1, "process 1 has lost the others\n")
+        run_worker("disconnected")
+    assert (ended.value.code, capsys.readouterr().err) == (
+        1,
+        "process 1 has lost the connection to the others\n",
+    )
 
 
-def test_a_process_that_lost_one_that_met_a_mistake_ends_in_peace(take_part, monkeypatch, tmp_path, capsys):
-    def leave_outcome(seconds, happens):
+def test_a_process_that_lost_one_with_a_user_error_exits_cleanly(run_worker, monkeypatch, tmp_path, capsys):
+    def leave_outcome(condition, seconds):
         (tmp_path / "outcomes" / "0.json").write_text("{}")
-        return happens()
+        return condition()
 
-    monkeypatch.setattr(launch, "_within", leave_outcome)
-    assert take_part("bereft") is None
+    monkeypatch.setattr(launch, "_wait_for", leave_outcome)
+    assert run_worker("disconnected") is None
     assert capsys.readouterr().err == ""
 
 
-def test_waiting_ends_when_it_happens_or_the_time_is_over():
+def test_waiting_ends_with_the_condition_or_the_timeout():
     asked = iter([False, True])
-    assert launch._within(60, lambda: next(asked))
-    assert not launch._within(0.2, lambda: False)
+    assert launch._wait_for(lambda: next(asked), 60)
+    assert not launch._wait_for(lambda: False, 0.2)
 
 
-def test_a_process_whose_launcher_has_ended_does_not_start(take_part, monkeypatch, capsys):
+def test_a_process_whose_launcher_has_ended_does_not_start(run_worker, monkeypatch, capsys):
     monkeypatch.setenv(LAUNCHER, "1" if os.getppid() != 1 else "2")
     with pytest.raises(SystemExit):
-        take_part("well")
+        run_worker("fine")
     assert capsys.readouterr().out == ""
 
 
-def test_any_other_failure_shows_where_it_happened(take_part):
+def test_any_other_failure_keeps_its_traceback(run_worker):
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
-        take_part("broken")
+        run_worker("broken")
 
 
 @pytest.mark.parametrize(
@@ -114,21 +117,21 @@ def test_torchrun_starts_only_where_its_variables_ask_for_several(monkeypatch, c
     launched = []
     monkeypatch.setattr(launch, "_launch", lambda module, arguments: launched.append(arguments) or 5)
     monkeypatch.setattr(launch, "_module", lambda: "stages.stage")
-    monkeypatch.setattr(sys, "argv", ["stage", "well"])
+    monkeypatch.setattr(sys, "argv", ["stage", "fine"])
     with pytest.raises(SystemExit) as ended:
         start(stage)
-    assert launched == ([["well"]] if asked else [])
+    assert launched == ([["fine"]] if asked else [])
     assert (ended.value.code, capsys.readouterr().out) == ((5, "") if asked else (0, "done\n"))
 
 
-def test_the_outcome_of_the_lowest_rank_is_told(tmp_path, capsys):
+def test_the_outcome_of_the_lowest_rank_is_printed(tmp_path, capsys):
     (tmp_path / "10.json").write_text(json.dumps({"code": 1, "message": "ten"}))
     (tmp_path / "2.json").write_text(json.dumps({"code": 2, "message": "two"}))
-    assert launch._told(tmp_path) == 2
+    assert launch._print_outcome(tmp_path) == 2
     assert capsys.readouterr().err == "Error: two\n"
 
 
-def test_a_program_that_is_no_module_cannot_be_started_by_torchrun(monkeypatch):
+def test_torchrun_needs_a_module(monkeypatch):
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     with pytest.raises(InputError, match="several processes need a module: run `python -m stages.NAME`"):
         launch._module()

@@ -2,18 +2,18 @@ import pytest
 import torch
 
 from fne.core.processes import ALONE, Processes, joined
-from tests.groups import in_processes
+from tests.support.processes import in_processes
 
 
 @pytest.mark.parametrize("total", [0, 1, 2, 5, 12])
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_shares_are_everything_once_and_in_order(total, count):
+def test_partitions_cover_everything_once_and_in_order(total, count):
     everything = list(range(total))
-    shares = [everything[Processes(rank, count).share(total)] for rank in range(count)]
-    assert [each for share in shares for each in share] == everything
+    parts = [everything[Processes(rank, count).partition(total)] for rank in range(count)]
+    assert [each for part in parts for each in part] == everything
 
 
-def test_one_process_gets_back_what_it_gives():
+def test_one_process_gets_its_input_back():
     rows, found = torch.ones(2, 3), ({"step": 1}, {"a": torch.zeros(2)})
     assert ALONE.gather(rows) is rows
     assert ALONE.from_first(found) is found
@@ -53,11 +53,11 @@ def test_gradients_are_summed_also_with_a_process_that_has_none():
 
 
 @pytest.mark.parametrize("who", [None, 0, 1])
-def test_all_know_when_one_says_so(who):
+def test_all_processes_know_if_one_is_true(who):
     assert in_processes(2, lambda processes: processes.any(processes.rank == who)) == [who is not None] * 2
 
 
-def test_the_first_sends_plain_data_and_tensors_of_any_kind():
+def test_the_first_process_sends_json_data_and_tensors_of_any_type():
     sent = {
         "weights": torch.arange(6.0).reshape(2, 3).T,
         "step": torch.tensor(7.0),
@@ -78,11 +78,11 @@ def test_the_first_sends_plain_data_and_tensors_of_any_kind():
             assert (tensors[name][1] == value.numpy()).all()
 
 
-def test_the_first_may_have_found_nothing():
+def test_the_first_process_may_have_found_nothing():
     assert in_processes(2, lambda processes: processes.from_first(None)) == [None, None]
 
 
-def test_only_the_first_speaks(capsys):
-    Processes(0, 2).say("said", err=True)
-    Processes(1, 2).say("not said", err=True)
-    assert capsys.readouterr().err == "said\n"
+def test_only_the_first_process_logs(capsys):
+    Processes(0, 2).log("first", err=True)
+    Processes(1, 2).log("second", err=True)
+    assert capsys.readouterr().err == "first\n"

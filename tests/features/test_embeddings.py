@@ -1,18 +1,23 @@
 from dataclasses import replace
 
+import numba
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fne.core.errors import InputError
-from fne.features.embeddings import EMBEDDINGS, Choices
-from fne.features.statistics import Statistics, fit
-from fne.store.layout import Layer
+from fne.core.params import parse_section
+from fne.features.embeddings import EMBEDDINGS, STEPS, THRESHOLDS, Choices, Embed, discretize, kept_layers
+from fne.features.statistics import Statistics, fit, standardize
+from fne.store.layout import Layer, count_views, view_layers
 from fne.store.rows import Rows
-from tests.features.samples import store
+from tests.support.features import store
 
 LAYERS = [Layer("conv1", 1), Layer("conv2", 1), Layer("fc6", 2)]
 VALUES = np.array([[1, 4, 0, 5], [3, 4, 0, 5], [2, 8, 0, 5], [2, 0, 0, 5]], dtype=np.float32)
 CHOICES = Choices(low=-0.25, high=0.15, layer="fc6")
+UNIT = replace(CHOICES, rows="unit")
 
 
 @pytest.fixture
@@ -45,24 +50,61 @@ def test_a_z_score_beyond_float16_stays_finite(rows, ordinary):
     assert scores.tolist() == [[65504, 65504, 0, 0]]
 
 
-@pytest.mark.parametrize(
-    ("kind", "choices", "columns"), [("raw", CHOICES, [0, 1, 2, 3]), ("layer", CHOICES, [2, 3])]
-)
-def test_raw_rows_have_length_one(rows, ordinary, kind, choices, columns):
-    found = EMBEDDINGS[kind](rows, ordinary, choices).transform(VALUES)
+@pytest.mark.parametrize(("kind", "columns"), [("raw", [0, 1, 2, 3]), ("layer", [2, 3]), ("plain", [2, 3])])
+def test_activations_are_kept_as_they_are_by_default(rows, ordinary, kind, columns):
+    found = EMBEDDINGS[kind](rows, ordinary, CHOICES).transform(VALUES)
     assert found.dtype == np.float32
-    for row, values in zip(found, VALUES[:, columns].tolist(), strict=True):
-        length = sum(value * value for value in values) ** 0.5
+    assert np.array_equal(found, VALUES[:, columns])
+
+
+@pytest.mark.parametrize("kind", EMBEDDINGS)
+def test_unit_rows_of_any_kind_are_its_rows_divided_by_their_lengths(rows, ordinary, kind):
+    plain = EMBEDDINGS[kind](rows, ordinary, CHOICES)
+    scaled = EMBEDDINGS[kind](rows, ordinary, UNIT)
+    assert (scaled.layers, scaled.found, scaled.dtype) == (plain.layers, plain.found, "float32")
+    found = scaled.transform(VALUES)
+    assert found.dtype == np.float32
+    for row, values in zip(found, plain.transform(VALUES).astype(float).tolist(), strict=True):
+        length = sum(value * value for value in values) ** 0.5 or 1.0
         assert row.tolist() == pytest.approx([value / length for value in values])
 
 
-@pytest.mark.parametrize("kind", ["raw", "layer"])
-def test_a_row_of_zeros_stays_as_it_is(rows, ordinary, kind):
-    zeros = EMBEDDINGS[kind](rows, ordinary, CHOICES).transform(np.zeros((1, 4), dtype=np.float32))
+@pytest.mark.parametrize("kind", EMBEDDINGS)
+def test_a_row_of_zeros_stays_zero(rows, kind):
+    ordinary = Statistics(np.zeros(4), np.ones(4), rows.ids)
+    zeros = EMBEDDINGS[kind](rows, ordinary, UNIT).transform(np.zeros((1, 4), dtype=np.float32))
     assert not zeros.any()
 
 
-@pytest.mark.parametrize("kind", ["fne", "raw", "zscore"])
+def test_plain_keeps_the_views_of_its_layer_one_after_the_other(tmp_path):
+    layers = view_layers([Layer("conv1", 1), Layer("fc6", 2)], 2)
+    values = np.arange(12, dtype=np.float32).reshape(2, 6)
+    rows = store(tmp_path / "views", values, layers)
+    embedding = EMBEDDINGS["plain"](rows, fit(rows, rows.ids), CHOICES)
+    assert embedding.layers == [Layer("fc6@1", 2), Layer("fc6@2", 2)]
+    assert count_views(embedding.layers) == 2
+    assert embedding.transform(values).tolist() == [[1, 2, 4, 5], [7, 8, 10, 11]]
+
+
+@pytest.mark.parametrize("kind", sorted(set(EMBEDDINGS) - {"plain"}))
+def test_other_kinds_refuse_several_views(tmp_path, kind):
+    rows = store(tmp_path / "views", np.zeros((2, 4), dtype=np.float32), view_layers([Layer("fc6", 2)], 2))
+    with pytest.raises(InputError) as caught:
+        EMBEDDINGS[kind](rows, fit(rows, rows.ids), CHOICES)
+    assert caught.value.message == (
+        f"{tmp_path / 'views'}: holds several views of each image, which only embed.kind 'plain' keeps; use "
+        "-S embed.kind=plain, or -S extract.views=mean"
+    )
+
+
+def test_blocks_scale_each_layer_to_length_one(rows, ordinary):
+    found = EMBEDDINGS["blocks"](rows, ordinary, CHOICES).transform(
+        np.array([[-3, 4, 0.3, 0.4], [0, 2, 0, 0]], dtype=np.float32)
+    )
+    assert found.tolist() == [[-1, 1, pytest.approx(0.6), pytest.approx(0.8)], [0, 1, 0, 0]]
+
+
+@pytest.mark.parametrize("kind", ["blocks", "fne", "raw", "zscore"])
 @pytest.mark.parametrize(
     ("layers", "columns"), [("conv", [0, 1]), ("fc", [2, 3]), (["fc6", "conv1"], [0, 2, 3])]
 )
@@ -82,7 +124,7 @@ def test_a_layer_that_was_not_extracted_is_refused(rows, ordinary):
         EMBEDDINGS["layer"](rows, ordinary, replace(CHOICES, layer="fc7"))
 
 
-@pytest.mark.parametrize("kind", ["fne", "raw", "zscore"])
+@pytest.mark.parametrize("kind", ["blocks", "fne", "raw", "zscore"])
 def test_layers_that_the_store_lacks_are_refused_listing_those_it_has(rows, ordinary, kind):
     with pytest.raises(InputError) as error:
         EMBEDDINGS[kind](rows, ordinary, replace(CHOICES, layers=["fc6", "fc9"]))
@@ -94,10 +136,27 @@ def test_layers_that_the_store_lacks_are_refused_listing_those_it_has(rows, ordi
 def test_what_was_recorded_repeats_the_embedding_with_the_thresholds_that_were_found(rows, ordinary):
     choices = replace(CHOICES, low=0.2, high=0.6, thresholds="quantiles", layers=["conv2"])
     embedding = EMBEDDINGS["fne"](rows, ordinary, choices)
-    settings = {"low": 0.2, "high": 0.6, "layer": "fc6", "layers": ["conv2"], **embedding.found}
+    settings = {
+        "kind": "fne",
+        "low": 0.2,
+        "high": 0.6,
+        "layer": "fc6",
+        "layers": ["conv2"],
+        **embedding.found,
+    }
     again = EMBEDDINGS["fne"](rows, ordinary, Choices.recorded(settings))
     assert again.found == embedding.found
     assert np.array_equal(again.transform(VALUES), embedding.transform(VALUES))
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows_then"), [("raw", "unit"), ("layer", "unit"), ("fne", "none"), ("zscore", "none")]
+)
+def test_stores_that_do_not_record_the_scaling_of_rows_keep_the_scaling_of_their_time(kind, rows_then):
+    settings = {"kind": kind, "low": 0.2, "high": 0.6, "layer": "fc6"}
+    assert Choices.recorded(settings).rows == rows_then
+    assert Choices.recorded({**settings, "rows": "unit"}).rows == "unit"
+    assert Choices.recorded({**settings, "rows": "none"}).rows == "none"
 
 
 @pytest.mark.parametrize("kind", EMBEDDINGS)
@@ -106,3 +165,204 @@ def test_every_kind_declares_the_width_and_type_of_its_rows(rows, ordinary, kind
     made = embedding.transform(VALUES)
     assert made.shape == (4, sum(layer.features for layer in embedding.layers))
     assert embedding.dtype == ("ternary" if made.dtype == np.int8 else made.dtype.name)
+
+
+def plainly(block: np.ndarray, statistics: Statistics, low: float, high: float) -> np.ndarray:
+    """The definition: compare z-scores, and leave what never varies alone."""
+    scores = standardize(block, statistics)
+    return np.where(statistics.varies, (scores > high).astype(np.int8) - (scores < low), 0).astype(np.int8)
+
+
+@given(st.lists(st.floats(-3, 3), min_size=1))
+def test_every_score_is_discretized_as_the_paper_says(scores):
+    count = len(scores)
+    ordinary = Statistics(np.zeros(count), np.ones(count), [])
+    expected = [1 if score > 0.15 else -1 if score < -0.25 else 0 for score in scores]
+    assert discretize(np.array([scores]), ordinary, low=-0.25, high=0.15).tolist() == [expected]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(("low", "high"), [(-0.25, 0.15), (0.1, 0.2), (-0.2, -0.1)])
+def test_the_compiled_loop_equals_the_definition_bit_for_bit(dtype, low, high):
+    generator = np.random.default_rng(0)
+    block = generator.normal(0.3, 0.4, (57, 203)).astype(dtype)
+    deviation = generator.uniform(0.1, 1.0, 203)
+    deviation[::10] = 0.0
+    ordinary = Statistics(generator.normal(0.3, 0.1, 203), deviation, [])
+    assert np.array_equal(discretize(block, ordinary, low, high), plainly(block, ordinary, low, high))
+
+
+@pytest.mark.parametrize(("low", "high"), [(-0.25, 0.15), (-1 / 3, 0.1)])
+def test_values_on_a_threshold_and_next_to_it_equal_the_definition(low, high):
+    generator = np.random.default_rng(1)
+    ordinary = Statistics(generator.normal(size=500), generator.uniform(0.01, 3.0, 500), [])
+    at = np.stack([ordinary.mean + bound * ordinary.deviation for bound in (low, high)])
+    block = np.concatenate([at, np.nextafter(at, -np.inf), np.nextafter(at, np.inf)])
+    discretized = discretize(block, ordinary, low, high)
+    assert np.array_equal(discretized, plainly(block, ordinary, low, high))
+    assert len(np.unique(discretized)) == 3
+
+
+def test_a_constant_feature_is_ordinary_whatever_the_thresholds():
+    ordinary = Statistics(np.array([5.0]), np.array([0.0]), [])
+    assert discretize(np.array([[5.0], [9.0]]), ordinary, low=0.5, high=0.7).tolist() == [[0], [0]]
+
+
+def test_the_number_of_threads_changes_nothing():
+    block = np.random.default_rng(0).normal(size=(101, 33)).astype(np.float32)
+    ordinary = Statistics(np.zeros(33), np.ones(33), [])
+    before = numba.get_num_threads()
+    found = []
+    for threads in (1, before):
+        numba.set_num_threads(threads)
+        found.append(discretize(block, ordinary, -0.25, 0.15))
+    numba.set_num_threads(before)
+    assert np.array_equal(*found)
+
+
+NAMES = ["conv1_1", "conv1_2", "fc6", "fc7"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "kept"),
+    [("all", NAMES), ("conv", NAMES[:2]), ("fc", NAMES[2:]), (["fc7", "conv1_1"], ["conv1_1", "fc7"])],
+)
+def test_layers_are_kept_in_the_order_of_the_store(choice, kept):
+    assert kept_layers(NAMES, choice) == kept
+
+
+def test_a_group_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="^has no fc layers; it has conv1_1, conv1_2$"):
+        kept_layers(NAMES[:2], "fc")
+
+
+def test_a_name_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="^has no layer 'fc'; it has conv1_1, conv1_2, fc6, fc7$"):
+        kept_layers(NAMES, ["fc"])
+
+
+def opened(tmp_path, values: np.ndarray):
+    rows = store(tmp_path / "s", values.astype(np.float32), [Layer("conv", values.shape[1])])
+    return rows, fit(rows, rows.ids)
+
+
+def test_fixed_thresholds_are_taken_as_they_are(tmp_path):
+    rows, ordinary = opened(tmp_path, np.ones((2, 3)))
+    assert THRESHOLDS["fixed"](rows, ordinary, slice(None), -0.25, 0.15) == (-0.25, 0.15)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.1, 0.9), (0.4, 0.56), (0.5, 0.999)])
+def test_quantiles_agree_with_numpys_within_a_bin(tmp_path, low, high):
+    values = np.random.default_rng(0).exponential(2.0, (90, 40)).astype(np.float32)
+    values[:, 7] = 3.0
+    rows, ordinary = opened(tmp_path, values)
+    found = THRESHOLDS["quantiles"](rows, ordinary, np.arange(5, 40), low, high)
+    kept = [column for column in range(5, 40) if column != 7]
+    scores = (values[:, kept] - ordinary.mean[kept]) / ordinary.deviation[kept]
+    for threshold, fraction in zip(found, (low, high), strict=True):
+        exact = np.quantile(scores, fraction, method="inverted_cdf")
+        assert 0 <= threshold - exact <= 1 / STEPS
+
+
+def test_only_the_images_of_the_statistics_count(tmp_path):
+    values = np.random.default_rng(0).normal(size=(60, 5))
+    values[40:] += 100
+    rows = store(tmp_path / "s", values.astype(np.float32), [Layer("conv", 5)])
+    low, high = THRESHOLDS["quantiles"](
+        rows, fit(rows, rows.ids[:1] + sorted(rows.ids)[1:40]), slice(None), 0.25, 0.75
+    )
+    assert low < high < 70
+
+
+def test_quantiles_that_fall_together_are_refused(tmp_path):
+    rows, ordinary = opened(tmp_path, np.array([[0.0], [1.0]]))
+    with pytest.raises(InputError) as error:
+        THRESHOLDS["quantiles"](rows, ordinary, slice(None), 0.1, 0.2)
+    assert error.value.message == (
+        f"params.yaml: section 'embed': the quantiles 0.1 and 0.2 are the same z-score, {-1 + 1 / STEPS}; "
+        "choose fractions further apart"
+    )
+
+
+def test_quantiles_beyond_the_bins_are_refused(tmp_path):
+    values = np.zeros((10_000, 1))
+    values[0] = 1.0
+    rows, ordinary = opened(tmp_path, values)
+    with pytest.raises(
+        InputError, match="the quantile 0.99995 lies beyond 64 deviations; choose a fraction nearer to a half"
+    ):
+        THRESHOLDS["quantiles"](rows, ordinary, slice(None), 0.5, 0.99995)
+
+
+def test_quantiles_of_nothing_that_varies_are_refused(tmp_path):
+    rows, ordinary = opened(tmp_path, np.ones((3, 2)))
+    with pytest.raises(InputError, match="no kept feature varies; there are no quantiles"):
+        THRESHOLDS["quantiles"](rows, ordinary, slice(None), 0.4, 0.6)
+
+
+EMBED = {
+    "source": "features/activations",
+    "kind": "fne",
+    "rows": "none",
+    "layers": "all",
+    "thresholds": "fixed",
+    "low": -0.25,
+    "high": 0.15,
+    "layer": "fc7",
+}
+
+
+def faults(**changes: object) -> list[str]:
+    return parse_section({"embed": EMBED | changes}, "embed", Embed)[1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"layers": ["conv5_3", "fc7"], "kind": "zscore"},
+        {"thresholds": "quantiles", "low": 0.4, "high": 0.6},
+        {"kind": "layer", "layer": "fc6", "rows": "unit"},
+        {"kind": "blocks", "layers": "conv"},
+        {"kind": "plain", "layer": "fc6"},
+    ],
+)
+def test_valid_combinations_have_no_faults(changes):
+    assert faults(**changes) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"low": 0.5}, "low must be below high, got low=0.5, high=0.15"),
+        (
+            {"thresholds": "quantiles"},
+            "with thresholds 'quantiles', low and high are fractions between 0 and 1, got low=-0.25, high=0.15",
+        ),
+        (
+            {"thresholds": "quantiles", "low": 0.5, "high": 1.0},
+            "with thresholds 'quantiles', low and high are fractions between 0 and 1, got low=0.5, high=1.0",
+        ),
+        ({"rows": "l1"}, "rows: 'l1' is not one of 'none', 'unit'"),
+        ({"thresholds": "otsu"}, "thresholds: 'otsu' is not one of 'fixed', 'quantiles'"),
+        ({"layers": "fc7"}, "layers: 'fc7' is not one of 'all', 'conv', 'fc' and not a list of layer names"),
+        ({"layers": 5}, "layers: expected 'all', 'conv', 'fc' or a list of layer names, got 5"),
+        ({"layers": []}, "layers: expected 'all', 'conv', 'fc' or a list of layer names, got []"),
+        ({"layers": ["fc7", "fc7"]}, "layers: a layer is named twice in ['fc7', 'fc7']"),
+        (
+            {"kind": "layer", "layers": "fc"},
+            "kind 'layer' keeps the one in 'layer'; set layers to 'all', got 'fc'",
+        ),
+        (
+            {"kind": "plain", "layers": "fc"},
+            "kind 'plain' keeps the one in 'layer'; set layers to 'all', got 'fc'",
+        ),
+        (
+            {"kind": "plain", "rows": "unit"},
+            "kind 'plain' leaves values as they are; set rows to 'none', got 'unit'",
+        ),
+        ({"low": "-0.25"}, "low: input should be a valid number, got '-0.25'"),
+    ],
+)
+def test_wrong_values_and_combinations_are_refused_in_one_line(changes, fault):
+    assert faults(**changes) == [fault]

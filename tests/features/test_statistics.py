@@ -1,14 +1,15 @@
 import statistics
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fne.core.errors import InputError
-from fne.features.statistics import Moments, Statistics, fit, standardize
+from fne.features.statistics import Moments, Statistics, fit, run_in_threads, standardize
 from fne.store.layout import Layer
-from tests.features.samples import store
+from tests.support.features import store
 
 
 def moments(rows: np.ndarray, size: int) -> Moments:
@@ -50,7 +51,7 @@ def test_rows_at_some_places_count_as_if_they_stood_alone(dtype):
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_a_small_variance_far_from_zero_survives(size):
+def test_a_small_variance_far_from_zero_is_not_lost(size):
     rows = np.array([[1e4], [1e4 + 0.02]], dtype=np.float64)
     assert moments(rows, size).deviation[0] == pytest.approx(0.01, rel=1e-6)
 
@@ -75,7 +76,7 @@ def test_a_constant_feature_is_ordinary_even_where_a_new_image_differs():
     assert standardize(np.array([[5.0], [9.0]]), ordinary).tolist() == [[0.0], [0.0]]
 
 
-def test_only_the_asked_rows_are_fitted_and_they_are_named(tmp_path):
+def test_only_the_chosen_rows_are_fitted_and_they_are_recorded(tmp_path):
     rows = store(tmp_path / "s", np.array([[1.0], [3.0], [100.0]]), [Layer("conv", 1)])
     fitted = fit(rows, ["r00", "r01"])
     assert (fitted.mean.tolist(), fitted.deviation.tolist(), fitted.ids) == ([2.0], [1.0], ["r00", "r01"])
@@ -92,11 +93,11 @@ def test_rows_are_fitted_where_they_are_mapped_and_not_copied(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("count", [128, 300])
-@pytest.mark.parametrize("share", [0.4, 1.0])
-def test_a_store_of_several_shards_gives_what_numpy_gives(tmp_path, count, share):
+@pytest.mark.parametrize("fraction", [0.4, 1.0])
+def test_a_store_of_several_shards_gives_what_numpy_gives(tmp_path, count, fraction):
     values = np.random.default_rng(0).normal(5.0, 2.0, (count, 30)).astype(np.float32)
     rows = store(tmp_path / "s", values, [Layer("conv", 30)], shards=3)
-    chosen = [number for number in range(count) if number < share * count]
+    chosen = [number for number in range(count) if number < fraction * count]
     fitted = fit(rows, [f"r{number:02d}" for number in reversed(chosen)])
     assert np.allclose(fitted.mean, values[chosen].mean(axis=0, dtype=np.float64), rtol=1e-13, atol=0)
     assert np.allclose(fitted.deviation, values[chosen].astype(np.float64).std(axis=0), rtol=1e-11, atol=0)
@@ -113,3 +114,22 @@ def test_values_that_are_not_finite_are_refused_with_image_and_layer(tmp_path, v
     assert error.value.message == (
         f"{tmp_path / 's'}: row 'r0{row}' has {word} in layer 'fc7', column 3; extract or import it again"
     )
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("count", [0, 1, 2, 7])
+def test_every_item_is_processed_once(threads, count):
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(threads, before))
+    done = []
+    run_in_threads(lambda first, last: done.extend(range(first, last)), count)
+    numba.set_num_threads(before)
+    assert sorted(done) == list(range(count))
+
+
+def test_an_error_in_a_thread_is_raised():
+    def fail(first, last):
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        run_in_threads(fail, 5)

@@ -1,38 +1,48 @@
-"""What the page says about the run."""
-
 import pytest
 
-from fne.report.facts import ancestors, counts, phases, unit_of_history
-from fne.report.history import History
+from fne.papers.runs import split_digests
+from fne.report import facts
+from fne.report.facts import (
+    LayerFractions,
+    ancestors,
+    counts,
+    dataset_title,
+    feature_source,
+    history_unit,
+    layer_fractions,
+    phases,
+)
+from fne.report.sources import History
 from fne.store.catalog import Captioned
+from tests.support.report import FULL
 
 
 def lineage_of(**settings):
     return {name: {"digest": name, "settings": each} for name, each in settings.items()}
 
 
-def test_ancestors_stand_in_the_order_of_their_making_and_strangers_last():
+def test_ancestors_are_in_pipeline_order_and_unknown_ones_last():
     lineage = lineage_of(aaa={}, model={}, weights={}, images={})
     assert [ancestor.name for ancestor in ancestors(lineage)] == ["images", "weights", "model", "aaa"]
 
 
-def test_shares_are_no_setting():
+def test_recorded_fractions_are_not_listed_as_settings():
     [ancestor] = ancestors(lineage_of(embeddings={"kind": "fne", "shares": {"fc7": {"minus": 0.1}}}))
     assert ancestor.settings == {"kind": "fne"}
 
 
-def test_images_are_counted_by_split_and_sentences_in_all():
+def test_images_are_counted_per_split_and_sentences_in_total():
     records = [Captioned(str(number), "train", ("a", "b"), ()) for number in range(1200)]
     records += [Captioned("x", "test", ("c",), ()), Captioned("y", "gallery", (), ())]
     found = counts(records, lineage_of(tokens={"words": 12345}))
     assert found == {
         "Images": "1,200 train, 1 test, 1 gallery",
         "Sentences": "2,401",
-        "Known words": "12,345",
+        "Known words": "12,344",
     }
 
 
-def test_phases_tell_what_differs_and_when_they_ran():
+def test_phases_have_their_own_settings_and_steps():
     model = {"loss": ["sum_hinge", "max_hinge"], "margin": [0.2], "learning_rate": [0.001, 0.0001]}
     history = History({"train/phase": {1: 1, 2: 1, 3: 2}})
     assert phases(lineage_of(model=model), history) == [
@@ -42,10 +52,63 @@ def test_phases_tell_what_differs_and_when_they_ran():
 
 
 @pytest.mark.parametrize("model", [{}, {"loss": ["sum_hinge"], "margin": [0.2]}, {"loss": "sum_hinge"}])
-def test_a_single_phase_is_not_worth_a_table(model):
+def test_a_single_phase_gets_no_table(model):
     assert phases(lineage_of(model=model), History({})) == []
 
 
 @pytest.mark.parametrize(("every", "unit"), [(0, "epoch"), (100, "validation")])
 def test_a_step_of_the_history_is_an_epoch_unless_training_validates_more_often(every, unit):
-    assert unit_of_history(lineage_of(model={"validate_every": every})) == unit
+    assert history_unit(lineage_of(model={"validate_every": every})) == unit
+
+
+def test_layer_fractions_are_in_percent_and_in_layer_order():
+    assert layer_fractions(FULL) == [
+        LayerFractions("conv1_1", 25, 50, 25, 12.5),
+        LayerFractions("fc7", 12.5, 75, 12.5, 0),
+    ]
+
+
+def test_an_embedding_that_is_not_ternary_has_no_layer_fractions():
+    assert layer_fractions({"embeddings": {"digest": "x", "settings": {"kind": "layer"}}}) == []
+    assert layer_fractions({}) == []
+
+
+@pytest.mark.parametrize(
+    ("activations", "weights", "expected"),
+    [
+        (
+            {"backbone": "vgg16", "crops": "ten"},
+            {"untrained": True},
+            "extracted with vgg16, ten crops, untrained weights",
+        ),
+        (
+            {"backbone": "vgg16", "crops": "center"},
+            {"name": "IMAGENET1K_V1"},
+            "extracted with vgg16, center crops, IMAGENET1K_V1 weights",
+        ),
+        ({"source": "conv.h5", "sha256": "a"}, {}, "imported from conv.h5"),
+        ({"joined": [{"store": "one"}, {"store": "two"}]}, {}, "joined from one and two"),
+        ({}, {}, "unknown"),
+    ],
+)
+def test_the_source_of_the_features_is_named(activations, weights, expected):
+    lineage = {
+        "activations": {"digest": "a", "settings": activations},
+        "weights": {"digest": "w", "settings": weights},
+    }
+    assert feature_source(lineage) == expected
+
+
+@pytest.mark.parametrize(
+    ("root", "expected"),
+    [("data/demo", "demo"), ("/data/coco/dataset_coco.json", "coco/dataset_coco.json")],
+)
+def test_a_data_set_is_named_after_its_folder(root, expected):
+    assert dataset_title(root, [Captioned("a.jpg", "test", ("a dog",), ())]) == expected
+
+
+def test_a_data_set_of_a_paper_is_recognized_by_its_images(monkeypatch):
+    captioned = [Captioned("a.jpg", "test", ("a dog",), ())]
+    known = {"one": {"title": "One", "ids": split_digests(captioned)}}
+    monkeypatch.setattr(facts, "load", lambda name, paper: known)
+    assert dataset_title("data/somewhere", captioned) == "One"

@@ -8,9 +8,9 @@ import pytest
 
 from fne.core.errors import InputError
 from fne.sharing.hook import BEFORE, HOOK, install_hook
-from tests.imports import ROOT
-from tests.projects import dvc, git
-from tests.sharing.samples import REMOTE, make_project, remote_object
+from tests.support.imports import ROOT
+from tests.support.projects import dvc, git
+from tests.support.remotes import REMOTE, make_project, remote_object
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +46,11 @@ def test_a_push_stops_when_the_data_is_not_there(project):
     stopped = push(project, "main")
     assert stopped.returncode == 1
     assert "model.bin (" in stopped.stderr
-    assert "mend it: fne verify --remote team --repair" in stopped.stderr
+    assert "fix: fne verify --remote team --repair" in stopped.stderr
     assert git(project, "ls-remote", "origin") == ""
 
 
-def test_what_is_pushed_counts_and_not_what_is_checked_out(project):
+def test_the_pushed_commits_are_checked_and_not_the_work_tree(project):
     install_hook(REMOTE)
     git(project, "checkout", "--quiet", "-b", "other")
     (project / "model.bin").write_bytes(b"not pushed")
@@ -77,13 +77,13 @@ def test_the_hook_of_dvc_sends_the_data_first(project):
     assert "dvc git-hook pre-push" in (project / ".git/hooks" / HOOK).read_text()
 
 
-def test_a_foreign_hook_is_kept_and_hears_what_git_says(project):
+def test_a_foreign_hook_is_kept_and_gets_the_input_of_git(project):
     foreign = project / ".git/hooks" / HOOK
-    foreign.write_text('#!/bin/sh\necho "$1" > heard\ncat >> heard\n[ ! -e forbidden ]\n')
+    foreign.write_text('#!/bin/sh\necho "$1" > received\ncat >> received\n[ ! -e forbidden ]\n')
     foreign.chmod(0o755)
     install_hook(REMOTE)
     assert push(project, "main").returncode == 0
-    first, second = (project / "heard").read_text().splitlines()
+    first, second = (project / "received").read_text().splitlines()
     assert first == "origin"
     assert second.startswith("refs/heads/main ")
     (project / "forbidden").touch()
@@ -105,12 +105,76 @@ def test_two_foreign_hooks_are_not_overwritten(project):
     hooks = project / ".git/hooks"
     (hooks / HOOK).write_text("one")
     (hooks / BEFORE).write_text("two")
-    with pytest.raises(InputError, match="neither is ours; remove one of them"):
+    with pytest.raises(InputError, match="fne wrote neither; remove one of them"):
         install_hook(REMOTE)
     assert [(hooks / HOOK).read_text(), (hooks / BEFORE).read_text()] == ["one", "two"]
 
 
-def test_without_git_there_is_no_hook(tmp_path, monkeypatch):
+def test_a_hook_needs_a_git_repository(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="no Git repository here"):
+    with pytest.raises(InputError, match="not in a Git repository; run this in the project's folder"):
         install_hook(REMOTE)
+
+
+@pytest.fixture
+def global_hooks(project, monkeypatch) -> Path:
+    """A folder of hooks that all repositories of the user share."""
+    home = project.parent / "home"
+    hooks = home / "hooks"
+    hooks.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("pre-commit", HOOK):
+        (hooks / name).write_text(f"#!/bin/sh\necho {name} >> {home}/log\n")
+        (hooks / name).chmod(0o755)
+    git(project, "config", "--global", "core.hooksPath", str(hooks))
+    for key, value in (("user.name", "A"), ("user.email", "a@example.org")):
+        git(project, "config", "--global", key, value)
+    return hooks
+
+
+def test_hooks_that_all_repositories_share_stay_as_they_are_and_still_run(project, global_hooks):
+    before = {path.name: path.read_text() for path in global_hooks.iterdir()}
+    install_hook(REMOTE)
+    install_hook(REMOTE)
+    assert {path.name: path.read_text() for path in global_hooks.iterdir()} == before
+    git(project, "commit", "--quiet", "--allow-empty", "--message", "More")
+    assert push(project, "main").returncode == 0
+    assert (project.parent / "home/log").read_text().split() == ["pre-commit", HOOK]
+    remote_object(project, "model.bin").unlink()
+    assert push(project, "main:more").returncode == 1
+
+
+def test_pushes_of_other_repositories_do_not_fail(project, global_hooks):
+    install_hook(REMOTE)
+    other = project.parent / "other"
+    git(project, "init", "--quiet", "--initial-branch=main", str(other))
+    git(other, "remote", "add", "origin", "../origin")
+    git(other, "commit", "--quiet", "--allow-empty", "--message", "Other")
+    assert push(other, "main:other").returncode == 0
+
+
+def test_the_printed_command_restores_the_hooks_that_were_used(project, global_hooks):
+    subprocess.run(install_hook(REMOTE), shell=True, check=True, cwd=project)
+    remote_object(project, "model.bin").unlink()
+    assert push(project, "main").returncode == 0
+    assert (project.parent / "home/log").read_text().split() == [HOOK]
+
+
+def test_a_folder_of_hooks_in_the_work_tree_is_not_written(project):
+    (project / ".husky").mkdir()
+    git(project, "config", "--local", "core.hooksPath", ".husky")
+    removal = install_hook(REMOTE)
+    assert list((project / ".husky").iterdir()) == []
+    remote_object(project, "model.bin").unlink()
+    assert push(project, "main").returncode == 1
+    subprocess.run(removal, shell=True, check=True, cwd=project)
+    assert git(project, "config", "core.hooksPath").strip() == ".husky"
+
+
+def test_a_push_from_a_branch_without_the_project_passes(project):
+    install_hook(REMOTE)
+    git(project, "checkout", "--quiet", "--orphan", "pages")
+    git(project, "rm", "--quiet", "-r", "--cached", ".")
+    shutil.rmtree(project / ".dvc")
+    git(project, "commit", "--quiet", "--allow-empty", "--message", "Pages")
+    assert push(project, "pages").returncode == 0

@@ -4,10 +4,20 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from fne.datasets.readers.table import COLUMNS
 from stages.catalog import main
-from tests.datasets.samples import encoded, entry, picture, write_images, write_karpathy
+from tests.support.datasets import encoded, entry, picture, write_images, write_karpathy
 
-RUNTIME = {"device": "cpu", "engine": "local", "threads": 0, "workers": 0, "batch": 0, "algorithm": "auto"}
+RUNTIME = {
+    "device": "cpu",
+    "engine": "local",
+    "threads": 0,
+    "workers": 0,
+    "batch": 0,
+    "algorithm": "auto",
+    "missing_store": "fetch",
+}
+OUTPUTS = ("images.jsonl", "captions.jsonl", "rejects.csv", "catalog.json")
 
 
 @pytest.fixture
@@ -31,11 +41,14 @@ def run(folder: Path, **changes: object) -> Result:
         "val_share": 0.1,
         "test_share": 0.1,
         "seed": 0,
+        "val_images": 0,
+        "captions_per_image": 0,
+        "columns": dict.fromkeys(COLUMNS, "auto"),
         "max_rejects": 0,
     } | changes
     params = {"catalog": catalog, "runtime": RUNTIME | {"scratch": str(folder / "scratch")}}
     (folder / "params.yaml").write_text(json.dumps(params))
-    outs = [str(folder / name) for name in ("images.jsonl", "captions.jsonl", "rejects.csv")]
+    outs = [str(folder / name) for name in OUTPUTS]
     return CliRunner().invoke(main, [*outs, "--params", str(folder / "params.yaml")])
 
 
@@ -51,10 +64,10 @@ def test_the_stage_writes_two_sorted_files_and_a_summary(folder):
         "train            2         3         0",
         "test             1         1         0",
         "all              3         4         0",
-        "captions that repeat another of the same image, kept: 1",
-        "captions with control characters, line breaks or repeated spaces, made single spaces: 1",
+        "captions that repeat another one of the same image, kept: 1",
+        "captions with control characters, line breaks or repeated spaces, replaced by single spaces: 1",
         f"rejects, in {folder}/rejects.csv: 0",
-        "note: no captioned image is in split 'val', which training needs to choose its best epoch; "
+        "note: no image with captions is in split 'val', which training needs to choose its best epoch; "
         "see catalog.val_share",
     ]
     assert [image["id"] for image in records(folder / "images.jsonl")] == ["a.jpg", "b.jpg", "c.jpg"]
@@ -64,27 +77,27 @@ def test_the_stage_writes_two_sorted_files_and_a_summary(folder):
         "captions": ["A dog .", "A dog ."],
         "tags": [],
         "position": 0,
+        "hints": [],
     }
     assert (folder / "rejects.csv").read_text() == "id,path,caption,reason\n"
 
 
 def test_a_second_run_gives_the_same_bytes(folder):
     run(folder)
-    names = ("images.jsonl", "captions.jsonl", "rejects.csv")
-    first = [(folder / name).read_bytes() for name in names]
+    first = [(folder / name).read_bytes() for name in OUTPUTS]
     assert run(folder).exit_code == 0
-    assert [(folder / name).read_bytes() for name in names] == first
+    assert [(folder / name).read_bytes() for name in OUTPUTS] == first
 
 
-def test_more_rejects_than_allowed_stop_the_stage_and_leave_the_table_to_look_at(folder):
+def test_more_rejects_than_allowed_stop_the_stage_and_the_table_is_written(folder):
     (folder / "set/images/a.jpg").write_bytes(b"")
     (folder / "set/images/c.jpg").unlink()
     result = run(folder, max_rejects=1)
     assert result.exit_code == 2
     assert result.output == (
-        f"Error: {folder}/rejects.csv: 2 skipped, more than catalog.max_rejects = 1: "
+        f"Error: {folder}/rejects.csv: 2 rejects, more than catalog.max_rejects = 1: "
         "'a.jpg' (the file is empty); 'c.jpg' (no such file); "
-        "fix them, or set catalog.max_rejects to 2 to go on without them\n"
+        "fix them, or set catalog.max_rejects to 2 to continue without them\n"
     )
     assert (folder / "rejects.csv").read_text() == (
         "id,path,caption,reason\na.jpg,images/a.jpg,,the file is empty\nc.jpg,images/c.jpg,,no such file\n"
@@ -117,7 +130,7 @@ def test_an_image_in_two_splits_stops_the_stage(folder):
     assert result.exit_code == 2
     assert result.output == (
         f"Error: {folder}/set: 'a.jpg' (train) and 'c.jpg' (test) are the same image; "
-        "an image has one split: remove one of them, or put both in the same\n"
+        "remove one of them, or put both in the same split\n"
     )
 
 
@@ -128,7 +141,7 @@ def test_bad_json_stops_the_stage_with_one_line(folder, content):
     (folder / "set/dataset.json").write_bytes(content)
     result = run(folder)
     assert result.exit_code == 2
-    assert result.output.startswith(f"Error: {folder}/set/dataset.json: not ")
+    assert result.output.startswith(f"Error: {folder}/set/dataset.json: ")
     assert result.output.count("\n") == 1
 
 
@@ -136,19 +149,19 @@ def test_a_missing_root_stops_the_stage(folder):
     result = run(folder, root=str(folder / "nowhere"))
     assert result.exit_code == 2
     assert result.output.startswith(
-        f"Error: catalog.root: '{folder}/nowhere' does not exist; set it to the folder"
+        f"Error: catalog.root: '{folder}/nowhere': no such file or folder; set it to the folder"
     )
 
 
-def test_an_annotation_file_may_be_the_root(folder):
+def test_an_annotation_file_can_be_the_root(folder):
     assert run(folder).exit_code == 0
     expected = [(folder / name).read_bytes() for name in ("images.jsonl", "captions.jsonl")]
-    (folder / "set/dataset_other.json").touch()  # which of the two, the folder does not tell
+    (folder / "set/dataset_other.json").touch()  # the folder alone would be ambiguous
     assert run(folder, root=str(folder / "set/dataset.json")).exit_code == 0
     assert [(folder / name).read_bytes() for name in ("images.jsonl", "captions.jsonl")] == expected
 
 
-def test_an_annotation_file_of_coco_finds_the_images_beside_its_folder(folder):
+def test_the_images_of_an_annotation_file_of_coco_are_found_in_the_parent_folder(folder):
     write_images(folder / "coco", "val2017/c.jpg")
     (folder / "coco/annotations").mkdir()
     file = folder / "coco/annotations/captions_val2017.json"
@@ -161,18 +174,18 @@ def test_an_annotation_file_and_further_annotations_stop_the_stage(folder):
     result = run(folder, root=str(folder / "set/dataset.json"), annotations="dataset.json")
     assert (result.exit_code, result.output) == (
         2,
-        f"Error: catalog.root: '{folder}/set/dataset.json' is a file, and catalog.annotations names "
+        f"Error: catalog.root: '{folder}/set/dataset.json' is a file, but catalog.annotations is "
         "'dataset.json'; set catalog.annotations to auto\n",
     )
 
 
-def test_a_file_that_no_reader_understands_stops_the_stage(folder):
+def test_a_file_of_unknown_format_stops_the_stage(folder):
     (folder / "set/notes.pdf").touch()
     result = run(folder, root=str(folder / "set/notes.pdf"))
     assert (result.exit_code, result.output) == (
         2,
-        f"Error: {folder}/set: the name 'notes.pdf' does not tell the format; set catalog.format to one of "
-        "karpathy, flickr, coco, table\n",
+        f"Error: {folder}/set: the format of 'notes.pdf' is not clear from its name; set catalog.format to "
+        "one of karpathy, flickr, coco, table\n",
     )
 
 
@@ -184,7 +197,7 @@ def test_without_images_the_list_of_images_is_empty(folder):
     assert len(records(folder / "captions.jsonl")) == 3
 
 
-def test_a_plain_folder_of_photos_becomes_a_gallery(folder):
+def test_all_images_of_a_plain_folder_are_in_the_gallery(folder):
     write_images(folder / "photos", "one.jpg", "album/two.jpg")
     (folder / "photos/three.jpg").write_bytes(encoded(picture(3).convert("RGBA"), "PNG"))
     result = run(folder, root=str(folder / "photos"))
@@ -198,12 +211,12 @@ def test_a_plain_folder_of_photos_becomes_a_gallery(folder):
     ]
 
 
-def test_captions_in_a_file_that_is_not_read_are_mentioned(folder):
+def test_files_that_are_not_read_are_reported(folder):
     write_images(folder / "photos", "one.jpg")
     (folder / "photos/captions.xlsx").touch()
     result = run(folder, root=f"{folder}/./photos/")
     assert result.exit_code == 0
-    assert "neither read as images nor as captions ('captions.xlsx'): 1\n" in result.output
+    assert "files that are neither images nor annotations, skipped ('captions.xlsx'): 1\n" in result.output
     assert "note:" not in result.output
 
 
@@ -212,9 +225,9 @@ def test_splits_without_captions_are_noted(folder):
     result = run(folder)
     assert result.exit_code == 0
     assert result.output.splitlines()[-2:] == [
-        "note: no captioned image is in split 'val', which training needs to choose its best epoch; "
+        "note: no image with captions is in split 'val', which training needs to choose its best epoch; "
         "see catalog.val_share",
-        "note: no captioned image is in split 'test'; set evaluate.split to val",
+        "note: no image with captions is in split 'test'; set evaluate.split to val",
     ]
 
 
@@ -225,16 +238,16 @@ def test_splits_for_some_rows_only_stop_the_stage(folder):
     assert result.exit_code == 2
     assert result.output == (
         f"Error: {folder}/table/c.csv: 1 of 2 images have no split (first 'b.jpg', line 3); "
-        "give all of them a split, or none\n"
+        "give every image a split, or none\n"
     )
 
 
-def test_a_misspelt_column_stops_the_stage(folder):
+def test_a_misspelled_column_stops_the_stage(folder):
     write_images(folder / "table", "a.jpg")
     (folder / "table/c.csv").write_text("image,caption,splits\na.jpg,A dog,train\n")
     result = run(folder, root=str(folder / "table"))
     assert result.exit_code == 2
     assert result.output == (
         f"Error: {folder}/table/c.csv: the header has the unknown name 'splits' (did you mean 'split'?); "
-        "rename or remove it; known are image, caption, split, tags\n"
+        "rename or remove it; the known names are image, caption, split, tags, hints\n"
     )

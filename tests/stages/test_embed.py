@@ -5,8 +5,8 @@ import pytest
 
 from fne.store.arrays import read_arrays
 from fne.store.rows import Rows
-from tests.projects import change_params
-from tests.stages.conftest import write_activations
+from tests.support.projects import change_params
+from tests.support.stages import write_activations
 
 
 def test_the_embedding_is_ternary_and_knows_its_ancestors(run):
@@ -39,6 +39,15 @@ def test_a_single_layer_can_be_chosen(run):
     rows = Rows.open(Path("features/embeddings"))
     assert [layer.name for layer in rows.layers] == ["fc7"]
     assert "shares" not in rows.artifact.settings
+
+
+@pytest.mark.parametrize("kind", ["blocks", "fne", "raw", "zscore"])
+def test_rows_can_be_scaled_to_length_one(run, kind):
+    change_params(Path(), {"embed": {"kind": kind, "rows": "unit"}})
+    assert run("standardize", "embed").output.startswith("20 images, 6 values each (float32)\n")
+    rows = Rows.open(Path("features/embeddings"))
+    assert np.allclose(np.linalg.norm(rows.read(rows.ids), axis=1), 1)
+    assert rows.artifact.settings["rows"] == "unit"
 
 
 def test_quantiles_are_found_and_recorded(run):

@@ -1,10 +1,12 @@
+import json
 from pathlib import Path
 
 import numpy as np
 
+from fne.core.dvc import content_md5
 from fne.store.rows import Rows
-from tests.projects import change_params
-from tests.stages.conftest import IDS, SPLITS, write_catalog
+from tests.support.projects import change_params
+from tests.support.stages import IDS, SPLITS, write_catalog
 
 READY = ("standardize", "embed", "tokenize", "train")
 
@@ -23,6 +25,17 @@ def test_gallery_images_become_vectors_too(run):
     assert len(Rows.open(Path("vectors/captions")).ids) == 36
 
 
+def test_every_stage_records_the_shards_that_it_has_hashed(run, monkeypatch):
+    monkeypatch.setattr("fne.core.stat_cache.CLOCK_RESOLUTION", 0)
+    records, before = Path(".fne/verified"), 0
+    for stages in (["standardize"], ["embed", "tokenize"], ["train"], ["encode"], ["evaluate"]):
+        assert run(*stages).exit_code == 0
+        lines = len(records.read_text().split())
+        # `embed` reads the shards that `standardize` has hashed, and `encode` those of `train`.
+        assert (lines > before) is (stages[-1] in ("standardize", "train", "evaluate")), stages
+        before = lines
+
+
 def test_a_model_of_other_embeddings_is_refused(run):
     run(*READY)
     change_params(Path(), {"embed": {"low": -1.0}})
@@ -31,3 +44,19 @@ def test_a_model_of_other_embeddings_is_refused(run):
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: models/matching.safetensors was made from embeddings ")
     assert "…, but features/embeddings holds embeddings " in result.stderr
+
+
+def test_the_next_stage_refuses_a_model_whose_settings_differ_from_the_record(run):
+    assert run("standardize", "embed", "tokenize", "train").exit_code == 0
+    model = Path("models/matching.safetensors")
+    outs = [{"path": str(model), "md5": content_md5(model)}]
+    train = {"params": {"params.yaml": {"train": {"margin": 0.4}}}, "outs": outs}
+    Path("dvc.lock").write_text(json.dumps({"stages": {"train": train}}))
+    change_params(Path(), {"train": {"margin": 0.4}})
+    result = run("encode")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "Error: models/matching.safetensors was made with train.margin = [0.2], but dvc.lock records 0.4; "
+        "run `dvc repro --force train`\n"
+    )
+    assert not Path("vectors").exists()

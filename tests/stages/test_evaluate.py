@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 import stages.evaluate
-from fne.retrieval import protocols
-from fne.retrieval.protocols import Protocol
+from fne.evaluation import protocols
+from fne.evaluation.protocols import Protocol
+from fne.evaluation.retrieval import Evaluation
 from fne.store.arrays import read_arrays
 from fne.store.catalog import read_captions, write_captions
-from fne.store.lineage import merge
-from tests.projects import change_params
-from tests.stages.conftest import IDS, SPLITS, metrics, write_catalog
+from fne.store.provenance import recorded_lineage
+from tests.support.projects import change_params
+from tests.support.stages import IDS, SPLITS, metrics, write_catalog
 
 READY = ("standardize", "embed", "tokenize", "train", "encode")
 
@@ -74,12 +75,42 @@ def test_intervals_stand_in_a_file_of_their_own_and_hold_the_metrics(run):
     run(*READY, "evaluate")
     found, sure = metrics()["test_full"], json.loads(Path("metrics/intervals.json").read_text())["test_full"]
     assert (sure["level"], sure["samples"]) == (0.95, 1000)
-    low, high = sure["rsum"]
-    assert low <= found["rsum"] <= high
+    assert sure["rsum"]["low"] <= found["rsum"] <= sure["rsum"]["high"]
     for way in ("image_to_text", "text_to_image"):
         assert sure[way].keys() == found[way].keys()
-        for name, (low, high) in sure[way].items():
-            assert low <= found[way][name] <= high
+        for name, bounds in sure[way].items():
+            assert bounds["low"] <= found[way][name] <= bounds["high"]
+
+
+def test_what_guessing_would_score_stands_beside_the_sum_of_recalls(run):
+    result = run(*READY, "evaluate")
+    found = metrics()["test_full"]
+    # Four images with two captions each: R@5 and R@10 are nearly certain.
+    assert found["guessing"] == pytest.approx(25 + 100 * (1 - 3 / 28) + 100 + 25 + 100 + 100)
+    assert result.stdout.splitlines()[-1].endswith(f"), guessing {found['guessing']:.1f}")
+    assert result.stderr.endswith(
+        f"Warning: among 4 images guessing scores {found['guessing']:.1f} of 600, so the sum of recalls says "
+        "little; score 100 images or more\n"
+    )
+
+
+def test_curves_for_dvc_plots_agree_with_the_metrics(run):
+    run(*READY, "evaluate")
+    found = metrics()["test_full"]
+    recall, ranks = (
+        [line.split("\t") for line in Path(f"metrics/curves/{name}.tsv").read_text().splitlines()]
+        for name in ("recall", "ranks")
+    )
+    assert recall[0] == ["k", "image_to_text", "text_to_image"]
+    for k in (1, 5):
+        line = next(each for each in recall if each[0] == str(k))
+        for value, way in zip(line[1:], recall[0][1:], strict=True):
+            assert float(value) == pytest.approx(found[way][f"R@{k}"])
+    assert ranks[0] == ["percent", "image_to_text", "text_to_image"]
+    assert [line[0] for line in ranks[1:]] == [str(percent) for percent in range(1, 101)]
+    stored = read_arrays(Path("metrics/ranks.h5"), "ranks")
+    worst = [str(stored[name].max()) for name in ("image_ranks", "caption_ranks")]
+    assert ranks[-1] == ["100", *worst]
 
 
 def catalog_with_positions(positions: list[int]) -> None:
@@ -127,16 +158,22 @@ def test_a_model_is_not_evaluated_on_another_data_set_than_the_one_it_was_traine
         assert result.stderr.endswith("; run `dvc repro`\n")
 
 
-@pytest.mark.parametrize("started", [0, 1, None])
-def test_whether_training_got_off_the_ground_is_told_if_the_model_says_so(run, monkeypatch, started):
-    def merge_with_started(*artifacts):
-        lineage = merge(*artifacts)
+@pytest.mark.parametrize(
+    ("in_validation", "in_test", "expected"),
+    [(False, False, False), (False, True, True), (True, False, True), (None, True, None)],
+)
+def test_a_run_did_not_start_if_validation_and_test_are_both_low(
+    run, monkeypatch, in_validation, in_test, expected
+):
+    def lineage_with_started(*artifacts):
+        lineage = recorded_lineage(*artifacts)
         lineage["model"]["settings"] = {
             name: value for name, value in lineage["model"]["settings"].items() if name != "started"
-        } | ({} if started is None else {"started": started})
+        } | ({} if in_validation is None else {"started": in_validation})
         return lineage
 
     run(*READY)
-    monkeypatch.setattr(stages.evaluate, "merge", merge_with_started)
+    monkeypatch.setattr(stages.evaluate, "recorded_lineage", lineage_with_started)
+    monkeypatch.setattr(Evaluation, "has_started", lambda _: in_test)
     assert run("evaluate").exit_code == 0
-    assert metrics()["test_full"].get("started") == started
+    assert metrics()["test_full"].get("started") == expected

@@ -3,13 +3,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fne.activations.processor import note, processor_name, read_notes
+from fne.core.errors import InputError
+from fne.extraction.cache import append_hardware, hardware_name, read_hardware
+from fne.features.embed import open_source
 from fne.store.rows import Rows
 from stages.catalog import main as catalog
 from stages.extract import main as extract
 from stages.render import main as render
-from tests.projects import change_params
-from tests.stages.conftest import Run
+from tests.support.projects import change_params
+from tests.support.stages import Run
 
 
 @pytest.fixture
@@ -18,7 +20,9 @@ def images(run: Run, tmp_path) -> Path:
     (tmp_path / "random.yaml").write_text("kind: random\nseed: 0\n")
     change_params(tmp_path, {"render": {"images": 6, "side": 64}, "extract": {"weights": "random.yaml"}})
     assert CliRunner().invoke(render, ["data/demo"]).exit_code == 0
-    done = CliRunner().invoke(catalog, ["data/images.jsonl", "data/captions.jsonl", "data/rejects.csv"])
+    done = CliRunner().invoke(
+        catalog, ["data/images.jsonl", "data/captions.jsonl", "data/rejects.csv", "data/catalog.json"]
+    )
     assert done.exit_code == 0, done.output
     return tmp_path
 
@@ -32,8 +36,40 @@ def test_a_store_holds_all_layers_of_all_images_and_what_made_them(images):
     rows = Rows.open(Path("features/activations"), "activations")
     assert (len(rows.ids), rows.features, rows.dtype) == (6, 9344, "float32")
     assert rows.artifact.settings["crops"] == "center"
-    assert rows.processors == processor_name("cpu")
+    assert rows.hardware == hardware_name("cpu")
     assert rows.artifact.lineage["weights"]["settings"] == {"kind": "random", "seed": 0, "untrained": True}
+
+
+def test_nothing_is_computed_if_another_store_is_embedded_and_finished_rows_stay(images):
+    assert run_extract().exit_code == 0
+    whole = {path.name: path.read_bytes() for path in Path("features/activations").iterdir()}
+    change_params(images, {"embed": {"source": "features/imported"}, "extract": {"weights": "none.pth"}})
+    result = run_extract()
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "features/activations: nothing to compute, because embed.source is 'features/imported'; finished rows "
+        "are kept\n",
+    )
+    rows = Rows.open(Path("features/activations"), "activations")
+    assert (rows.ids, rows.layers, rows.without_rows) == ([], [], "embed.source was 'features/imported'")
+    with pytest.raises(InputError) as refused:
+        open_source(Path("features/activations"))
+    assert refused.value.message == (
+        "features/activations: has no rows, because embed.source was 'features/imported' when it was made; run "
+        "`dvc repro extract` with embed.source: features/activations, finished rows are kept"
+    )
+    change_params(
+        images, {"embed": {"source": "features/activations"}, "extract": {"weights": "random.yaml"}}
+    )
+    result = run_extract()
+    assert "to do" not in result.stdout  # all rows are in the scratch folder
+    assert {path.name: path.read_bytes() for path in Path("features/activations").iterdir()} == whole
+
+
+def test_a_source_may_be_written_in_another_way(images):
+    change_params(images, {"embed": {"source": "./features/activations/"}})
+    assert run_extract().exit_code == 0
+    assert len(Rows.open(Path("features/activations")).ids) == 6
 
 
 def test_an_image_that_changed_since_the_catalog_stops_the_stage(images):
@@ -55,17 +91,17 @@ def test_weights_that_do_not_fit_stop_the_stage(images):
     result = run_extract()
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: none.pth: no such weights file; set extract.weights to a file, such as weights/random.yaml\n",
+        "Error: none.pth: no such weights file; set extract.weights to a file, for example weights/random.yaml\n",
     )
 
 
-def test_rows_of_several_processors_are_told_apart(images):
+def test_the_hardware_of_each_row_is_recorded_in_the_store(images):
     assert run_extract().exit_code == 0
     ids = sorted(Rows.open(Path("features/activations")).ids)
-    (notes, *_) = sorted(Path(".fne").glob("activations/*/*.made"))
-    (digest,) = read_notes(notes)
-    note(notes, digest, "Another")
+    (file, *_) = sorted(Path(".fne").glob("activations/*/*.made"))
+    (digest,) = read_hardware(file)
+    append_hardware(file, digest, "Another")
     assert run_extract().exit_code == 0
-    processors = Rows.open(Path("features/activations")).processors
-    assert (sorted(processors), len(processors["Another"])) == (sorted(["Another", processor_name("cpu")]), 1)
-    assert sorted(each for some in processors.values() for each in some) == ids
+    hardware = Rows.open(Path("features/activations")).hardware
+    assert (sorted(hardware), len(hardware["Another"])) == (sorted(["Another", hardware_name("cpu")]), 1)
+    assert sorted(each for some in hardware.values() for each in some) == ids

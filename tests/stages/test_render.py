@@ -24,7 +24,7 @@ def run(folder: Path, **changes: object) -> Result:
     return CliRunner().invoke(main, [str(folder / "demo"), "--params", str(params)])
 
 
-def test_the_stage_draws_the_world_and_says_how_many_images_each_split_has(tmp_path):
+def test_the_stage_draws_the_data_set_and_prints_the_number_of_images_per_split(tmp_path):
     result = run(tmp_path)
     assert result.exit_code == 0
     assert result.output == f"{tmp_path / 'demo'}: 8 images (4 train, 2 val, 2 test), five sentences each\n"

@@ -1,5 +1,3 @@
-"""The report stage: one page that stands alone, shows the truth and refuses what does not fit."""
-
 import base64
 import hashlib
 import io
@@ -14,7 +12,7 @@ from PIL import Image as Pillow
 
 from fne.store.catalog import read_captions, write_captions
 from stages.report import main
-from tests.report.runs import FULL, SENTENCES, Run, write_history, write_run
+from tests.support.report import FULL, SENTENCES, Run, write_history, write_run
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -59,7 +57,7 @@ def text_of(run: Run) -> str:
     return re.sub(r"\s+", " ", " ".join(page_of(run).texts))
 
 
-def test_the_page_needs_nothing_but_itself(tmp_path):
+def test_the_page_loads_no_other_file(tmp_path):
     run = write_run(tmp_path)
     write_history(tmp_path, {"train/loss": [2, 1], "val/rsum": [1, 2]})
     tags = page_of(run)
@@ -75,7 +73,7 @@ def test_the_page_needs_nothing_but_itself(tmp_path):
     assert "default-src 'none'" in policy
 
 
-def test_the_page_allows_itself_its_own_script_and_no_other(tmp_path):
+def test_the_content_security_policy_allows_only_the_script_of_the_page(tmp_path):
     run = write_run(tmp_path)
     tags = page_of(run)
     assert tags.having("script") == [{}]
@@ -85,7 +83,7 @@ def test_the_page_allows_itself_its_own_script_and_no_other(tmp_path):
     assert f"script-src 'sha256-{digest}';" in policy
 
 
-def test_all_sections_have_a_heading_and_all_pictures_a_text(tmp_path):
+def test_all_sections_have_a_heading_and_all_images_an_alternative_text(tmp_path):
     run = write_run(tmp_path)
     write_history(tmp_path, {"train/loss": [2, 1], "val/rsum": [1, 2], "val/more": [1, 2]})
     tags = page_of(run)
@@ -100,11 +98,58 @@ def test_all_sections_have_a_heading_and_all_pictures_a_text(tmp_path):
     assert all(each["role"] == "img" and each["aria-label"] for each in tags.having("svg"))
 
 
-def test_captions_are_shown_and_never_run(tmp_path):
+def test_the_head_names_the_data_set_the_experiment_and_the_source_of_the_features(tmp_path, monkeypatch):
+    made = {"activations": {"digest": "a" * 64, "settings": {"backbone": "vgg16", "crops": "ten"}}}
+    run = write_run(tmp_path, more=made)
+    monkeypatch.setenv("DVC_EXP_NAME", "brown-axle")
+    text = text_of(run)
+    assert " Data set photos Experiment brown-axle " in text
+    assert " Features extracted with vgg16, ten crops, untrained weights " in text
+    monkeypatch.delenv("DVC_EXP_NAME")
+    assert " Experiment work tree (dvc repro) " in text_of(run)
+
+
+def test_a_training_that_did_not_start_gets_advice_that_fits(tmp_path):
+    settings = {"loss": ["max_hinge"], "started": False}
+    run = write_run(tmp_path, more={"model": {"digest": "m" * 64, "settings": settings}})
+    text = text_of(run)
+    assert (
+        "Training did not start: the validation rsum of 300.0 is not clearly above guessing (250.0)." in text
+    )
+    assert "(-S 'train.loss=[sum_hinge,max_hinge]'); 12 updates in 4 epochs are few" in text
+
+
+def test_a_small_split_is_warned_about(tmp_path):
+    assert "Few images: among 4 images guessing scores " in text_of(write_run(tmp_path / "few"))
+    many = [(f"sentence {number}",) for number in range(40)]
+    assert "Few images" not in text_of(write_run(tmp_path / "many", sentences=many))
+
+
+def test_training_metrics_of_another_model_are_refused(tmp_path):
+    run = write_run(tmp_path, more={"model": {"digest": "m" * 64, "settings": {"best_epoch": 7}}})
+    result = report(run)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Error: {tmp_path}/training.json has the best epoch 2, but the model that was evaluated has 7; run "
+        "`dvc repro`\n",
+    )
+
+
+def test_damaged_training_metrics_are_refused(tmp_path):
+    run = write_run(tmp_path)
+    (tmp_path / "training.json").write_text("{}")
+    result = report(run)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Error: {tmp_path}/training.json: damaged ('best_epoch'); run `dvc repro train`\n",
+    )
+
+
+def test_hostile_captions_are_shown_and_never_executed(tmp_path):
     run = write_run(tmp_path, sentences=[(text, f"{text} again") for text in HOSTILE])
     tags = page_of(run)
     allowed = {"class", "style", "width", "id", "name", "value", "type", "checked", "open", "title"}
-    assert tags.having("script") == [{}]  # ours
+    assert tags.having("script") == [{}]  # the script of the page
     assert len(tags.having("style")) == 1
     assert all(not key.startswith("on") for _, attributes in tags.tags for key in attributes)
     assert all(set(each) <= {"src", "alt"} for each in tags.having("img"))
@@ -113,35 +158,35 @@ def test_captions_are_shown_and_never_run(tmp_path):
     assert all(hostile in text for hostile in HOSTILE)
 
 
-def test_metrics_stand_beside_their_intervals_and_what_guessing_would_score(tmp_path):
+def test_metrics_are_shown_with_their_intervals_and_the_score_of_guessing(tmp_path):
     run = write_run(tmp_path)
     text = text_of(run)
     metrics = json.loads((tmp_path / "retrieval.json").read_text())["test_full"]
     intervals = json.loads((tmp_path / "intervals.json").read_text())["test_full"]
     for direction in ("image_to_text", "text_to_image"):
         assert f"{metrics[direction]['R@1']:.1f} %" in text
-        low, high = intervals[direction]["mean_rank"]
+        low, high = intervals[direction]["mean_rank"].values()
         mean = f"{metrics[direction]['mean_rank']:.1f} 95 % interval: {low:.1f} to {high:.1f}"
         assert f"{mean} guessing" in text
     assert f"{metrics['rsum']:.1f} 95 % interval: " in text
     assert "guessing 25.0 %" in text  # one image of four
 
 
-def test_the_sentence_above_the_metrics_names_a_list_shorter_than_the_pool(tmp_path):
+def test_the_sentence_above_the_metrics_uses_a_k_below_the_size_of_the_pool(tmp_path):
     text = text_of(write_run(tmp_path))
     assert "a true sentence is among the first 5 of 7 in" in text
     assert "its image is first of 4 in" in text
 
 
 @pytest.mark.parametrize("untrained", [True, False])
-def test_the_banner_says_untrained_exactly_when_the_weights_are(tmp_path, untrained):
+def test_the_banner_about_untrained_weights_is_shown_only_if_they_are_untrained(tmp_path, untrained):
     run = write_run(tmp_path, untrained=untrained)
     text = " ".join(page_of(run).texts)
     assert ("Untrained weights:" in text) == untrained
     assert ("This shows the plumbing, not a result." in text) == untrained
 
 
-def test_layers_and_phases_are_shown_where_the_run_has_them(tmp_path):
+def test_layers_and_phases_are_shown_if_the_run_has_them(tmp_path):
     run = write_run(tmp_path, more=FULL)
     write_history(tmp_path, {"train/loss": [2, 1], "val/rsum": [1, 2], "train/phase": [1, 2]})
     text = text_of(run)
@@ -155,12 +200,12 @@ def test_without_ternary_embeddings_there_is_no_section_about_layers(tmp_path):
 
 
 @pytest.mark.parametrize("started", [True, False])
-def test_a_training_that_did_not_start_is_told(tmp_path, started):
+def test_a_training_that_did_not_start_is_reported(tmp_path, started):
     model = {"model": {"digest": "0" * 64, "settings": {"started": started}}}
     assert ("Training did not start:" in text_of(write_run(tmp_path, more=model))) == (not started)
 
 
-def test_a_protocol_other_than_the_whole_split_is_named(tmp_path):
+def test_a_protocol_other_than_full_is_named(tmp_path):
     sentences = [(f"sentence {number}",) for number in range(20)]
     text = text_of(write_run(tmp_path, sentences=sentences, folds=5))
     assert "Protocol coco_1k_mean5: figures are means over 5 parts that are searched one by one." in text
@@ -173,11 +218,11 @@ def test_other_recalls_are_shown(tmp_path):
     assert "R@5" not in text
 
 
-def test_ties_are_told(tmp_path):
+def test_the_number_of_ties_is_shown(tmp_path):
     assert "(0 of the images and 3 of the sentences have one)" in text_of(write_run(tmp_path))
 
 
-def test_true_ones_are_marked_with_more_than_color(tmp_path):
+def test_true_items_are_marked_by_a_sign_and_not_only_by_color(tmp_path):
     run = write_run(tmp_path)
     page_of(run)
     items = re.findall(r'<li class="([^"]*)">(.*?)</li>', run.page, re.DOTALL)
@@ -186,7 +231,7 @@ def test_true_ones_are_marked_with_more_than_color(tmp_path):
         assert ("✓" in content) == ("true" in kind.split())
 
 
-def test_thumbnails_are_small_pictures_of_the_files(tmp_path):
+def test_thumbnails_are_jpeg_data_uris_of_the_image_files(tmp_path):
     run = write_run(tmp_path)
     sources = {each["src"] for each in page_of(run).having("img")}
     assert len(sources) == len(SENTENCES)
@@ -196,7 +241,7 @@ def test_thumbnails_are_small_pictures_of_the_files(tmp_path):
         assert Pillow.open(io.BytesIO(base64.b64decode(data))).size == (24, 16)
 
 
-def test_without_image_files_the_ids_stand_in_their_place(tmp_path):
+def test_without_image_files_the_ids_are_shown(tmp_path):
     run = write_run(tmp_path, pictures=False)
     tags = page_of(run)
     assert not tags.having("img")
@@ -222,18 +267,18 @@ def test_small_runs_and_galleries_work(tmp_path, choice):
     assert bool(examples) == (choice.get("examples") != 0)
 
 
-def test_a_changed_image_is_refused_with_both_digests(tmp_path):
+def test_a_changed_image_is_an_error_with_both_digests(tmp_path):
     run = write_run(tmp_path)
     path = tmp_path / "photos" / "image-02.png"
     cataloged = json.loads((tmp_path / "images.jsonl").read_text().splitlines()[3])["sha256"]
     Pillow.new("RGB", (24, 16), "white").save(path)
     result = report(run)
     assert result.exit_code == 2
-    assert f"image-02.png: the catalog has it as {cataloged[:12]}…, but the file is now " in result.output
+    assert f"…, but the catalog has {cataloged[:12]}…; run `dvc repro`" in result.output
     assert not (tmp_path / "index.html").exists()
 
 
-def test_a_missing_image_is_named(tmp_path):
+def test_a_missing_image_is_an_error_that_names_it(tmp_path):
     run = write_run(tmp_path)
     (tmp_path / "photos" / "image-01.png").unlink()
     result = report(run)
@@ -241,7 +286,7 @@ def test_a_missing_image_is_named(tmp_path):
     assert "image-01.png: no such file" in result.output
 
 
-def test_captions_that_changed_since_the_evaluation_are_refused(tmp_path):
+def test_captions_that_changed_since_the_evaluation_are_an_error(tmp_path):
     run = write_run(tmp_path)
     path = tmp_path / "captions.jsonl"
     write_captions(path, [replace(record, captions=("A pink dog.",)) for record in read_captions(path)[0]])
@@ -251,7 +296,7 @@ def test_captions_that_changed_since_the_evaluation_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         ("{", "not valid JSON"),
         ('{"val": {}}', "under 'test_full'"),
@@ -260,20 +305,20 @@ def test_captions_that_changed_since_the_evaluation_are_refused(tmp_path):
     ],
 )
 @pytest.mark.parametrize("name", ["retrieval.json", "intervals.json"])
-def test_metrics_of_another_kind_are_refused(tmp_path, name, content, words):
+def test_a_missing_or_damaged_metrics_file_is_an_error_that_names_it(tmp_path, name, content, message):
     run = write_run(tmp_path)
     path = tmp_path / name
     path.unlink() if content is None else path.write_text(content)
     result = report(run)
     assert result.exit_code == 2
     assert f"{name}: " in result.output
-    assert words in result.output
+    assert message in result.output
 
 
-def test_metrics_of_another_evaluation_are_refused(tmp_path):
+def test_metrics_of_another_evaluation_are_an_error(tmp_path):
     run = write_run(tmp_path)
     path = tmp_path / "retrieval.json"
     path.write_text(path.read_text().replace('"images": 4', '"images": 5'))
     result = report(run)
     assert result.exit_code == 2
-    assert "is about 5 images and 7 captions" in result.output
+    assert "covers 5 images and 7 captions" in result.output

@@ -5,10 +5,9 @@ import pytest
 
 from fne.store.arrays import read_arrays
 from fne.store.layout import Layer
-from fne.store.rows import Rows
-from fne.store.writer import write_rows
-from tests.projects import change_params
-from tests.stages.conftest import IDS, SPLITS, write_activations, write_catalog
+from fne.store.rows import Rows, write_rows
+from tests.support.projects import change_params
+from tests.support.stages import IDS, SPLITS, write_activations, write_catalog
 
 
 def test_only_training_images_decide_what_is_ordinary(run):
@@ -39,13 +38,13 @@ def test_another_store_may_be_the_source(run):
     assert run("standardize", "embed").exit_code == 0
 
 
-def test_a_catalog_without_images_is_refused_saying_how_to_bring_features(run):
+def test_a_catalog_without_images_is_refused_saying_how_to_import_features(run):
     write_rows(Path("features/activations"), "activations", [Layer("conv", 6)], "float32", [], {}, {})
     result = run("standardize")
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: features/activations: holds no images, as with catalog.images 'none'; bring their features with "
-        "`fne import FILE` and name its folder with `-S embed.source=FOLDER`\n",
+        "Error: features/activations: holds no images, as with catalog.images 'none'; import their features with "
+        "`fne import FILE` and name the new folder with `-S embed.source=FOLDER`\n",
     )
 
 

@@ -1,13 +1,14 @@
+import json
 import random
+import sys
 
 import h5py
 import numpy as np
 import pytest
 
 from fne.core.errors import InputError
-from fne.store.arrays import read_arrays, write_arrays
-from fne.store.formats import Format
-from fne.store.formats import seal_bytes as seal
+from fne.store.arrays import DESCRIPTION, FORMAT, file_image, own_datasets, read_arrays, write_arrays
+from fne.store.artifact import Format, repair_hint, seal_bytes
 
 
 def write(path, **arrays):
@@ -35,20 +36,24 @@ def test_equal_arrays_give_equal_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_flipped_bit_anywhere_is_noticed(tmp_path, seed):
+def test_a_flipped_bit_anywhere_is_detected(tmp_path, seed):
     path = write(tmp_path / "a.h5", mean=np.full(512, 7.0), ids=["a"])
     content = bytearray(path.read_bytes())
     chance = random.Random(seed)
     content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
     path.write_bytes(content)
-    assert fault(path) == f"damaged or not one of ours; run `fne verify {path}`, which says what mends it"
+    assert (
+        fault(path) == f"damaged, or not an artifact of fne; run `fne verify {path}` to see how to repair it"
+    )
 
 
 @pytest.mark.parametrize("size", [0, 1, 70, 700, -1])
 def test_a_truncated_file_is_refused(tmp_path, size):
     path = write(tmp_path / "a.h5")
     path.write_bytes(path.read_bytes()[:size])
-    assert fault(path) == f"damaged or not one of ours; run `fne verify {path}`, which says what mends it"
+    assert (
+        fault(path) == f"damaged, or not an artifact of fne; run `fne verify {path}` to see how to repair it"
+    )
 
 
 def test_any_hdf5_reader_can_read_the_file(tmp_path):
@@ -56,10 +61,10 @@ def test_any_hdf5_reader_can_read_the_file(tmp_path):
         assert file["mean"][:].tolist() == [0, 1, 2]
 
 
-def test_another_hdf5_file_is_refused_even_with_a_seal(tmp_path):
+def test_another_hdf5_file_is_refused_even_with_a_seal_bytes(tmp_path):
     path = tmp_path / "a.h5"
-    path.write_bytes(seal(b"no HDF5"))
-    assert fault(path).startswith("not one of ours (")
+    path.write_bytes(seal_bytes(b"no HDF5"))
+    assert fault(path).startswith("not an artifact of fne (")
 
 
 def test_a_missing_file_is_refused(tmp_path):
@@ -85,7 +90,7 @@ def test_a_link_out_of_the_file_is_refused(tmp_path):
     path = write(tmp_path / "a.h5")
     with h5py.File(path, "a") as file:
         file["other"] = h5py.ExternalLink("/etc/passwd", "/")
-    path.write_bytes(seal(path.read_bytes()))
+    path.write_bytes(seal_bytes(path.read_bytes()))
     assert fault(path) == "'other' is a link out of the file; such files are refused"
 
 
@@ -94,5 +99,102 @@ def test_external_storage_is_refused(tmp_path):
     (tmp_path / "raw").write_bytes(b"\0" * 8)
     with h5py.File(path, "a") as file:
         file.create_dataset("other", (1,), "f8", external=[(str(tmp_path / "raw"), 0, 8)])
-    path.write_bytes(seal(path.read_bytes()))
+    path.write_bytes(seal_bytes(path.read_bytes()))
     assert fault(path) == "'other' is stored outside the file; such files are refused"
+
+
+def fault_hdf5(path) -> str:
+    with h5py.File(path, "r") as file, pytest.raises(InputError) as caught:
+        own_datasets(path, file)
+    return caught.value.message.removeprefix(f"{path}: ")
+
+
+def external_link(file, folder):
+    file["group/rows"] = h5py.ExternalLink("/etc/passwd", "/")
+
+
+def soft_link(file, folder):
+    file["group/rows"] = h5py.SoftLink("/other")
+
+
+def external_storage(file, folder):
+    (folder / "raw").write_bytes(b"\0" * 8)
+    file.create_dataset("group/rows", (1,), "f8", external=[(str(folder / "raw"), 0, 8)])
+
+
+def virtual_dataset(file, folder):
+    layout = h5py.VirtualLayout((1,), "f8")
+    layout[:] = h5py.VirtualSource(str(folder / "other.h5"), "rows", (1,))
+    file.create_virtual_dataset("group/rows", layout)
+
+
+@pytest.mark.parametrize(
+    ("reach_out", "message"),
+    [
+        (external_link, "'group/rows' is a link out of the file; such files are refused"),
+        (soft_link, "'group/rows' is a soft link; such files are refused"),
+        (external_storage, "'group/rows' is stored outside the file; such files are refused"),
+        (virtual_dataset, "'group/rows' is stored outside the file; such files are refused"),
+    ],
+)
+def test_data_outside_the_file_is_refused_also_in_groups(tmp_path, reach_out, message):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        reach_out(file, tmp_path)
+    assert fault_hdf5(tmp_path / "a.h5") == message
+
+
+def test_datasets_are_found_in_groups_and_a_group_within_itself_ends(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["group/rows"] = np.zeros(2)
+        file["group/again"] = file["group"]
+        assert list(own_datasets(tmp_path, file)) == ["group/rows"]
+
+
+def test_groups_may_be_nested_deeper_than_pythons_recursion_limit(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        group = file
+        for _ in range(sys.getrecursionlimit() + 1):
+            group = group.create_group("g")
+        group["rows"] = np.zeros(2)
+        (name,) = own_datasets(tmp_path, file)
+    assert name.endswith("g/rows")
+
+
+def test_equal_datasets_give_equal_bytes():
+    assert file_image({"a": np.ones(3), "b": "text"}) == file_image({"a": np.ones(3), "b": "text"})
+
+
+def test_an_array_that_is_larger_than_its_file_is_refused_before_it_is_read(tmp_path):
+    with h5py.File(tmp_path / "made.h5", "w") as file:
+        description = FORMAT.header() | {"name": "statistics", "settings": {}, "lineage": {}}
+        file[DESCRIPTION] = json.dumps(description)
+        file.create_dataset("mean", (1 << 30,), "f8", chunks=(1 << 16,), compression="gzip")
+    (tmp_path / "bomb.h5").write_bytes(seal_bytes((tmp_path / "made.h5").read_bytes()))
+    with pytest.raises(InputError, match="'mean' would take 8589934592 bytes, more than the whole file"):
+        read_arrays(tmp_path / "bomb.h5")
+
+
+MEAN = {"mean": np.zeros(3), "deviation": np.ones(3)}
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"deviation": np.ones(2)}, "'mean' has 3 features, other arrays have 2"),
+        ({"mean": np.zeros((3, 1))}, "'mean' has float64 values in 2 dimensions"),
+        ({"mean": np.zeros(3, int)}, "'mean' has int64 values in 1 dimensions"),
+        ({"mean": ["a", "b", "c"]}, "'mean' has object values in 1 dimensions"),
+    ],
+)
+def test_arrays_of_another_layout_than_their_artifact_has_are_one_line(tmp_path, change, fault):
+    path = tmp_path / "statistics.h5"
+    write_arrays(path, "statistics", MEAN | change, {}, {})
+    with pytest.raises(InputError) as caught:
+        read_arrays(path)
+    assert caught.value.message == f"{path}: not an artifact of fne ({fault}); {repair_hint(path)}"
+
+
+def test_an_array_that_is_missing_is_one_line(tmp_path):
+    write_arrays(tmp_path / "a.h5", "statistics", MEAN, {}, {})
+    with pytest.raises(InputError, match=r"a.h5: damaged \(it has no 'ids'\); run `fne verify "):
+        read_arrays(tmp_path / "a.h5").texts("ids")

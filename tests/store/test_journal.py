@@ -10,7 +10,7 @@ import pytest
 
 from fne.core.errors import InputError
 from fne.store.journal import Journal
-from tests.imports import ROOT
+from tests.support.imports import ROOT
 
 SOURCES = [hashlib.sha256(bytes([number])).hexdigest() for number in range(5)]
 
@@ -24,7 +24,7 @@ def filled(path, count: int) -> Journal:
     return journal
 
 
-def test_rows_come_back_by_the_digest_of_their_source(tmp_path):
+def test_rows_are_read_by_the_digest_of_their_source(tmp_path):
     rows = filled(tmp_path / "j", 3).read()
     assert {source: row.tolist() for source, row in rows.items()} == {
         SOURCES[number]: [number] * 3 for number in range(3)
@@ -36,7 +36,7 @@ def test_a_journal_that_was_never_written_is_empty(tmp_path):
 
 
 @pytest.mark.parametrize("kept", range(0, 76, 5))
-def test_a_writer_killed_in_the_middle_of_a_row_costs_that_row_only(tmp_path, kept):
+def test_a_writer_killed_in_the_middle_of_a_row_loses_that_row_only(tmp_path, kept):
     journal = filled(tmp_path / "j", 2)
     size = journal.path.stat().st_size // 2
     os.truncate(journal.path, size + kept)
@@ -47,7 +47,7 @@ def test_a_writer_killed_in_the_middle_of_a_row_costs_that_row_only(tmp_path, ke
     assert list(journal.read()) == [SOURCES[0], SOURCES[2]]
 
 
-def test_a_flipped_bit_costs_its_row_only(tmp_path):
+def test_a_flipped_bit_invalidates_its_row_only(tmp_path):
     journal = filled(tmp_path / "j", 3)
     content = bytearray(journal.path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -55,7 +55,7 @@ def test_a_flipped_bit_costs_its_row_only(tmp_path):
     assert list(journal.read()) == [SOURCES[0], SOURCES[2]]
 
 
-def test_a_second_writer_is_kept_out_and_told_the_first_ones_process(tmp_path):
+def test_a_second_writer_does_not_get_the_lock_and_sees_the_process_of_the_first(tmp_path):
     first, second = Journal(tmp_path / "j", 3), Journal(tmp_path / "j", 3)
     assert first.lock()
     assert not second.lock()
@@ -64,7 +64,7 @@ def test_a_second_writer_is_kept_out_and_told_the_first_ones_process(tmp_path):
     assert second.lock()
 
 
-def test_a_dead_owners_lock_is_taken_over(tmp_path):
+def test_the_lock_of_a_dead_owner_is_free(tmp_path):
     code = f"""
 from pathlib import Path
 from fne.store.journal import Journal
@@ -89,7 +89,7 @@ input()
         owner.communicate()
 
 
-def test_a_full_disk_is_said_clearly_and_costs_nothing_finished(tmp_path):
+def test_a_full_disk_has_a_clear_message_and_finished_rows_stay(tmp_path):
     journal = filled(tmp_path / "j", 2)
     size = journal.path.stat().st_size
     journal.lock()
@@ -107,3 +107,14 @@ def test_a_full_disk_is_said_clearly_and_costs_nothing_finished(tmp_path):
     journal.append(SOURCES[2], np.ones(3))
     journal.unlock()
     assert list(journal.read()) == SOURCES[:3]
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: path.symlink_to(path.with_name("mine"))])
+def test_what_is_in_the_place_of_a_journal_is_named_and_never_written(tmp_path, make):
+    (tmp_path / "mine").write_bytes(b"mine")
+    journal = Journal(tmp_path / "aa.rows", features=3)
+    make(journal.path)
+    for use in (journal.read, journal.lock):
+        with pytest.raises(InputError, match=f"remove it with `rm -r {journal.path}`"):
+            use()
+    assert (tmp_path / "mine").read_bytes() == b"mine"

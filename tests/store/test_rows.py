@@ -1,20 +1,19 @@
 import json
 import os
 import random
-import shutil
 
 import h5py
 import numpy as np
 import pytest
 
+from fne.core import stat_cache
 from fne.core.errors import InputError
+from fne.core.files import file_digest
+from fne.store import rows as module
+from fne.store.artifact import seal_text
 from fne.store.catalog import Captioned, split_ids
-from fne.store.files import file_digest
-from fne.store.formats import seal_text
 from fne.store.layout import Layer, plan_shards, shard_of
-from fne.store.rows import Rows
-from fne.store.writer import write_rows
-from tests.imports import ROOT
+from fne.store.rows import Rows, write_rows
 
 LAYERS = [Layer("conv", 2), Layer("fc", 3)]
 IDS = [f"image-{number}.jpg" for number in range(20)]
@@ -40,7 +39,7 @@ def fault(call, *arguments) -> str:
 
 
 def change_manifest(path, **changes):
-    """Change entries of a manifest and seal it again, as nobody but ourselves would."""
+    """Change entries of a manifest and seal it again."""
     manifest = json.loads((path / "manifest.json").read_text())
     del manifest["sha256"]
     (path / "manifest.json").write_text(seal_text(json.dumps(manifest | changes)))
@@ -50,7 +49,7 @@ def reseal_shard(path, shard):
     change_manifest(path, shards=[{"file": shard.name, "sha256": file_digest(shard), "ids": IDS[:1]}])
 
 
-def test_rows_come_back_by_id_in_the_order_asked_for(tmp_path):
+def test_rows_are_read_by_id_in_the_requested_order(tmp_path):
     rows = Rows.open(write(tmp_path / "s"))
     wanted = [IDS[7], IDS[0], IDS[7]]
     assert np.array_equal(rows.read(wanted), np.stack([row(each) for each in wanted]))
@@ -65,7 +64,7 @@ def test_blocks_cover_all_rows_once(tmp_path):
     assert all(np.array_equal(block, np.stack([row(each) for each in ids])) for ids, block in blocks)
 
 
-def test_ternary_rows_come_back_as_int8(tmp_path):
+def test_ternary_rows_are_read_as_int8(tmp_path):
     ternary = np.array([1, 0, -1, -1, 1], dtype=np.int8)
     rows = Rows.open(write(tmp_path / "s", dtype="ternary", rows=lambda _: ternary))
     assert rows.read(IDS[:2]).tolist() == [ternary.tolist()] * 2
@@ -108,7 +107,7 @@ def test_a_store_cannot_be_written_through_its_reader(tmp_path):
         rows.mapped_block(0)[0, 0] = 1
 
 
-def test_a_flipped_bit_is_noticed_before_use(tmp_path):
+def test_a_flipped_bit_is_detected_before_use(tmp_path):
     path = write(tmp_path / "s")
     shard = path / f"shard-{shard_of(IDS[0], 3):04d}.h5"
     content = bytearray(shard.read_bytes())
@@ -116,7 +115,7 @@ def test_a_flipped_bit_is_noticed_before_use(tmp_path):
     shard.write_bytes(content)
     message = fault(Rows.open(path).read, [IDS[0]])
     assert message.startswith(f"{shard}: damaged: expected ")
-    assert message.endswith(f"…; run `fne verify {path}`, which says what mends it")
+    assert message.endswith(f"…; run `fne verify {path}` to see how to repair it")
 
 
 def test_a_missing_shard_is_named(tmp_path):
@@ -128,7 +127,7 @@ def test_a_missing_shard_is_named(tmp_path):
 
 def test_a_missing_store_says_how_to_get_it(tmp_path):
     assert fault(Rows.open, tmp_path / "s") == (
-        f"{tmp_path}/s: no store here (manifest.json is missing); run `dvc repro`, or `dvc pull` to fetch it"
+        f"{tmp_path}/s: no row store (manifest.json is missing); run `dvc repro`, or `dvc pull` to fetch it"
     )
 
 
@@ -171,7 +170,7 @@ def test_a_shard_of_wrong_shape_is_never_written(tmp_path):
     assert not (tmp_path / "s").exists()
 
 
-def test_rows_kept_outside_the_store_are_refused(tmp_path):
+def test_rows_stored_outside_the_store_are_refused(tmp_path):
     path = write(tmp_path / "s", ids=IDS[:1], shards=1)
     shard = path / "shard-0000.h5"
     with h5py.File(shard, "a") as file:
@@ -191,11 +190,11 @@ def test_rows_that_do_not_fit_the_manifest_are_refused(tmp_path):
     reseal_shard(path, shard)
     assert fault(Rows.open(path).read, IDS[:1]) == (
         f"{shard}: holds (2, 5) values of float32, its manifest says (1, 5) of float32; "
-        f"run `fne verify {path}`, which says what mends it"
+        f"run `fne verify {path}` to see how to repair it"
     )
 
 
-def test_a_manifest_cannot_lead_to_a_file_elsewhere(tmp_path):
+def test_a_manifest_cannot_refer_to_a_file_outside_the_store(tmp_path):
     path = write(tmp_path / "s", ids=IDS[:1], shards=1)
     change_manifest(path, shards=[{"file": "../secret.h5", "sha256": "0" * 64, "ids": ["a"]}])
     assert fault(Rows.open, path).startswith(
@@ -203,7 +202,7 @@ def test_a_manifest_cannot_lead_to_a_file_elsewhere(tmp_path):
     )
 
 
-def test_a_store_of_the_first_version_is_read(tmp_path):
+def test_a_store_of_version_1_is_read(tmp_path):
     path = write(tmp_path / "s")
     manifest = json.loads((path / "manifest.json").read_text())
     del manifest["sha256"]
@@ -212,11 +211,11 @@ def test_a_store_of_the_first_version_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_flipped_bit_anywhere_in_the_manifest_is_noticed_when_opening(tmp_path, seed):
+def test_a_flipped_bit_anywhere_in_the_manifest_is_detected_when_opening(tmp_path, seed):
     path = write(tmp_path / "s")
     content = bytearray((path / "manifest.json").read_bytes())
     chance = random.Random(seed)
-    # Half of them at the beginning, where the seal itself and the version stand.
+    # Half of them at the beginning, which holds the seal and the version.
     place = chance.randrange(140 if seed % 2 else len(content))
     content[place] ^= 1 << chance.randrange(8)
     (path / "manifest.json").write_bytes(content)
@@ -231,7 +230,7 @@ def test_opening_reads_the_manifest_only(tmp_path):
     assert (len(rows.ids), rows.features) == (20, 5)
 
 
-def test_rows_come_in_the_type_asked_for(tmp_path):
+def test_rows_are_read_in_the_requested_type(tmp_path):
     rows = Rows.open(write(tmp_path / "s"))
     assert rows.read(IDS[:2], np.float16).dtype == np.float16
     assert rows.read(IDS[:2], np.float64).tolist() == np.stack([row(each) for each in IDS[:2]]).tolist()
@@ -246,7 +245,7 @@ def test_the_rows_of_a_split_are_read_by_the_catalogs_ids(tmp_path):
     assert list(rows.blocks(split_ids(captioned, "test"))) == []
 
 
-def test_random_batches_have_every_row_once_in_an_order_of_the_generator(tmp_path):
+def test_random_batches_have_every_row_once_in_the_order_of_the_generator(tmp_path):
     rows = Rows.open(write(tmp_path / "s"))
     first, again = (list(rows.batches(6, np.random.default_rng(1))) for _ in range(2))
     other = list(rows.batches(6, np.random.default_rng(2)))
@@ -257,70 +256,102 @@ def test_random_batches_have_every_row_once_in_an_order_of_the_generator(tmp_pat
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
-    """A folder with a parameter file, whose scratch folder remembers what was hashed."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DVC_ROOT", raising=False)
-    shutil.copy(ROOT / "params.yaml", tmp_path)
-    return tmp_path
+def scratch(tmp_path, monkeypatch):
+    """A scratch folder in use, on a disk whose clock has a fine resolution."""
+    monkeypatch.setattr(stat_cache, "CLOCK_RESOLUTION", 0)
+    stat_cache.use(tmp_path / "scratch")
+    return tmp_path / "scratch"
 
 
-def aged(path):
-    """Make the shards look as if they had been written a while ago."""
-    for shard in path.glob("*.h5"):
-        os.utime(shard, ns=(1, 10**9))
-    return path
+def hashed(path, monkeypatch) -> list[str]:
+    """Read a store as a new process would, and return the shards that had to be hashed."""
+    files: list[str] = []
+    check = module._check_shard
+
+    def record(folder, shard):
+        files.append(shard.file)
+        check(folder, shard)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_check_shard", record)
+        assert np.array_equal(Rows.open(path).read(IDS), np.stack([row(each) for each in IDS]))
+    return files
 
 
-def count_hashes(monkeypatch) -> list[str]:
-    hashed: list[str] = []
-    monkeypatch.setattr("fne.store.rows.check_shard", lambda _, shard: hashed.append(shard.file))
-    return hashed
-
-
-def test_a_shard_is_hashed_once_for_all_processes(project, monkeypatch):
-    path = aged(write(project / "s"))
-    Rows.open(path).read(IDS)
-    hashed = count_hashes(monkeypatch)
-    Rows.open(path).read(IDS)
-    assert hashed == []
-
-
-def test_a_shard_that_was_written_again_is_hashed_again(project, monkeypatch):
-    path = aged(write(project / "s"))
-    Rows.open(path).read(IDS)
-    os.utime(path / "shard-0001.h5", ns=(1, 10**9 + 1))
-    hashed = count_hashes(monkeypatch)
-    Rows.open(path).read(IDS)
-    assert hashed == ["shard-0001.h5"]
-
-
-def test_verifying_trusts_no_memory(project):
-    path = aged(write(project / "s"))
-    Rows.open(path).read(IDS)
-    shard = path / "shard-0001.h5"
+def flip_a_bit(shard) -> None:
+    """Change a shard in place and put its time back, as a careless program would."""
+    status = shard.stat()
     content = bytearray(shard.read_bytes())
     content[-1] ^= 1
-    with shard.open("r+b") as file:  # in place and with its old time, as a failing disk would do it
+    with shard.open("r+b") as file:
         file.write(content)
-    aged(path)
-    Rows.open(path).read(IDS)
-    assert fault(Rows.open(path).verify).startswith(f"{shard}: damaged: expected ")
+    os.utime(shard, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def test_a_damaged_memory_costs_only_time(project, monkeypatch):
-    path = aged(write(project / "s"))
-    Rows.open(path).read(IDS)
-    memory = project / ".fne/verified"
-    memory.write_bytes(b"\xff\x00" + memory.read_bytes()[:-30])
-    hashed = count_hashes(monkeypatch)
-    assert np.array_equal(Rows.open(path).read(IDS), np.stack([row(each) for each in IDS]))
-    assert len(hashed) == 1
+def test_a_shard_is_hashed_once_for_all_processes(tmp_path, scratch, monkeypatch):
+    path = write(tmp_path / "s")
+    assert len(hashed(path, monkeypatch)) == 3
+    stat_cache.use(scratch)
+    assert hashed(path, monkeypatch) == []
 
 
-@pytest.mark.parametrize("processors", [None, "EPYC", {"EPYC": ["a"], "Xeon": ["b"]}])
-def test_a_store_tells_which_processors_computed_which_rows(tmp_path, processors):
+def test_without_a_scratch_folder_shards_are_always_hashed(tmp_path, monkeypatch):
+    path = write(tmp_path / "s")
+    assert len(hashed(path, monkeypatch)) == len(hashed(path, monkeypatch)) == 3
+
+
+def test_a_shard_that_was_written_a_moment_ago_is_hashed_again(tmp_path, scratch, monkeypatch):
+    monkeypatch.setattr(stat_cache, "CLOCK_RESOLUTION", 2 * 10**9)
+    path = write(tmp_path / "s")
+    assert len(hashed(path, monkeypatch)) == len(hashed(path, monkeypatch)) == 3
+
+
+def test_a_shard_that_was_touched_is_hashed_again(tmp_path, scratch, monkeypatch):
+    path = write(tmp_path / "s")
+    hashed(path, monkeypatch)
+    os.utime(path / "shard-0001.h5", ns=(1, 10**9 + 1))
+    assert hashed(path, monkeypatch) == ["shard-0001.h5"]
+
+
+def test_a_shard_changed_in_place_is_detected_although_its_time_was_put_back(tmp_path, scratch, monkeypatch):
+    path = write(tmp_path / "s")
+    hashed(path, monkeypatch)
+    flip_a_bit(path / "shard-0001.h5")
+    assert fault(Rows.open(path).read, IDS).startswith(f"{path}/shard-0001.h5: damaged: expected ")
+
+
+def test_verifying_uses_no_records(tmp_path, scratch, monkeypatch):
+    path = write(tmp_path / "s")
+    hashed(path, monkeypatch)
+    files: list[str] = []
+    monkeypatch.setattr(module, "_check_shard", lambda _, shard: files.append(shard.file))
+    Rows.open(path).verify()
+    assert len(files) == 3
+
+
+def test_damaged_records_cost_only_time(tmp_path, scratch, monkeypatch):
+    path = write(tmp_path / "s")
+    hashed(path, monkeypatch)
+    records = scratch / "verified"
+    records.write_bytes(b"\xff\x00" + records.read_bytes()[:-30])
+    stat_cache.use(scratch)
+    assert len(hashed(path, monkeypatch)) == 1
+
+
+@pytest.mark.parametrize("hardware", [None, "EPYC", {"EPYC": ["a"], "Xeon": ["b"]}])
+def test_a_store_records_which_hardware_computed_which_rows(tmp_path, hardware):
     rows = np.zeros((2, 3), dtype=np.float32)
     layers = [Layer("conv", 3)]
-    write_rows(tmp_path / "s", "x", layers, "float32", [(0, ["a", "b"], rows)], {}, {}, processors)
-    assert Rows.open(tmp_path / "s").processors == processors
+    write_rows(tmp_path / "s", "x", layers, "float32", [(0, ["a", "b"], rows)], {}, {}, hardware)
+    assert Rows.open(tmp_path / "s").hardware == hardware
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_a_pipe_or_a_device_as_shard_is_refused_at_once(tmp_path, make):
+    write_rows(
+        tmp_path / "store", "activations", [Layer("a", 1)], "float32", [(0, ["x"], np.ones((1, 1)))], {}, {}
+    )
+    (tmp_path / "store/shard-0000.h5").unlink()
+    make(tmp_path / "store/shard-0000.h5")
+    with pytest.raises(InputError, match="not a regular file, but a (pipe|device)"):
+        Rows.open(tmp_path / "store").read(["x"])

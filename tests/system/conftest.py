@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.system.browsers import CHROMIUM, Visit, browsing, visit
+from tests.support.browsers import CHROMIUM, Visit, browsing, visit
 
 Require = Callable[[str, str], str]
 

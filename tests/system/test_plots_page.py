@@ -1,4 +1,4 @@
-"""`dvc plots` in a real browser without a network: the curves are there."""
+"""The page of `dvc plots` in a real browser without a network."""
 
 import shutil
 import subprocess
@@ -7,8 +7,8 @@ import sys
 import pytest
 from dvc_render import VegaRenderer, render_html
 
-from tests.imports import ROOT
-from tests.report.runs import write_history
+from tests.support.imports import ROOT
+from tests.support.report import write_history
 
 TEMPLATE = ROOT / ".dvc" / "plots" / "page.html"
 
@@ -19,7 +19,7 @@ def run_dvc(folder, *arguments):
 
 @pytest.fixture(scope="module")
 def plots(tmp_path_factory):
-    """The page that `dvc plots show` writes with this project's own pipeline and settings."""
+    """Return the page that `dvc plots show` writes with the pipeline and settings of this project."""
     folder = tmp_path_factory.mktemp("plots")
     run_dvc(folder, "init", "--no-scm", "--quiet")
     shutil.copytree(TEMPLATE.parent, folder / ".dvc" / "plots")
@@ -31,22 +31,22 @@ def plots(tmp_path_factory):
 
 
 def drawn_from(folder, points, **properties):
-    """Return a page of one plot that DVC's own renderer described."""
+    """Return a page with one plot, made by the renderer of DVC."""
     renderer = VegaRenderer(points, "plot", x="step", y="loss", **properties)
     return render_html([renderer], folder / "index.html", html_template=TEMPLATE)
 
 
 def heights(page):
-    """Return the positions of the points of each line, from the top of the picture."""
+    """Return the distances of the points of each line from the top of the picture."""
     paths = page.locator("svg path").evaluate_all("all => all.map(one => one.getAttribute('d'))")
     return [[float(point.split()[1]) for point in path[1:].split("L")] for path in paths]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_curves_are_visible_without_a_request_or_a_complaint(open_page, plots, scheme):
+def test_all_curves_are_visible_without_requests_or_errors(open_page, plots, scheme):
     found = open_page(plots, color_scheme=scheme)
     assert found.foreign_requests == []
-    assert found.complaints == []
+    assert found.errors == []
     titles = found.page.locator("h2").all_inner_texts()
     assert titles == ["Training loss per pair", "Sum of the validation recalls"]
     boxes = found.page.locator("svg path").evaluate_all("all => all.map(one => one.getBBox().width)")
@@ -54,17 +54,17 @@ def test_all_curves_are_visible_without_a_request_or_a_complaint(open_page, plot
     assert min(boxes) > 300
 
 
-def test_curves_go_where_the_values_go(open_page, plots):
+def test_curves_rise_and_fall_with_the_values(open_page, plots):
     loss, rsum = heights(open_page(plots).page)
-    assert loss == sorted(loss)  # falls: further and further from the top
+    assert loss == sorted(loss)  # it falls: the distance from the top grows
     assert rsum[3] < rsum[1] < rsum[2] < rsum[0]
 
 
-def test_a_phone_needs_no_scrolling_sideways(open_page, plots):
+def test_the_page_fits_the_width_of_a_phone(open_page, plots):
     assert open_page(plots, width=375).page.evaluate("document.documentElement.scrollWidth") <= 375
 
 
-def test_revisions_that_are_compared_get_a_line_and_a_name_each(open_page, tmp_path):
+def test_each_compared_revision_gets_a_line_and_a_name(open_page, tmp_path):
     values = {"main": ["3", "1"], "try-1": ["2", "4"]}
     points = [
         {"step": str(step), "loss": value, "rev": rev}
@@ -82,7 +82,9 @@ def test_revisions_that_are_compared_get_a_line_and_a_name_each(open_page, tmp_p
     )
 
 
-def test_values_that_are_no_numbers_are_left_out_and_a_plot_without_any_says_so(open_page, tmp_path):
+def test_values_that_are_not_numbers_are_ignored_and_a_plot_without_numbers_shows_a_message(
+    open_page, tmp_path
+):
     points = [{"step": "0", "loss": "nan", "rev": "main"}, {"step": "1", "loss": "", "rev": "main"}]
     page = open_page(drawn_from(tmp_path, points)).page
     assert page.locator("svg").count() == 0

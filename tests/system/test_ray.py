@@ -1,4 +1,4 @@
-"""Extraction on real Ray clusters: two nodes on loopback, and clusters that a driver starts itself."""
+"""Extraction on real Ray clusters: two nodes on one machine, and clusters that a driver starts."""
 
 import os
 import random
@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fne.activations.processor import processor_name, read_notes
-from fne.activations.reading import read_pixels
-from fne.activations.resizing import RESIZES
 from fne.core.errors import InputError
+from fne.extraction.cache import hardware_name, read_hardware
+from fne.extraction.engine import read_pixels
+from fne.extraction.preprocess import RESIZES
 from fne.store.catalog import Image, read_images
 from stages.extract import main as extract
-from tests.faults import extraction_project
-from tests.ray_faults import (
+from tests.faults.extraction import extraction_project
+from tests.faults.ray import (
     PROCESSES,
     SCRATCH,
     STORE,
@@ -31,7 +31,7 @@ from tests.ray_faults import (
     two_nodes,
     wait_for,
 )
-from tests.ray_workers import POISON
+from tests.faults.ray_workers import POISON
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
 
@@ -40,7 +40,7 @@ IMAGES = 40
 
 @pytest.fixture(scope="module")
 def made():
-    """A project with some images, and their store as one process makes it."""
+    """A project with some images, and their store as a single process computes it."""
     with extraction_project(IMAGES) as folder:
         extract_locally(folder)
         yield folder
@@ -54,13 +54,13 @@ def cluster():
 
 @pytest.fixture
 def project(made, tmp_path) -> Path:
-    """A copy of the project that has computed nothing yet."""
+    """A copy of the project without finished rows."""
     shutil.copytree(made, tmp_path / "project", ignore=shutil.ignore_patterns("scratch-local"))
     return tmp_path / "project"
 
 
 def end(driver: subprocess.Popen[str], code: int = 0) -> str:
-    """Wait for a driver's end, look at its exit code and that it printed nothing of Ray's, return what it printed."""
+    """Wait for a driver, check its exit code and that Ray printed nothing, and return its output."""
     printed, errors = driver.communicate(timeout=300)
     assert driver.returncode == code, printed + errors
     assert "Traceback" not in errors, errors
@@ -70,7 +70,7 @@ def end(driver: subprocess.Popen[str], code: int = 0) -> str:
 
 
 def finish_locally(project: Path, monkeypatch) -> str:
-    """Run the extraction in this process on the same scratch folder; return what it printed."""
+    """Run the extraction in this process on the same scratch folder; return its output."""
     monkeypatch.chdir(project)
     monkeypatch.setenv("FNE_ENGINE", "local")
     result = CliRunner().invoke(extract, ["data/images.jsonl", str(STORE)])
@@ -97,13 +97,13 @@ def test_a_killed_worker_changes_no_byte(project, made, cluster):
     assert f"{ours} done, {IMAGES - ours} to do" in printed
     assert f"\n{IMAGES - ours} images in " in printed
     assert re.search(r"; [12] workers?, 1 restart, [0-9.]+ images/s per worker\n", printed), printed
-    notes = [read_notes(path) for path in (project / SCRATCH).glob("activations/*/*.made")]
-    assert {name for each in notes for name in each.values()} == {processor_name("cpu")}
-    assert sum(map(len, notes)) == IMAGES
+    recorded = [read_hardware(path) for path in (project / SCRATCH).glob("activations/*/*.made")]
+    assert {name for each in recorded for name in each.values()} == {hardware_name("cpu")}
+    assert sum(map(len, recorded)) == IMAGES
 
 
 def make_some_locally(made: Path, project: Path) -> int:
-    """Put a part of the rows that one process made into the scratch folder, and return how many."""
+    """Copy some of the rows that one process computed into the scratch folder; return how many."""
     shutil.copytree(made / "scratch-local", project / SCRATCH, dirs_exist_ok=True)
     for path in sorted((project / SCRATCH).glob("activations/*/*.rows"))[::2]:
         path.unlink()
@@ -130,14 +130,14 @@ def test_an_image_that_kills_its_worker_is_named_and_the_rest_is_kept(project, c
     (project / POISON).write_text(poisonous.id)
     printed = end(start_driver(project, "fragile", cluster[0]), code=2)
     path = f"data/demo/images/{Path(poisonous.path).name}"
-    assert f"\nError: {path}: image '{poisonous.id}' has ended its worker 3 times, computed alone" in printed
+    assert f"\nError: {path}: image '{poisonous.id}' killed its worker 3 times" in printed
     kept = finished(project)
     assert IMAGES // 2 <= kept < IMAGES
     assert f"{kept} done, {IMAGES - kept} to do" in finish_locally(project, monkeypatch)
     assert_store_is_that_of_one_process(project)
 
 
-def test_a_fault_of_an_image_is_said_as_in_one_process(project, cluster, monkeypatch):
+def test_a_faulty_image_gives_the_same_message_as_in_one_process(project, cluster, monkeypatch):
     image = catalog(project)[3]
     changed = project / "data/demo" / image.path
     changed.write_bytes(changed.read_bytes() + b"\0")
@@ -152,10 +152,10 @@ def test_ctrl_c_leaves_nothing_running_and_loses_nothing(project, monkeypatch):
     driver = start_driver(project, "slow", None)
     wait_for("rows are finished", lambda: finished(project) >= 5)
     started = descendants(driver.pid)
-    assert {*processes(project)} < {*started}  # beside the workers, Ray's own
+    assert {*processes(project)} < {*started}  # Ray's own processes besides the workers
     driver.send_signal(signal.SIGINT)
     printed = end(driver, code=1)
-    assert printed.startswith("Ray cluster of this machine: 2 workers on 1 node, each with 1 CPU\n")
+    assert printed.startswith("Ray cluster on this machine: 2 workers on 1 node, each with 1 CPU\n")
     assert printed.endswith("\nAborted!\n")
     assert [each for each in started if runs(each)] == []
     kept = finished(project)
@@ -164,7 +164,7 @@ def test_ctrl_c_leaves_nothing_running_and_loses_nothing(project, monkeypatch):
     assert_store_is_that_of_one_process(project)
 
 
-def test_a_killed_driver_takes_its_workers_along(project):
+def test_the_workers_of_a_killed_driver_end(project):
     driver = start_driver(project, "slow", None)
     wait_for("rows are finished", lambda: finished(project) >= 5)
     driver.kill()
@@ -173,7 +173,7 @@ def test_a_killed_driver_takes_its_workers_along(project):
     assert 5 <= finished(project) < IMAGES
 
 
-def test_a_killed_node_costs_its_units(project, cluster):
+def test_the_units_of_a_killed_node_are_computed_on_another(project, cluster):
     """The last test: it leaves one node."""
     address, nodes = cluster
     driver = start_driver(project, "slow", address)
@@ -186,7 +186,7 @@ def test_a_killed_node_costs_its_units(project, cluster):
 
 
 def descendants(process: int) -> list[int]:
-    """Return the processes that a process has started, and those that they have."""
+    """Return the child processes of a process, recursively."""
     found = [process]
     for each in found:
         for task in Path(f"/proc/{each}/task").glob("*/children"):
@@ -195,7 +195,7 @@ def descendants(process: int) -> list[int]:
 
 
 def runs(process: int) -> bool:
-    """Tell whether a process runs; one that is dead, but not yet taken note of, does not."""
+    """Return whether a process runs; a zombie process does not."""
     try:
         os.kill(process, 0)
         return bool(Path(f"/proc/{process}/cmdline").read_bytes())

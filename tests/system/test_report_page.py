@@ -1,11 +1,11 @@
-"""The report in a real browser: it shows everything, asks for nothing, and runs nothing of the data."""
+"""The report page in a real browser: everything is visible, nothing is requested, no data is executed."""
 
 import pytest
 from click.testing import CliRunner
 
 from stages.report import main
-from tests.report.runs import FULL, write_history, write_run
-from tests.system.hostile import CAPTIONS
+from tests.support.hostile import CAPTIONS
+from tests.support.report import FULL, write_history, write_run
 
 COLORS = ("red", "green", "blue", "gray", "pink")
 SENTENCES = [
@@ -18,8 +18,8 @@ CONTRAST = """
 () => {
   const light = (color) => {
     const [r, g, b] = color.match(/[\\d.]+/g).slice(0, 3).map((part) => {
-      const share = Number(part) / 255;
-      return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+      const value = Number(part) / 255;
+      return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
     });
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
@@ -66,13 +66,11 @@ def shown(page, gallery):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 375])
-def test_the_page_loads_from_disk_asks_for_nothing_and_complains_about_nothing(
-    open_page, report, width, scheme
-):
+def test_the_page_loads_from_disk_without_requests_or_errors(open_page, report, width, scheme):
     found = open_page(report, width=width, color_scheme=scheme)
     assert found.foreign_requests == []
     assert [url for url in found.requests if url.startswith("file:")] == [report.as_uri()]
-    assert found.complaints == []
+    assert found.errors == []
 
 
 def test_all_pictures_are_visible(open_page, report):
@@ -88,7 +86,7 @@ def test_all_pictures_are_visible(open_page, report):
     assert charts.evaluate_all("all => Math.min(...all.map(one => one.getBoundingClientRect().width))") > 300
 
 
-def test_the_search_keeps_the_examples_that_have_every_word(open_page, report):
+def test_the_search_shows_the_examples_that_contain_every_word(open_page, report):
     page = open_page(report).page
     everything = shown(page, "sentences").count()
     page.get_by_label("Search").nth(1).fill("  RED do")
@@ -105,7 +103,7 @@ def test_the_search_keeps_the_examples_that_have_every_word(open_page, report):
     assert status.inner_text() == ""
 
 
-def test_search_and_choice_of_outcome_narrow_each_other(open_page, report):
+def test_search_and_outcome_filter_combine(open_page, report):
     page = open_page(report).page
     gallery = page.locator(".gallery:has(#images)")
     gallery.get_by_label("Found at once").check()
@@ -119,7 +117,7 @@ def test_search_and_choice_of_outcome_narrow_each_other(open_page, report):
     assert gallery.locator("output").inner_text().startswith(f"{both.count()} of ")
 
 
-def test_a_keyboard_reaches_and_uses_the_search_and_focus_is_seen(open_page, report):
+def test_the_search_works_by_keyboard_with_a_visible_focus(open_page, report):
     page = open_page(report).page
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.innerText") == "Skip to the results"
@@ -141,16 +139,14 @@ def test_a_keyboard_reaches_and_uses_the_search_and_focus_is_seen(open_page, rep
     assert shown(page, "images").count() == before
 
 
-def test_a_keyboard_chooses_the_outcome(open_page, report):
+def test_the_outcome_filter_works_by_keyboard(open_page, report):
     page = open_page(report).page
     page.locator("input[name=images]").first.focus()
     page.keyboard.press("ArrowRight")
     assert shown(page, "images").count() == page.locator(".gallery:has(#images) .example.hit").count()
 
 
-def test_without_scripts_everything_is_shown_the_choices_work_and_no_dead_search_box_stands_there(
-    open_page, report
-):
+def test_without_scripts_everything_is_shown_the_filter_works_and_the_search_box_is_hidden(open_page, report):
     page = open_page(report, java_script_enabled=False).page
     assert shown(page, "images").count() == page.locator(".gallery:has(#images) .example").count() > 0
     assert page.locator("input[type=search]:visible").count() == 0
@@ -167,7 +163,7 @@ def test_nothing_is_wider_than_the_window(open_page, request, which, width):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_stands_out_from_its_background(open_page, report, scheme):
+def test_every_text_has_a_contrast_of_at_least_4_5(open_page, report, scheme):
     page = open_page(report, color_scheme=scheme).page
     page.locator("details").evaluate_all("all => all.forEach(one => { one.open = true; })")
     found = page.evaluate(CONTRAST)
@@ -175,7 +171,7 @@ def test_every_text_stands_out_from_its_background(open_page, report, scheme):
     assert [(round(contrast, 2), text) for contrast, text in found if contrast < 4.5] == []
 
 
-def test_the_two_schemes_differ(open_page, report):
+def test_the_two_color_schemes_differ(open_page, report):
     backgrounds = {
         open_page(report, color_scheme=scheme).page.evaluate(
             "getComputedStyle(document.body).backgroundColor"
@@ -185,7 +181,7 @@ def test_the_two_schemes_differ(open_page, report):
     assert len(backgrounds) == 2
 
 
-def test_500_hostile_captions_are_shown_and_run_nothing(open_page, hostile_report):
+def test_500_hostile_captions_are_shown_and_execute_nothing(open_page, hostile_report):
     assert len(set(CAPTIONS)) == 500
     found = open_page(hostile_report)
     page = found.page
@@ -200,7 +196,7 @@ def test_500_hostile_captions_are_shown_and_run_nothing(open_page, hostile_repor
     assert page.evaluate("window.ran") is None
     assert found.dialogs == []
     assert found.foreign_requests == []
-    assert found.complaints == []
+    assert found.errors == []
     assert page.url == hostile_report.as_uri()
     assert page.locator("script").count() == 1
     assert page.locator("iframe, object, embed, base, form, bdi *, [onerror], [onload]").count() == 0
@@ -210,7 +206,7 @@ def test_500_hostile_captions_are_shown_and_run_nothing(open_page, hostile_repor
     assert sum("<script>" in text for text in texts) > 50
 
 
-def test_the_same_captions_do_run_in_a_page_that_does_not_escape_them(open_page, tmp_path):
+def test_the_same_captions_are_executed_in_a_page_that_does_not_escape_them(open_page, tmp_path):
     """So that the test above cannot pass because its captions are harmless."""
     path = tmp_path / "careless.html"
     path.write_text(f"<!DOCTYPE html><meta charset=utf-8><p>{CAPTIONS[0]}", encoding="utf-8")

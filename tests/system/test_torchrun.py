@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.projects import change_params
-from tests.stages.conftest import COMMANDS
-from tests.system.groups import Group, kill, require_gone
-from tests.training_faults import history, prepare
+from tests.faults.torchrun import Group, kill, require_gone
+from tests.faults.training import history, prepare
+from tests.support.projects import change_params
+from tests.support.stages import COMMANDS
 
 
 @pytest.fixture(scope="module")
@@ -43,30 +43,35 @@ def same(project: Path, other: str) -> bool:
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_after_a_process_was_killed_all_go_on_from_the_last_checkpoint(project, victim):
+def test_after_a_process_was_killed_all_continue_from_the_last_checkpoint(project, victim):
     group = Group(project, f"killed-{victim}", processes=2)
     group.wait_until(steps=10)
     kill(group.workers()[victim])
     assert group.wait() == 0, group.printed()
-    assert "going on from epoch " in group.printed()
+    assert "resuming at epoch " in group.printed()
     assert "Traceback" not in group.printed()
     assert same(project, f"killed-{victim}")
 
 
-def test_a_termination_saves_and_the_next_run_goes_on(project):
+def test_sigterm_saves_a_checkpoint_and_the_next_run_continues(project):
     group = Group(project, "terminated", processes=2)
     group.wait_until(steps=10)
     group.process.terminate()
     assert group.wait() == 128 + signal.SIGTERM
-    assert group.printed().count("terminated; run it again to go on from here\n") == 1
+    assert (
+        group.printed().count(
+            "terminated; finished work is kept, and the same command continues from there\n"
+        )
+        == 1
+    )
     assert "Traceback" not in group.printed()
     group = Group(project, "terminated", processes=2)
     assert group.wait() == 0
-    assert "going on from epoch " in group.printed()
+    assert "resuming at epoch " in group.printed()
     assert same(project, "terminated")
 
 
-def test_processes_end_with_what_started_them(project):
+def test_processes_end_with_the_one_that_started_torchrun(project):
     group = Group(project, "orphaned", processes=2)
     group.wait_until(steps=10)
     workers = group.workers()
@@ -99,17 +104,17 @@ def test_encoding_and_evaluation_give_the_bytes_of_one_process(project):
     assert results["1"] == results["2"]
 
 
-def test_a_mistake_is_told_once_and_nothing_starts_over(project):
+def test_a_user_error_is_printed_once_and_nothing_is_restarted(project):
     arguments = COMMANDS["train"].replace("features/embeddings", "features/none")
     done = run_stage(project, "stages.train", arguments, PET_NPROC_PER_NODE="2")
     assert (done.returncode, done.stdout, done.stderr) == (
         2,
         "",
-        "Error: features/none: no store here (manifest.json is missing); run `dvc repro`, or `dvc pull` to fetch it\n",
+        "Error: features/none: no row store (manifest.json is missing); run `dvc repro`, or `dvc pull` to fetch it\n",
     )
 
 
-def test_a_mistake_that_only_the_first_process_meets_is_told_once_too(project):
+def test_a_user_error_of_the_first_process_alone_is_printed_once_too(project):
     # Only the first one keeps checkpoints; the other waits for it meanwhile.
     shutil.copy(project / "params.yaml", project / "blocked.yaml")
     change_params(project, {"runtime": {"scratch": "params.yaml"}}, "blocked.yaml")
@@ -120,7 +125,7 @@ def test_a_mistake_that_only_the_first_process_meets_is_told_once_too(project):
     assert done.stderr.count("\n") == 1
 
 
-def test_a_number_of_processes_that_is_none_is_refused(project):
+def test_an_invalid_number_of_processes_is_refused(project):
     done = run_stage(project, "stages.train", COMMANDS["train"], PET_NPROC_PER_NODE="two")
     assert (done.returncode, done.stdout, done.stderr) == (
         2,

@@ -1,1 +1,0 @@
-"""From image files to the activations of a whole network."""

@@ -1,1 +1,0 @@
-"""From sentences to numbers."""

@@ -1,0 +1,362 @@
+"""`fne check`: validate a parameter file before anything is computed.
+
+All faults of all sections are reported in one message.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fne.core.errors import InputError, LinesError
+from fne.core.moved_keys import flattened
+from fne.core.options import INPUT, params_option
+from fne.core.params import Runtime, Section, load_params, not_one_of, parse_section
+from fne.core.terminal import say
+from fne.datasets.catalog import Catalog
+from fne.datasets.demo.dataset import Render
+from fne.datasets.location import file_fault
+from fne.evaluation.protocols import Evaluate
+from fne.extraction.backbones import BACKBONES
+from fne.extraction.extractor import ALGORITHMS, AUTO, Extract
+from fne.extraction.weights import Torchvision, parse_weights, says_its_input
+from fne.features.embed import EXTRACTED
+from fne.features.embeddings import ALL, OF_VIEWS, ONE_LAYER, Embed, kept_layers
+from fne.papers.rule import DEMO_ROOT
+from fne.report.page import Report
+from fne.store.catalog import is_annotation_file, read_captions
+from fne.store.layout import MANIFEST
+from fne.tasks.captioning.settings import Caption, TrainCaptioner
+from fne.tasks.matching.settings import Train
+from fne.tasks.tagging.settings import Tag, TrainTagger
+from fne.text.vectors import NO_VECTORS, is_no_vectors
+from fne.text.vocabulary import Tokenize
+
+SECTIONS: dict[str, type[Section]] = {
+    "render": Render,
+    "catalog": Catalog,
+    "extract": Extract,
+    "embed": Embed,
+    "tokenize": Tokenize,
+    "train": Train,
+    "train_tagger": TrainTagger,
+    "tag": Tag,
+    "train_captioner": TrainCaptioner,
+    "caption": Caption,
+    "evaluate": Evaluate,
+    "report": Report,
+    "runtime": Runtime,
+}
+
+
+# The stages that run before anything is imported.
+EARLY = ("render", "catalog")
+
+
+@click.command()
+@params_option
+@click.option(
+    "--demo", is_flag=True, help="Also refuse parameters of another data set than the embedded one."
+)
+@click.option(
+    "--captions", type=INPUT, help="Also check that this catalog has the splits that later stages need."
+)
+@click.option(
+    "-S",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Check with this override, as for `dvc exp run`; repeatable.",
+)
+@click.option(
+    "--stage",
+    "for_stage",
+    type=click.Choice(EARLY),
+    help="Check for this stage of the pipeline: a store that later stages need may still be missing.",
+)
+@click.option("--show", is_flag=True, help="Also print the settings that apply to the training.")
+def check(
+    params: Path,
+    demo: bool,
+    captions: Path | None,
+    overrides: tuple[str, ...],
+    for_stage: str | None,
+    show: bool,
+) -> None:
+    """Validate all parameters before anything is computed.
+
+    Reports every unknown key, wrong type, unknown variant and missing file, with the allowed
+    values. `dvc repro` runs this first.
+
+    \b
+      fne check                                               the parameter file
+      fne check -S train.loss=max_hinge -S train.margin=0.1   overrides, before they are run
+      fne check --show                                        chosen variants and their keys
+    """
+    if overrides and (demo or captions or for_stage):
+        raise click.UsageError("give either -S, or --demo, --captions and --stage")
+    if overrides:
+        check_overrides(params, overrides, show)
+        return
+    sections = check_params(params, for_stage is not None)
+    if demo:
+        check_demo(params, sections)
+    if captions and captions.exists():
+        check_splits(params, sections, captions)
+    say(f"{params}: {len(sections)} sections, all valid")
+    if show:
+        say(applied_settings(sections["train"]))
+
+
+def check_params(path: Path, early: bool = False) -> dict[str, Any]:
+    """Validate a parameter file and return its sections.
+
+    Args:
+        path: the parameter file.
+        early: whether the store that `embed.source` names may still be made, which is only warned about.
+
+    Raises:
+        InputError: if there are faults; the message lists all of them.
+    """
+    params = load_params(path)
+    faults = _unknown_sections(params)
+    sections: dict[str, Any] = {}
+    for name, schema in SECTIONS.items():
+        sections[name], found = parse_section(params, name, schema)
+        if found:
+            faults.append(f"section '{name}': {'; '.join(found)}")
+    faults += _missing_files(path.parent, sections["catalog"], sections["extract"])
+    faults += _missing_vectors(path.parent, sections["tokenize"])
+    faults += _no_fixed_words(sections["tokenize"], sections["train"])
+    faults += _too_few_positions(sections["tokenize"], sections["train"])
+    missing = _missing_source(path.parent, sections["embed"])
+    faults += missing * (not early)
+    faults += _missing_layer(sections["extract"], sections["embed"])
+    faults += _unknown_algorithm(sections["runtime"])
+    if faults:
+        raise LinesError("\n".join(f"{path}: {fault}" for fault in faults))
+    for fault in missing:
+        say(f"Warning: {path}: {fault}", err=True)
+    return sections
+
+
+def check_overrides(path: Path, overrides: Sequence[str], show: bool) -> None:
+    """Check a parameter file with overrides, including all combinations of a sweep.
+
+    The file is not changed.
+
+    Raises:
+        InputError: if DVC cannot parse an override, or if there are faults.
+    """
+    from dvc.exceptions import DvcException  # slow to import
+    from dvc.utils.hydra import apply_overrides, get_hydra_sweeps
+    from hydra.errors import HydraException
+
+    faults = _unknown_keys(load_params(path), overrides)
+    if faults:
+        raise LinesError("\n".join(f"{path}: {fault}" for fault in faults))
+    try:
+        sweeps = [sweep[str(path)] for sweep in get_hydra_sweeps({str(path): list(overrides)})]
+        for sweep in sweeps:
+            named = f"{path} with {' '.join(sweep)}"
+            # In the same folder, because the paths in the file are relative to it.
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".check-", suffix=".yaml") as file:
+                changed = path.with_name(Path(file.name).name)
+                changed.write_bytes(path.read_bytes())
+                apply_overrides(str(changed), sweep)
+                try:
+                    sections = check_params(changed)
+                except InputError as error:
+                    raise LinesError(error.message.replace(str(changed), named)) from None
+            say(f"{named}: all valid")
+            if show:
+                say(applied_settings(sections["train"]))
+    except (DvcException, HydraException) as error:
+        raise InputError(f"-S: {' '.join(str(error).split())}") from None
+
+
+def applied_settings(train: Train) -> str:
+    """Return the settings of the training that apply, one line per key, with the names for `-S`."""
+    return "\n".join(f"  train.{key}: {value}" for key, value in sorted(flattened(train.applied()).items()))
+
+
+def check_demo(path: Path, sections: dict[str, Any]) -> None:
+    """Refuse parameters of another data set than the embedded one."""
+    root = sections["catalog"].root
+    if root != DEMO_ROOT:
+        raise InputError(
+            f"{path}: catalog.root is '{root}', which is not the embedded data set; run `dvc repro` for your "
+            f"own data set, or set catalog.root to {DEMO_ROOT} for the demo"
+        )
+
+
+def check_splits(path: Path, sections: dict[str, Any], captions: Path) -> None:
+    """Check that training and evaluation will find their splits, before hours of extraction.
+
+    A data set without captions is valid: its embeddings can be computed.
+
+    Raises:
+        InputError: if `evaluate.split` has no captions, but another split could be evaluated.
+    """
+    splits = {record.split for record in read_captions(captions)[0] if record.captions}
+    chosen = sections["evaluate"].split
+    if splits and "val" not in splits:
+        say("Warning: split 'val' has no captioned images, and `train` needs them", err=True)
+    if "val" in splits and chosen not in splits:
+        raise InputError(
+            f"{path}: evaluate.split is '{chosen}', but the catalog has captions only in "
+            f"{', '.join(sorted(splits))}; use `-S evaluate.split=val`"
+        )
+
+
+def _unknown_keys(params: dict[str, Any], overrides: Sequence[str]) -> list[str]:
+    """Find overrides of keys that the file does not have, which DVC would refuse without a reason."""
+    known = flattened(params)
+    faults = []
+    for override in overrides:
+        key = override.partition("=")[0]
+        if key in known or any(each.startswith(f"{key}.") for each in known):
+            continue
+        same = [each for each in known if each.rpartition(".")[2] == key.rpartition(".")[2]]
+        close = same or get_close_matches(key, known, n=1)
+        hint = f" (did you mean {' or '.join(repr(each) for each in close)}?)" if close else ""
+        faults.append(f"there is no key '{key}'{hint}")
+    return faults
+
+
+def _unknown_sections(params: dict[str, Any]) -> list[str]:
+    faults = []
+    for name in params:
+        if name not in SECTIONS:
+            close = get_close_matches(str(name), SECTIONS, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"known sections: {', '.join(SECTIONS)}"
+            faults.append(f"unknown section '{name}' ({hint})")
+    return faults
+
+
+def _missing_files(folder: Path, catalog: Catalog | None, extract: Extract | None) -> list[str]:
+    faults = []
+    # The stage `render` makes the folder of the demo.
+    if catalog and catalog.root != DEMO_ROOT:
+        fault = _root_fault(folder / catalog.root, catalog)
+        faults += [f"section 'catalog': root: {fault}"] * bool(fault)
+    if extract:
+        weights = folder / extract.weights
+        if not weights.is_file():
+            faults.append(
+                f"section 'extract': weights: no such file '{extract.weights}'; "
+                "use weights/random.yaml, weights/imagenet.yaml or your own weights file"
+            )
+        elif weights.suffix in (".yaml", ".yml"):
+            try:
+                named = parse_weights(weights)
+            except InputError as error:
+                faults.append(f"section 'extract': weights: {error.message}")
+            else:
+                if isinstance(named, Torchvision) and extract.backbone not in named.sha256:
+                    fault = f"{weights} has none for {extract.backbone}, only for {', '.join(named.sha256)}"
+                    faults.append(f"section 'extract': weights: {fault}")
+        else:
+            faults += _input_faults(weights, extract)
+    return faults
+
+
+def _input_faults(weights: Path, extract: Extract) -> list[str]:
+    """Check that something says how a weights file expects images."""
+    try:
+        if extract.input != AUTO or says_its_input(weights):
+            return []
+    except InputError as error:
+        return [f"section 'extract': weights: {error.message}"]
+    return [
+        f"section 'extract': input: {weights} does not say how its weights expect images; set it to "
+        "torchvision (RGB, 0..1, mean and deviation of ImageNet) or caffe (BGR, 0..255, mean pixel)"
+    ]
+
+
+def _root_fault(root: Path, catalog: Catalog) -> str | None:
+    if not root.exists():
+        return f"no such folder or file '{catalog.root}'; use the folder of your data set"
+    fault = file_fault(catalog.format, catalog.annotations) if is_annotation_file(root) else None
+    return f"'{catalog.root}' {fault}" if fault else None
+
+
+def _missing_vectors(folder: Path, tokenize: Tokenize | None) -> list[str]:
+    if not tokenize or (folder / tokenize.vectors).is_file():
+        return []
+    return [
+        f"section 'tokenize': vectors: there is no file '{tokenize.vectors}'; "
+        f"use {NO_VECTORS} or a file of word vectors"
+    ]
+
+
+def _no_fixed_words(tokenize: Tokenize | None, train: Train | None) -> list[str]:
+    if not tokenize or not train or train.words != "fixed" or not is_no_vectors(tokenize.vectors):
+        return []
+    return [
+        f"section 'train': words: 'fixed' needs word vectors, but tokenize.vectors is '{tokenize.vectors}'; "
+        "name a file of word vectors, or use 'learned'"
+    ]
+
+
+def _too_few_positions(tokenize: Tokenize | None, train: Train | None) -> list[str]:
+    """Find captions that need not fit the positions of a text CNN."""
+    if not tokenize or not train or train.method != "steps" or train.text_encoder != "text_cnn":
+        return []
+    positions = train.text_encoders["text_cnn"].model_dump()["positions"]
+    if 1 <= tokenize.longest <= positions:
+        return []
+    return [
+        f"section 'tokenize': longest: text encoder 'text_cnn' has {positions} positions; use 1 to "
+        f"{positions}, got {tokenize.longest}"
+    ]
+
+
+def _missing_source(folder: Path, embed: Embed | None) -> list[str]:
+    if not embed or embed.source == EXTRACTED or (folder / embed.source / MANIFEST).is_file():
+        return []
+    return [
+        f"section 'embed': source: no row store in '{embed.source}'; "
+        f"use {EXTRACTED}, or a store that `fne import` or `fne join` wrote"
+    ]
+
+
+def _missing_layer(extract: Extract | None, embed: Embed | None) -> list[str]:
+    """Find layers that the backbone does not have; an imported store has its own layers."""
+    if not extract or not embed or embed.source != EXTRACTED:
+        return []
+    backbone = BACKBONES[extract.backbone]
+    if extract.layers == ALL:
+        layers, whose = [tap.layer for tap in backbone.taps], f"the layers of {extract.backbone}"
+        if embed.layer in backbone.names:
+            whose += f"; extract '{embed.layer}' with extract.layers=[{embed.layer}]"
+    else:
+        unknown = [name for name in extract.layers if name not in backbone.names]
+        if unknown:
+            known = not_one_of(unknown[0], backbone.names)
+            return [f"section 'extract': layers: {known}, the layers of {extract.backbone}"]
+        layers = [name for name in backbone.names if name in extract.layers]
+        whose = "the layers of extract.layers"
+    if extract.views == "each" and embed.kind != OF_VIEWS:
+        return [
+            f"section 'embed': kind: extract.views is 'each', which only kind '{OF_VIEWS}' keeps apart, "
+            f"got '{embed.kind}'"
+        ]
+    if embed.kind in ONE_LAYER:
+        if embed.layer not in layers:
+            return [f"section 'embed': layer: {not_one_of(embed.layer, layers)}, {whose}"]
+        return []
+    try:
+        kept_layers(layers, embed.layers)
+    except ValueError as error:
+        return [f"section 'embed': layers: {extract.backbone} {error}"]
+    return []
+
+
+def _unknown_algorithm(runtime: Runtime | None) -> list[str]:
+    if not runtime or runtime.algorithm in (AUTO, *ALGORITHMS):
+        return []
+    return [f"section 'runtime': algorithm: {not_one_of(runtime.algorithm, (AUTO, *ALGORITHMS))}"]

@@ -1,0 +1,60 @@
+"""`fne compare`: two experiments side by side, as tables or as one page."""
+
+from pathlib import Path
+
+import click
+
+from fne.core.files import write_text
+from fne.core.options import OUTPUT
+from fne.core.outputs import check_output
+from fne.core.terminal import say
+from fne.papers.runs import WORKSPACE, open_project
+from fne.papers.tables import FORMATS
+
+
+@click.command()
+@click.argument("a")
+@click.argument("b", default=WORKSPACE)
+@click.option("--html", type=OUTPUT, help="Write one page that opens from disk, with curves and pictures.")
+@click.option(
+    "--queries",
+    type=click.IntRange(0),
+    default=5,
+    show_default=True,
+    help="How many queries to show on the page for each direction and side.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "markdown", "csv"]),
+    default="text",
+    show_default=True,
+    help="The format of the tables.",
+)
+def compare(a: str, b: str, html: Path | None, queries: int, form: str) -> None:
+    """Compare two experiments: settings, metrics, curves and queries.
+
+    A and B are names of experiments, Git revisions, or 'workspace', the current state, which is
+    the default for B.
+
+    \b
+      fne compare HEAD                                   the last commit and the workspace
+      fne compare brown-axle hexed-orle                  two experiments
+      fne compare main hexed-orle --html compare.html    one page, with curves and pictures
+
+    The test images are resampled to estimate how much each metric and their difference vary, with
+    the same samples for both. Experiments that differ only in train.seed count as seeds of one
+    experiment. With fewer than five seeds on a side, it does not say which one is better.
+    Nothing is fetched from a remote: run `dvc fetch -A` first if the cache lacks a run.
+    """
+    from fne.report.comparison import compare_runs, grids, is_page, render  # slow to import
+
+    if html:
+        check_output(html, "--html", is_page)
+    with open_project(Path()) as project:
+        found = compare_runs(project, a, b, queries, pictures=html is not None)
+    say(FORMATS[form](grids(found)))
+    if html:
+        check_output(html, "--html", is_page)  # again: reading may have taken long
+        write_text(html, render(found))
+        say(f"{html}: open {html.resolve().as_uri()} in a browser", err=True)

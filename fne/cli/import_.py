@@ -1,0 +1,166 @@
+"""`fne import`: import what other programs made.
+
+Features from an HDF5 or NumPy file become a row store that `embed.source` can name. Weights from a
+`.caffemodel` become a file that `extract.weights` can name.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from fne.core.dvc import added_out, pipeline_outs, project_path
+from fne.core.errors import InputError
+from fne.core.options import INPUT
+from fne.core.params import load_key
+from fne.core.terminal import say
+from fne.features.import_features import ArrayNames, import_rows
+from fne.features.join import check_destination
+from fne.store.catalog import CAPTIONS_FILE, read_captions
+
+CAFFEMODEL = ".caffemodel"
+PARAMS = Path("params.yaml")
+
+
+@click.command("import")
+@click.argument("file", type=INPUT)
+@click.option(
+    "--to",
+    type=INPUT,
+    help="The folder of the new store, or the new weights file.  [default: features/imported, or "
+    "FILE with the suffix .safetensors]",
+)
+@click.option("--backbone", type=click.Choice(["vgg16", "vgg19"]), help="The network of a .caffemodel.")
+@click.option("--values", metavar="NAME", help="The array of rows and columns.")
+@click.option("--ids", metavar="NAME", help="The array of row ids.")
+@click.option("--ids-file", type=INPUT, help="A text file with one id per line, instead of an array.")
+@click.option("--layers", metavar="NAME", help="The array with the layer of each column.")
+@click.option(
+    "--catalog", type=INPUT, help="The catalog whose images need rows.  [default: data/captions.jsonl]"
+)
+def import_(
+    file: Path,
+    to: Path | None,
+    backbone: str | None,
+    values: str | None,
+    ids: str | None,
+    ids_file: Path | None,
+    layers: str | None,
+    catalog: Path | None,
+) -> None:
+    """Import features as a row store, or weights of Caffe.
+
+    FILE is an HDF5, .npy or .npz file with one row per image, and the ids of the images as in
+    the catalog. Arrays need to be named only if there are several candidates. Nothing in the
+    file is executed, and nothing outside it is read. Set `embed.source` to the new store.
+
+    Or FILE is a .caffemodel of VGG16 or VGG19. Its weights are converted without Caffe, with a
+    description of how they expect images. Set `extract.weights` to the new file.
+    """
+    if file.suffix == CAFFEMODEL:
+        if values or ids or layers or ids_file or catalog:
+            raise click.UsageError("a .caffemodel needs only --backbone and --to")
+        say(import_weights(file, to or file.with_suffix(".safetensors"), backbone))
+        return
+    if backbone:
+        raise click.UsageError("--backbone is for a .caffemodel")
+    store = to or Path("features/imported")
+    say(import_features(file, store, ArrayNames(values, ids, layers), ids_file, catalog))
+
+
+def import_weights(source: Path, target: Path, backbone: str | None) -> str:
+    """Convert a `.caffemodel`, and return what was converted and the next commands as text.
+
+    Raises:
+        InputError: if the network is not given, or if the file cannot be converted.
+    """
+    from fne.extraction.caffe import convert_caffemodel  # imports torch
+
+    if backbone is None:
+        raise InputError(f"{source}: which network is it? Add --backbone vgg16 or --backbone vgg19")
+    if target.is_dir() or target.suffix != ".safetensors":
+        raise InputError(f"{target}: weights become a file whose name ends with .safetensors; change --to")
+    layers = convert_caffemodel(source, target, backbone)
+    return "\n".join(
+        [
+            f"{target}: {len(layers)} layers of {backbone}, {target.stat().st_size:,} bytes",
+            f"  layers    {layers[0]} to {layers[-1]}",
+            "  input     BGR 0..255 without the mean pixel, recorded in the file",
+            "next:",
+            f"  dvc exp run -S extract.backbone={backbone} -S extract.weights={target}",
+        ]
+    )
+
+
+def import_features(
+    source: Path, store: Path, names: ArrayNames, ids_file: Path | None, catalog: Path | None
+) -> str:
+    """Import a file, and return what was imported and the next commands as text.
+
+    Args:
+        source: an HDF5, `.npy` or `.npz` file.
+        store: the folder of the new store; an existing row store is replaced.
+        names: the names of the arrays in the file.
+        ids_file: a text file with one id per line, for files without ids.
+        catalog: the catalog whose images need rows; if None, that of the pipeline, if it exists.
+
+    Raises:
+        InputError: if the file cannot be imported, or if `store` belongs to a stage or is another folder.
+    """
+    check_target(store)
+    captions = catalog or CAPTIONS_FILE
+    wanted = [record.id for record in read_captions(captions)[0]] if catalog or captions.exists() else None
+    imported = import_rows(source, store, names, ids_file)
+    size = sum(file.stat().st_size for file in store.iterdir())
+    shape = f"{len(imported.ids)} rows of {imported.features} values"
+    return "\n".join(
+        [
+            f"{store}: {shape} ({imported.dtype}), {size:,} bytes",
+            f"  values    {imported.values}",
+            f"  ids       {imported.ids_from}, the first is {imported.ids[0]!r}",
+            f"  layers    {imported.layers_from}: "
+            + ", ".join(f"{layer.name} {layer.features}" for layer in imported.layers),
+            f"  catalog   {_coverage(imported.ids, captions, wanted)}",
+            "next:",
+            *_next_steps(store),
+        ]
+    )
+
+
+def _next_steps(store: Path) -> list[str]:
+    """Return what to type next, without what is done already."""
+    track = f"  dvc add {store}    # track it with DVC, for colleagues and temporary experiments"
+    try:
+        is_set = Path(load_key(PARAMS, "embed", "source")) == store
+    except InputError:  # not in a project
+        is_set = False
+    return [
+        *[track] * (added_out(store) is None),
+        "  dvc repro    # params.yaml names this store already"
+        if is_set
+        else f"  dvc exp run -S embed.source={store}",
+    ]
+
+
+def check_target(store: Path) -> None:
+    """Refuse a folder that a stage writes, or that holds anything but a row store of activations."""
+    outs, target = pipeline_outs(), project_path(store)
+    for folder in (target, *target.parents):
+        if folder in outs:
+            stage = outs[folder].stage
+            raise InputError(f"{store}: stage '{stage}' writes this folder; choose another one with --to")
+    check_destination(store)
+
+
+def _coverage(ids: Sequence[str], captions: Path, wanted: Sequence[str] | None) -> str:
+    if wanted is None:
+        return (
+            f"{captions} does not exist; `dvc repro catalog` makes it, and `embed` needs a row for each image"
+        )
+    missing = sorted(set(wanted) - set(ids))
+    if not missing:
+        return f"all {len(wanted)} images of {captions} have a row"
+    return (
+        f"{len(missing)} of the {len(wanted)} images of {captions} have no row, the first is {missing[0]!r}; "
+        "`embed` will refuse the store"
+    )

@@ -1,0 +1,71 @@
+"""`fne search`: print the matches for a query, as text, as JSON, or as a contact sheet."""
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+
+from fne.core.options import INPUT, OUTPUT, params_option
+from fne.core.signals import explain_interrupt
+from fne.core.terminal import printable, say
+from fne.search import engine
+from fne.search.answer import Answer
+from fne.search.project import Project
+
+MAX_NAMED = 5  # unreadable files that are named
+
+
+@click.command()
+@click.argument("query", nargs=-1)
+@params_option
+@click.option("--by", metavar="KIND", help="Find images with similar embeddings of this kind: fne, …")
+@click.option("--in", "folder", type=INPUT, help="Search this folder of photos instead of the catalog.")
+@click.option("--k", type=click.IntRange(min=1), default=10, show_default=True, help="Number of matches.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@click.option("--sheet", type=OUTPUT, help="Also write the answer as a contact sheet (PNG).")
+def search(
+    query: tuple[str, ...],
+    params: Path,
+    by: str | None,
+    folder: Path | None,
+    k: int,
+    as_json: bool,
+    sheet: Path | None,
+) -> None:
+    """Find images for a sentence or an image, or sentences for an image.
+
+    QUERY is a sentence, an image file, or the id of an image of the catalog.
+
+    \b
+      fne search "a red circle above a white triangle" images for a sentence
+      fne search photo.jpg                             sentences for an image
+      fne search --by fne photo.jpg                    similar images; no model needed
+      fne search "a dog" --in ~/photos                 in a folder of photos without captions
+
+    A star marks matches that the catalog pairs with the query.
+    """
+    if sheet:
+        from fne.search.sheet import MAX_MATCHES, check_sheet, write_sheet  # slow to import
+
+        check_sheet(sheet, Path(" ".join(query)))
+    # Only the index of a folder takes long.
+    with explain_interrupt() if folder else nullcontext():
+        answer = engine.search(Project(params), " ".join(query), by, folder, k)
+    if answer.unknown_words:
+        say(f"Warning: not in the vocabulary: {', '.join(answer.unknown_words)}", err=True)
+    if answer.unreadable:
+        say(f"Warning: {_unreadable(answer)}", err=True)
+    if as_json:
+        say(json.dumps(answer.as_dict(), ensure_ascii=False, indent=1))
+    else:
+        say("\n".join(answer.lines()))
+    if sheet:
+        write_sheet(sheet, answer)
+        say(f"{sheet}: contact sheet of {min(len(answer.matches), MAX_MATCHES)} matches", err=True)
+
+
+def _unreadable(answer: Answer) -> str:
+    named = [printable(f"{file}: {reason}") for file, reason in list(answer.unreadable.items())[:MAX_NAMED]]
+    more = [f"and {len(answer.unreadable) - MAX_NAMED} more"] if len(answer.unreadable) > MAX_NAMED else []
+    return f"{len(answer.unreadable)} files skipped, not readable as images: {'; '.join([*named, *more])}"

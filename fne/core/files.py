@@ -1,0 +1,315 @@
+"""Atomic writes, digests, and one wording for files that cannot be read or written.
+
+Every artifact is written under a temporary name, synced to disk and then renamed. A killed
+writer therefore never leaves an incomplete file under a final name.
+"""
+
+import errno
+import glob
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fne.core.errors import InputError
+
+FULL_DISK = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+UNWRITABLE = (
+    errno.EACCES,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+)
+# How a formula begins, for the one or the other spreadsheet program.
+FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# A dash, a number or a range of numbers.
+NUMBER = re.compile(r"-|[+-]?[0-9]+(\.[0-9]+)?%?( to [+-]?[0-9]+(\.[0-9]+)?)?")
+# Folders that may be nested in each other where all files of a folder are read.
+MAX_DEPTH = 100
+# What to do about an artifact that is missing.
+FETCH = "run `dvc repro`, or `dvc pull` to fetch it"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary file name that becomes `path` when the block succeeds.
+
+    An existing file at `path` is unlinked and never opened for writing: it may be a link into a
+    shared cache.
+    """
+    with readable_os_errors(path):
+        temporary = _temporary(path)
+        try:
+            yield temporary
+            sync(temporary)
+            if not _defer(temporary, path):
+                _rename(temporary, path)
+        finally:
+            if not _is_deferred(temporary):
+                temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder that becomes `path` when the block succeeds."""
+    with readable_os_errors(path):
+        temporary = _temporary(path)
+        try:
+            temporary.mkdir()
+            yield temporary
+            sync(temporary)
+            if not _defer(temporary, path):
+                _rename(temporary, path)
+        finally:
+            if not _is_deferred(temporary):
+                shutil.rmtree(temporary, ignore_errors=True)
+
+
+@dataclass
+class _Deferral:
+    """The outputs that keep their temporary names until all are published."""
+
+    outputs: frozenset[Path]
+    written: dict[Path, Path] = field(default_factory=dict)  # temporary name by output
+
+
+_deferral: _Deferral | None = None
+
+
+@contextmanager
+def deferring(outputs: Iterable[Path], check: Callable[[], None]) -> Iterator[None]:
+    """Publish outputs together at the end of the block.
+
+    Within the block, `replacing` and `replacing_folder` leave each of `outputs` under its temporary
+    name. At the end `check` is called if there are any. They are renamed if it returns, and removed if
+    it or the block raises. Other files are written at once.
+    """
+    global _deferral
+    before, _deferral = _deferral, _Deferral(frozenset(outputs))
+    written = _deferral.written
+    try:
+        yield
+        if written:
+            check()
+        for path, temporary in list(written.items()):
+            with readable_os_errors(path):
+                _rename(temporary, path)
+            del written[path]
+    finally:
+        _deferral = before
+        for temporary in written.values():
+            _remove(temporary)
+
+
+@contextmanager
+def readable_os_errors(path: Path) -> Iterator[None]:
+    """Turn errors of a full or unwritable disk into an `InputError` that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL_DISK:
+            raise InputError(f"{path}: {error.strerror}; free some space and run again") from None
+        if error.errno in UNWRITABLE:
+            raise InputError(f"{path}: cannot be written ({error.strerror}); choose another place") from None
+        raise
+
+
+def missing_path(path: Path | str, advice: str = FETCH, what: str = "file") -> InputError:
+    """Return the error for a path that does not exist.
+
+    Args:
+        path: the path, as the user knows it.
+        advice: what to do about it.
+        what: what was expected there.
+
+    Example:
+        >>> missing_path("photos", "name a folder of photos", "folder").message
+        'photos: no such folder; name a folder of photos'
+    """
+    return InputError(f"{path}: no such {what}; {advice}")
+
+
+def read_bytes(path: Path, advice: str = FETCH) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        InputError: if the file is missing, which ends with `advice`, or cannot be read.
+    """
+    with _readable_read_errors(path, advice):
+        check_regular(path)
+        return path.read_bytes()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 text file atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal.
+
+    Raises:
+        InputError: if the file is missing or cannot be read.
+    """
+    with _readable_read_errors(path, FETCH):
+        check_regular(path)
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_regular(path: Path) -> None:
+    """Refuse a pipe, a device or a socket, which could block or never end; links are followed.
+
+    Raises:
+        InputError: if it is no regular file.
+        OSError: if there is nothing at `path`.
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise InputError(
+            f"{path}: not a regular file, but a {_kind(mode)}, which is not read; use a regular file"
+        )
+
+
+def check_own(path: Path) -> None:
+    """Refuse what is not a regular file in the place of a file of the scratch folder; links are not followed.
+
+    A link could lead to a file of the user, a pipe could block, and a folder cannot be written.
+
+    Raises:
+        InputError: with the command that removes it.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise InputError(
+            f"{path}: a file of the scratch folder is expected here, found something else; "
+            f"remove it with `rm -r {shlex.quote(str(path))}`"
+        )
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    """Yield all files in a folder and its subfolders, sorted by folder; links to folders are not followed.
+
+    Raises:
+        InputError: if folders are nested deeper than `MAX_DEPTH`.
+    """
+    pending = [(folder, 0)]
+    while pending:
+        place, depth = pending.pop()
+        check_depth(place, depth)
+        for entry in sorted(os.scandir(place), key=lambda each: each.name):
+            if entry.is_dir(follow_symlinks=False):
+                pending.append((Path(entry.path), depth + 1))
+            elif entry.is_file():
+                yield Path(entry.path)
+
+
+def check_depth(folder: Path, depth: int) -> None:
+    """Refuse folders that are nested too deeply: each level costs memory, and names have a maximum length.
+
+    Raises:
+        InputError: if `depth` is more than `MAX_DEPTH`.
+    """
+    if depth > MAX_DEPTH:
+        raise InputError(
+            f"{str(folder)[:200]}…: more than {MAX_DEPTH} folders are nested here, which is the limit; "
+            "remove them or name another folder"
+        )
+
+
+def text_digest(text: str) -> str:
+    """Return the SHA-256 of a text, in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def plain_cell(text: str) -> str:
+    """Return the text of a CSV cell that no spreadsheet reads as a formula; numbers stay as they are.
+
+    Example:
+        >>> plain_cell("=HYPERLINK(1)"), plain_cell("-1.5"), plain_cell("a dog")
+        ("'=HYPERLINK(1)", '-1.5', 'a dog')
+    """
+    return f"'{text}" if text.lstrip().startswith(FORMULA) and not NUMBER.fullmatch(text) else text
+
+
+def sync(path: Path) -> None:
+    """Force a file or folder to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def is_alive(process: int) -> bool:
+    """Tell whether a process with this id runs on this machine, whoever owns it."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "pipe"
+    return "socket" if stat.S_ISSOCK(mode) else "device"
+
+
+@contextmanager
+def _readable_read_errors(path: Path, advice: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise missing_path(path, advice) from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _defer(temporary: Path, path: Path) -> bool:
+    """Keep an output under its temporary name, if it is to be published later; return whether it is."""
+    if _deferral is None or path not in _deferral.outputs:
+        return False
+    _deferral.written[path] = temporary
+    return True
+
+
+def _is_deferred(temporary: Path) -> bool:
+    return _deferral is not None and temporary in _deferral.written.values()
+
+
+def _rename(temporary: Path, path: Path) -> None:
+    """Give a file or folder its final name, in place of what is there."""
+    if temporary.is_dir() and (path.exists() or path.is_symlink()):
+        _remove(path)
+    temporary.replace(path)
+    sync(path.parent)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> Path:
+    """Return a name that no other process uses, and remove the files of killed writers."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        writer = left.name.split(".")[-2]
+        if writer.isdigit() and (int(writer) == os.getpid() or not is_alive(int(writer))):
+            _remove(left)
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")

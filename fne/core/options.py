@@ -1,0 +1,19 @@
+"""Options and argument types of the command line, common to the stages and the `fne` command."""
+
+from pathlib import Path
+
+import click
+
+# `fne.core.publishing` knows the inputs and outputs of a stage by these types.
+INPUT = click.Path(path_type=Path)
+OUTPUT = click.Path(path_type=Path)
+# Written at once, because it says why a stage stops.
+TABLE = click.Path(path_type=Path)
+
+params_option = click.option(
+    "--params",
+    type=click.Path(path_type=Path),
+    default=Path("params.yaml"),
+    show_default=True,
+    help="The parameter file.",
+)

@@ -1,0 +1,1 @@
+"""The demo data set: drawn scenes and sentences about them."""

@@ -1,0 +1,104 @@
+"""The demo data set: drawn scenes with their sentences, in the format of Flickr8k.
+
+The folder contains `images/*.jpg` and `dataset.json` in Karpathy's format, so that the demo is
+read like real data sets. `dataset.json` also has the true tags of each image. The images are
+JPEG files, because these are smaller than PNG files and do not depend on the build of zlib.
+"""
+
+import json
+import re
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from fne.core.files import replacing_folder, write_text
+from fne.core.params import Section
+from fne.datasets.demo.drawing import draw
+from fne.datasets.demo.scenes import generator, scenes
+from fne.datasets.demo.sentences import SENTENCES, sentences
+
+QUALITY = 90
+SPLITS = ("train", "val", "test")
+
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Render(Section):
+    """The section `render` of `params.yaml`."""
+
+    seed: Annotated[int, Field(ge=0)]
+    images: Annotated[int, Field(ge=1, le=10_000)]
+    val_share: Fraction
+    test_share: Fraction
+    side: Annotated[int, Field(ge=32, le=1024)]
+
+    @model_validator(mode="after")
+    def _every_split_has_images(self) -> Self:
+        if self.val_share + self.test_share >= 1:
+            raise ValueError(
+                f"val_share {self.val_share} and test_share {self.test_share} leave nothing for train; "
+                "their sum must be below 1"
+            )
+        counts = Counter(splits(self))
+        empty = [split for split in SPLITS if not counts[split]]
+        if empty:
+            raise ValueError(f"images {self.images} is too few: none is left for {' and '.join(empty)}")
+        return self
+
+
+def splits(settings: Render) -> list[str]:
+    """Return the split of every image: exact fractions in random order."""
+    val = round(settings.images * settings.val_share)
+    test = round(settings.images * settings.test_share)
+    names = ["val"] * val + ["test"] * test
+    names = ["train"] * (settings.images - len(names)) + names
+    generator(settings.seed, "splits").shuffle(names)
+    return names
+
+
+def describe_dataset(settings: Render) -> dict[str, Any]:
+    """Return the contents of `dataset.json`, without drawing any image."""
+    images = []
+    numbered = enumerate(zip(splits(settings), scenes(settings.seed), strict=False))
+    for number, (split, scene) in numbered:
+        raws = sentences(scene, generator(settings.seed, number, "sentences"))
+        ids = range(number * SENTENCES, (number + 1) * SENTENCES)
+        images.append(
+            {
+                "imgid": number,
+                "filename": _filename(number),
+                "split": split,
+                "sentids": list(ids),
+                "sentences": [
+                    {
+                        "raw": raw,
+                        "tokens": re.findall("[a-z]+", raw.lower()),
+                        "imgid": number,
+                        "sentid": sentid,
+                    }
+                    for raw, sentid in zip(raws, ids, strict=True)
+                ],
+                "tags": scene.tags,
+            }
+        )
+    return {"dataset": "demo", "images": images}
+
+
+def write_dataset(settings: Render, folder: Path) -> Counter[str]:
+    """Write the data set to `folder`, atomically; return the number of images per split."""
+    dataset = describe_dataset(settings)
+    with replacing_folder(folder) as temporary:
+        (temporary / "images").mkdir()
+        for number, scene in enumerate(islice(scenes(settings.seed), settings.images)):
+            image = draw(scene, settings.side, generator(settings.seed, number, "grain"))
+            # Without chroma subsampling, which would blur the edges of saturated shapes.
+            image.save(temporary / "images" / _filename(number), quality=QUALITY, subsampling="4:4:4")
+        write_text(temporary / "dataset.json", json.dumps(dataset, ensure_ascii=False) + "\n")
+    return Counter(image["split"] for image in dataset["images"])
+
+
+def _filename(number: int) -> str:
+    return f"scene-{number:04d}.jpg"

@@ -1,0 +1,155 @@
+"""Which images of a split are ranked against each other, and the check that nothing was learned from them.
+
+Published results on COCO use 1,000 or 5,000 images. Fewer images are easier, so the name of the protocol is
+part of the names of its metrics. The images of a protocol are the first ones in the data set's own order
+(Karpathy's file, or COCO's), which the catalog records as `position`. Folds are consecutive in that order.
+
+Every artifact carries the settings and digests of what it was made from. So leaks can be detected at the end,
+whatever was run in between.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from fne.core.errors import InputError
+from fne.core.params import Section, one_of
+from fne.store.artifact import Lineage
+from fne.store.catalog import Captioned, captioned_in, refuse_duplicate_photos
+
+FULL = "full"
+SCORED = ("test", "val")  # the splits that may be scored
+# Published code of the field also puts the words of the validation captions into the vocabulary.
+KNOWN_WORDS = ("train", "val")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The number of folds and of images per fold; metrics are means over the folds."""
+
+    folds: int
+    images: int
+
+
+def choose_folds(name: str, captioned: Sequence[Captioned], split: str) -> list[list[Captioned]]:
+    """Return the images of each fold of a protocol, from those of a split.
+
+    Raises:
+        InputError: if the split is empty or too small, or the catalog does not record the data set's order.
+    """
+    chosen = captioned_in(captioned, split)
+    if not chosen:
+        raise InputError(_nothing_to_score(captioned, split))
+    if name == FULL:
+        return [chosen]
+    protocol = PROTOCOLS[name]
+    needed = protocol.folds * protocol.images
+    if len(chosen) < needed:
+        raise InputError(
+            f"params.yaml: evaluate.protocol is '{name}', which needs {needed} images, but split '{split}' "
+            f"has {len(chosen)}; use `full`"
+        )
+    positions = [record.position for record in chosen if record.position is not None]
+    if len(positions) < len(chosen):
+        raise InputError(
+            f"params.yaml: evaluate.protocol is '{name}', but the catalog does not record the data "
+            "set's order; run `dvc repro --force catalog`"
+        )
+    ordered = [record for _, record in sorted(zip(positions, chosen, strict=True), key=lambda pair: pair[0])]
+    return [ordered[start : start + protocol.images] for start in range(0, needed, protocol.images)]
+
+
+def metrics_name(split: str, protocol: str) -> str:
+    """Return the name of a protocol's metrics in the metrics file.
+
+    Example:
+        >>> metrics_name("test", "full"), metrics_name("test", "coco_1k_mean5")
+        ('test_full', 'test_coco_1k_mean5')
+    """
+    return f"{split}_{protocol}"
+
+
+def refuse_leaks(lineage: Lineage, captioned: Sequence[Captioned], captions: Path) -> None:
+    """Refuse vectors that were made from what is scored.
+
+    Args:
+        lineage: what the vectors were made from, merged with the training images of the catalog. So model and
+            statistics are known to be fitted on exactly these.
+        captioned: the catalog.
+        captions: its path, for messages.
+
+    Raises:
+        InputError: if the vocabulary was made from other captions than those of train and val, if the
+            statistics are not those of the training images, or if one photograph is in two splits.
+    """
+    vocabulary = lineage.get("vocabulary", {}).get("settings", {}).get("vocabulary")
+    if not vocabulary:
+        raise InputError(
+            "the vectors do not record the captions of their vocabulary; run `dvc repro tokenize`"
+        )
+    foreign = sorted(set(vocabulary) - set(KNOWN_WORDS))
+    if foreign:
+        raise InputError(
+            f"the vocabulary was made from captions of {', '.join(foreign)}, which leaks the scored "
+            f"captions; set tokenize.vocabulary to {' and '.join(KNOWN_WORDS)}, and run `dvc repro`"
+        )
+    refuse_image_leaks(lineage, captioned, captions)
+
+
+def refuse_image_leaks(lineage: Lineage, captioned: Sequence[Captioned], captions: Path) -> None:
+    """Refuse results of images that statistics were fitted on, or that are in two splits.
+
+    Args:
+        lineage: what the results were made from, merged with the training images of the catalog.
+        captioned: the catalog.
+        captions: its path, for messages.
+
+    Raises:
+        InputError: if the statistics are not those of the training images, or if one photograph is in two
+            splits.
+    """
+    statistics = lineage.get("statistics")
+    if statistics and statistics["settings"].get("split") != "train":
+        raise InputError(
+            f"the statistics were made from images of {statistics['settings'].get('split')}, not of train, "
+            "which leaks the scored images; run `dvc repro --force standardize`"
+        )
+    splits = {record.id: record.split for record in captioned}
+    refuse_duplicate_photos(captions, splits)
+
+
+def _nothing_to_score(captioned: Sequence[Captioned], split: str) -> str:
+    splits = sorted({record.split for record in captioned if record.captions})
+    usable = next((each for each in SCORED if each in splits), None)
+    remedy = f"use `dvc exp run -S evaluate.split={usable}`" if usable else "see `catalog` in params.yaml"
+    return (
+        f"params.yaml: evaluate.split is '{split}', but the catalog has captions only in "
+        f"{', '.join(splits) or 'no split'}; {remedy}"
+    )
+
+
+def _increasing(recalls: list[int]) -> list[int]:
+    if recalls != sorted(set(recalls)):
+        raise ValueError(f"must be increasing, got {recalls}")
+    return recalls
+
+
+PROTOCOLS = {
+    FULL: Protocol(folds=1, images=0),  # 0: all of the split
+    "coco_1k_first": Protocol(folds=1, images=1000),
+    "coco_1k_mean5": Protocol(folds=5, images=1000),
+    "coco_5k": Protocol(folds=1, images=5000),
+}
+
+
+class Evaluate(Section):
+    """Which images are scored and how, and how many of the best matches are kept per query."""
+
+    split: Annotated[str, one_of(SCORED)]
+    protocol: Annotated[str, one_of(PROTOCOLS)]
+    recalls: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1), AfterValidator(_increasing)]
+    # The folds of all protocols have at least a thousand captions, so all keep the same number.
+    top: Annotated[int, Field(ge=1, le=1000)]

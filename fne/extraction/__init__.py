@@ -1,0 +1,1 @@
+"""Extraction of the activations of all layers of a network for every image."""

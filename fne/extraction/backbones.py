@@ -1,0 +1,158 @@
+"""The networks whose activations are extracted.
+
+A backbone is one entry of `BACKBONES`. It lists the layers in the order of the network, and
+the modules that an image passes through in turn. The layers are all convolutions and all
+hidden fully connected layers, after normalization and ReLU where they have one. The last
+layer, the ImageNet classifier, is excluded.
+
+Further outputs are extracted only where `extract.layers` names them: the pooled output of a
+ResNet, `pool5`, is not a layer of the full-network embedding.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import nn
+
+ModuleLister = Callable[[nn.Module], dict[str, nn.Module]]
+
+
+@dataclass(frozen=True)
+class Tap:
+    """The modules of torchvision's network that compute one layer.
+
+    Attributes:
+        layer: the name of the layer in artifacts.
+        weighted: the convolution or linear module.
+        activated: the module whose output is the layer after its ReLU.
+        normalized: the normalization between the two, or an empty string.
+        rectify: whether the network reuses one ReLU module for several layers. Then
+            `activated` is the module before the ReLU, and the ReLU must still be applied.
+        block: whether this is the output of a whole block, which ends with the ReLU of the block
+            whether layers are taken before or after their ReLU.
+    """
+
+    layer: str
+    weighted: str
+    activated: str
+    normalized: str = ""
+    rectify: bool = False
+    block: bool = False
+
+    @property
+    def before(self) -> str:
+        """The module whose output is the layer before its ReLU."""
+        return self.activated if self.block else self.normalized or self.weighted
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A network of torchvision: its layers, and a function that lists its modules in order.
+
+    Attributes:
+        taps: the layers.
+        modules: lists the modules of the network in order.
+        outputs: what can be extracted besides the layers.
+    """
+
+    taps: tuple[Tap, ...]
+    modules: ModuleLister
+    outputs: tuple[Tap, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the layers and of the further outputs, in the order of the network."""
+        return [tap.layer for tap in (*self.taps, *self.outputs)]
+
+
+def build_backbone(name: str) -> nn.Module:
+    """Return the torchvision network of this name in inference mode."""
+    # Imported here because it is slow, and reading the names of backbones does not need it.
+    from torchvision.models import get_model
+
+    model: nn.Module = get_model(name, weights=None)
+    return model.eval()
+
+
+def _vgg_modules(model: nn.Module) -> dict[str, nn.Module]:
+    features = {
+        f"features.{name}": module for name, module in model.get_submodule("features").named_children()
+    }
+    classifier = {
+        f"classifier.{name}": module for name, module in model.get_submodule("classifier").named_children()
+    }
+    return features | {"avgpool": model.get_submodule("avgpool"), "flatten": nn.Flatten()} | classifier
+
+
+def _resnet_modules(model: nn.Module) -> dict[str, nn.Module]:
+    stem = {name: model.get_submodule(name) for name in ("conv1", "bn1", "relu", "maxpool")}
+    blocks = {
+        f"layer{number}.{name}": block
+        for number in range(1, 5)
+        for name, block in model.get_submodule(f"layer{number}").named_children()
+    }
+    return stem | blocks
+
+
+def _vgg_taps(*convolutions: int) -> tuple[Tap, ...]:
+    """Return the layers of a VGG network, given its number of convolutions per block."""
+    taps, index = [], 0
+    for block, count in enumerate(convolutions, start=1):
+        for position in range(1, count + 1):
+            taps.append(_sequential(f"conv{block}_{position}", "features", index))
+            index += 2
+        index += 1  # the max-pool between blocks
+    return (*taps, _sequential("fc6", "classifier", 0), _sequential("fc7", "classifier", 3))
+
+
+def _resnet_taps(convolutions: int, *blocks: int) -> tuple[Tap, ...]:
+    """Return the layers of a ResNet, given its convolutions per block and its blocks per stage.
+
+    The last convolution of a block and the one of its shortcut have no ReLU of their own:
+    the ReLU of the block follows their sum.
+    """
+    taps = [Tap("conv1", "conv1", activated="bn1", normalized="bn1", rectify=True)]
+    for stage, count in enumerate(blocks, start=1):
+        for block in range(count):
+            prefix = f"layer{stage}.{block}"
+            for number in range(1, convolutions + 1):
+                normalized = f"{prefix}.bn{number}"
+                name = f"conv{stage + 1}_{block + 1}_{number}"
+                own_relu = number < convolutions
+                taps.append(Tap(name, f"{prefix}.conv{number}", normalized, normalized, rectify=own_relu))
+            if block == 0 and (stage > 1 or convolutions == 3):
+                name, shortcut = f"conv{stage + 1}_{block + 1}_shortcut", f"{prefix}.downsample"
+                taps.append(Tap(name, f"{shortcut}.0", f"{shortcut}.1", f"{shortcut}.1"))
+    return tuple(taps)
+
+
+def _resnet(convolutions: int, *blocks: int) -> Backbone:
+    """Return a ResNet, given its convolutions per block and its blocks per stage.
+
+    Its pooled output is the mean of the last block over all positions.
+    """
+    last = f"layer{len(blocks)}.{blocks[-1] - 1}"
+    pooled = Tap("pool5", f"{last}.conv{convolutions}", activated=last, block=True)
+    return Backbone(_resnet_taps(convolutions, *blocks), _resnet_modules, (pooled,))
+
+
+def _sequential(layer: str, part: str, index: int) -> Tap:
+    return Tap(layer, f"{part}.{index}", f"{part}.{index + 1}")
+
+
+_ALEXNET_TAPS = (
+    *(
+        _sequential(f"conv{number}", "features", index)
+        for number, index in enumerate([0, 3, 6, 8, 10], start=1)
+    ),
+    _sequential("fc6", "classifier", 1),
+    _sequential("fc7", "classifier", 4),
+)
+
+BACKBONES = {
+    "alexnet": Backbone(_ALEXNET_TAPS, _vgg_modules),
+    "resnet18": _resnet(2, 2, 2, 2, 2),
+    "resnet50": _resnet(3, 3, 4, 6, 3),
+    "vgg16": Backbone(_vgg_taps(2, 2, 3, 3, 3), _vgg_modules),
+    "vgg19": Backbone(_vgg_taps(2, 2, 4, 4, 4), _vgg_modules),
+}

@@ -1,0 +1,136 @@
+"""The cost of an extraction in operations, time and disk space, and the messages that report it."""
+
+import time
+from dataclasses import dataclass
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from fne.extraction.backbones import BACKBONES, build_backbone
+from fne.extraction.extractor import Extractor
+from fne.extraction.preprocess import CROPS, SIDE
+
+# Larger shards are slow to write and to transfer.
+SHARD_BYTES = 512 * 2**20
+# Where rows are kept, as messages say it.
+KEPT_BY_DVC = "each for the scratch folder, the store and, unless it uses links, DVC's cache"
+
+
+@dataclass
+class RunStatistics:
+    """Measurements of one run.
+
+    Attributes:
+        images: the number of computed images.
+        seconds: the duration of the run.
+        input_seconds: how long the computation waited for input.
+        output_seconds: how long it waited for output.
+        workers: the number of Ray workers; 0 without Ray.
+        restarts: how often a worker was restarted.
+        worker_seconds: how long the workers were available, summed over all of them.
+    """
+
+    images: int = 0
+    seconds: float = 0.0
+    input_seconds: float = 0.0
+    output_seconds: float = 0.0
+    workers: int = 0
+    restarts: int = 0
+    worker_seconds: float = 0.0
+
+
+def announcement(
+    extractor: Extractor, images: int, done: int, seconds_per_image: float | None, kept: str = KEPT_BY_DVC
+) -> str:
+    """Return a message with the remaining work, its estimated duration and the disk space it needs.
+
+    Args:
+        extractor: the extractor.
+        images: the number of images.
+        done: how many of them are finished.
+        seconds_per_image: the estimated time per image, or None if it is unknown.
+        kept: where the rows are kept.
+    """
+    todo = images - done
+    about = "" if seconds_per_image is None else f", about {format_duration(todo * seconds_per_image)}"
+    size = images * extractor.features * 4 / 1e6
+    return (
+        f"{images} images: {done} done, {todo} to do{about} with algorithm "
+        f"'{extractor.kind['algorithm']}' on {extractor.device.type}; disk: {size:,.0f} MB {kept}"
+    )
+
+
+def shard_advice(extractor: Extractor, images: int, shards: int) -> str | None:
+    """Return a warning if shards are too large, or None; writing a shard takes twice its size of memory."""
+    needed = -(-images * extractor.features * 4 // SHARD_BYTES)
+    if needed <= shards:
+        return None
+    limit = f"{SHARD_BYTES // 2**20} MB"
+    return f"Warning: shards would be larger than {limit}; set extract.shards to {needed} or more"
+
+
+def summary(extractor: Extractor, statistics: RunStatistics) -> str:
+    """Return a message with the number of computed images and the speed."""
+    rate = statistics.images / statistics.seconds
+    return (
+        f"{statistics.images} images in {format_duration(statistics.seconds)}: {rate:.2f} images/s, "
+        f"{rate * plain_flops(extractor) / 1e9:,.0f} GFLOP/s (operations of algorithm 'plain'), "
+        f"{statistics.input_seconds / statistics.seconds:.1%} of the time waiting for input, "
+        f"{statistics.output_seconds / statistics.seconds:.1%} for output{_per_worker(statistics)}"
+    )
+
+
+def format_workers(statistics: RunStatistics) -> str:
+    """Return the number of workers and restarts as text, which is empty without Ray.
+
+    Example:
+        >>> format_workers(RunStatistics(workers=2, restarts=1))
+        '2 workers, 1 restart'
+    """
+    if not statistics.workers:
+        return ""
+    workers, restarts = (
+        f"{number} {what}{'' if number == 1 else 's'}"
+        for number, what in ((statistics.workers, "worker"), (statistics.restarts, "restart"))
+    )
+    return f"{workers}, {restarts}"
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration as text.
+
+    Example:
+        >>> [format_duration(each) for each in (9, 200, 10_000)]
+        ['9 s', '3.3 min', '2.8 h']
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def plain_flops(extractor: Extractor) -> int:
+    """Return the floating-point operations per image of the algorithm `plain`."""
+    backbone = extractor.kind["backbone"]
+    with torch.device("meta"):
+        values = CROPS[extractor.kind["crops"]](torch.empty(3, SIDE, SIDE))
+        modules = BACKBONES[backbone].modules(build_backbone(backbone))
+    with FlopCounterMode(display=False) as counter:
+        for name in extractor.network.modules:
+            values = modules[name](values)
+    return int(counter.get_total_flops())
+
+
+def time_per_image(extractor: Extractor, batch: int) -> float:
+    """Return the seconds per image, measured with a batch of blank images."""
+    blank = [torch.zeros(3, SIDE, SIDE, dtype=torch.uint8)] * batch
+    extractor.compute(blank)  # warm-up: compiles code and allocates memory
+    start = time.perf_counter()
+    extractor.compute(blank)
+    return (time.perf_counter() - start) / batch
+
+
+def _per_worker(statistics: RunStatistics) -> str:
+    if not statistics.workers:
+        return ""
+    rate = statistics.images / statistics.worker_seconds
+    return f"; {format_workers(statistics)}, {rate:.2f} images/s per worker"

@@ -1,0 +1,231 @@
+"""Engines, which compute the rows of images, and the reading of image files.
+
+An engine runs in this process or on the workers of a Ray cluster. It is opened with the
+context manager `open_engine(config, log)`. Its `compute(job, positions)` yields the rows of
+the images of a job in any order. It consumes positions as late as possible, because consuming
+one locks it against other processes. `run.ENGINES` lists the engines.
+"""
+
+import hashlib
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from fne.core.device import prepare_device
+from fne.core.dvc import restore_advice
+from fne.core.errors import InputError
+from fne.core.params import Runtime
+from fne.extraction.cache import hardware_name
+from fne.extraction.cost import RunStatistics, time_per_image
+from fne.extraction.extractor import Extractor, ExtractorSettings
+from fne.extraction.preprocess import Resize
+from fne.extraction.weights import AUTO
+from fne.store.catalog import Image
+from fne.store.images import UndecodableError, decode_bytes, read_image_file
+
+# Images that each reading process prefetches: bounded, so that memory does not grow with the data set.
+PREFETCHED = 4
+
+Log = Callable[[str], None]
+
+
+class ImageFiles(Dataset[Tensor | str]):
+    """The images of a catalog by position: pixels, or an error message.
+
+    The error is returned instead of raised, because the message of an exception from a
+    DataLoader worker contains the traceback of the worker.
+    """
+
+    def __init__(self, images: Sequence[Image], root: Path, resize: Resize) -> None:
+        self.images = images
+        self.root = root
+        self._resize = resize
+
+    def __getitem__(self, position: int) -> Tensor | str:
+        try:
+            return read_pixels(self.images[position], self.root, self._resize)
+        except InputError as error:
+            return error.message
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """What an engine needs to build an extractor, in this process or on a worker.
+
+    Attributes:
+        settings: the settings that determine the values of a row.
+        weights: the weights file.
+        runtime: the settings of speed and resources.
+        input: how to feed images, `extract.input` of `params.yaml`.
+    """
+
+    settings: ExtractorSettings
+    weights: Path
+    runtime: Runtime
+    input: str = AUTO
+
+
+@dataclass
+class Job:
+    """Images to compute.
+
+    Attributes:
+        files: the images of the catalog.
+        extractor: the extractor.
+        batch: the number of images per batch.
+        workers: the number of processes that prefetch images.
+        todo: the number of images to compute, at most.
+        statistics: measurements, which the engine updates.
+    """
+
+    files: ImageFiles
+    extractor: Extractor
+    batch: int
+    workers: int
+    todo: int
+    statistics: RunStatistics = field(default_factory=RunStatistics)
+
+
+@dataclass(frozen=True)
+class ComputedRows:
+    """Rows (images, features), the positions of their images, and the hardware that computed them."""
+
+    positions: list[int]
+    rows: np.ndarray
+    hardware: str
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A way to compute the rows of many images.
+
+    Attributes:
+        device: the device that computes.
+        remote: whether other processes compute, so that this one needs no weights.
+        compute: from positions to computed rows.
+        time_per_image: the estimated seconds per image, or None if they cannot be estimated.
+    """
+
+    device: torch.device
+    remote: bool
+    compute: Callable[[Job, Iterator[int]], Generator[ComputedRows, None, None]]
+    time_per_image: Callable[[Extractor, int], float | None]
+
+
+@contextmanager
+def open_local(config: EngineConfig, log: Log) -> Iterator[Engine]:
+    """Yield the engine that computes in this process."""
+    yield local_engine(prepare_device(config.runtime))
+
+
+def local_engine(device: torch.device) -> Engine:
+    """Return the engine that computes in this process, on a prepared device."""
+    return Engine(device, False, compute_locally, time_per_image)
+
+
+def compute_locally(job: Job, positions: Iterator[int]) -> Generator[ComputedRows, None, None]:
+    """Compute rows in this process; other processes only prefetch images."""
+    reading: deque[int] = deque()
+
+    def recorded() -> Iterator[int]:
+        for position in positions:
+            reading.append(position)
+            yield position
+
+    extractor = job.extractor
+    pixels = read_ahead(job.files, recorded(), job.workers, pin=extractor.device.type == "cuda")
+    hardware = hardware_name(extractor.device.type)
+    for batch in _batches(_timed(pixels, job.statistics), job.batch):
+        yield ComputedRows([reading.popleft() for _ in batch], extractor.compute(batch), hardware)
+
+
+def read_ahead(files: ImageFiles, positions: Iterable[int], workers: int, pin: bool) -> Iterator[Tensor]:
+    """Yield the pixels (channels, height, width) of images in the order of `positions`.
+
+    Raises:
+        InputError: at the first image that cannot be read.
+    """
+    loader = DataLoader(
+        files,
+        batch_size=None,
+        sampler=_LazySampler(positions),
+        num_workers=workers,
+        prefetch_factor=PREFETCHED if workers else None,
+        pin_memory=pin,
+        # Its values are not used, but without a generator the loader would advance the global one.
+        generator=torch.Generator(),
+    )
+    try:
+        for pixels in loader:
+            if isinstance(pixels, str):
+                raise InputError(pixels)
+            yield pixels
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise InputError(
+            "a process that reads images was killed, possibly because memory ran out; finished rows are "
+            "kept; lower runtime.workers and run again"
+        ) from None
+
+
+def read_pixels(image: Image, root: Path, resize: Resize) -> Tensor:
+    """Read one image of the catalog.
+
+    Raises:
+        InputError: if the file cannot be read or decoded, or is not the one in the catalog.
+    """
+    path = root / image.path
+    try:
+        content = read_image_file(path)
+    except UndecodableError as error:
+        raise InputError(f"{path}: {error}; {restore_advice(path)}") from None
+    found = hashlib.sha256(content).hexdigest()
+    if found != image.sha256:
+        raise InputError(
+            f"{path}: has changed since the catalog was made: expected SHA-256 {image.sha256[:12]}…, "
+            f"found {found[:12]}…; {restore_advice(path)}"
+        )
+    try:
+        return resize(decode_bytes(content))
+    except UndecodableError as error:
+        raise InputError(f"{path}: {error}; {restore_advice(path)}") from None
+
+
+class _LazySampler(Sampler[int]):
+    """Positions in the given order, consumed as late as possible."""
+
+    def __init__(self, positions: Iterable[int]) -> None:
+        self._positions = positions
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._positions)
+
+
+def _timed(pixels: Iterator[Tensor], statistics: RunStatistics) -> Iterator[Tensor]:
+    while True:
+        started = time.perf_counter()
+        each = next(pixels, None)
+        statistics.input_seconds += time.perf_counter() - started
+        if each is None:
+            return
+        yield each
+
+
+def _batches(pixels: Iterator[Tensor], size: int) -> Iterator[list[Tensor]]:
+    batch: list[Tensor] = []
+    for each in pixels:
+        batch.append(each)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

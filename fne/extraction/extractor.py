@@ -1,0 +1,275 @@
+"""The extractor: everything that determines the row of an image.
+
+It combines network, preprocessing, algorithm and device. Every entry of `ALGORITHMS` is called
+as `algorithm(network, crops)` with the name of the crops. It returns a function from prepared
+images (images, channels, side, side) to rows (images, features). All algorithms give the same
+values up to rounding.
+
+Each image is computed separately: the blocking of matrix products, and with it the rounding,
+depends on their shapes. So the row of an image has the same bits in every batch. On a CPU,
+the fast algorithms compute each image on a single thread, and as many images in parallel as
+torch has threads. Their bits do not depend on the number of threads either.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from pydantic import BeforeValidator, Field
+from torch import Tensor
+
+from fne.core.errors import InputError
+from fne.core.params import Section, one_of
+from fne.core.terminal import say
+from fne.extraction.backbones import BACKBONES
+from fne.extraction.fast.crop_sharing import convolve_directly, share_crops, unsupported_reason
+from fne.extraction.fast.winograd import numba_unsupported_reason, winograd_convolve
+from fne.extraction.network import ACTIVATIONS, ALL, Network, activations, build_network, crop_activations
+from fne.extraction.preprocess import (
+    CROP,
+    CROPS,
+    INPUTS,
+    RESIZES,
+    SIDE,
+    TORCHVISION,
+    InputFormat,
+    Resize,
+    normalize,
+    resize_for,
+)
+from fne.extraction.weights import AUTO as AS_THE_WEIGHTS_SAY
+from fne.extraction.weights import Weights
+from fne.store.images import DECODER_VERSION
+from fne.store.layout import Layer, view_layers
+
+AUTO = "auto"
+# Increased whenever the same image would give another row.
+EXTRACTOR_VERSION = 1
+PRECISIONS = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+
+# What becomes of the crops of an image: their mean, or a view each, which keeps its own columns.
+VIEWS = ("each", "mean")
+# What earlier versions computed, which did not have these keys: rows keep their kind.
+UNSAID = {"layers": ALL, "views": "mean"}
+
+RowFunction = Callable[[Tensor], Tensor]
+
+
+def check_layers(value: object) -> object:
+    """Admit `all` or a list of names, with one message for everything else."""
+    if isinstance(value, str) and value == ALL:
+        return value
+    if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
+        raise ValueError(f"expected 'all' or a list of layer names, got {value!r}")
+    if len(set(value)) < len(value):
+        raise ValueError(f"a layer is named twice in {value}")
+    return value
+
+
+class ExtractorSettings(Section):
+    """The keys of the section `extract` that determine the values of a row."""
+
+    backbone: Annotated[str, one_of(BACKBONES)]
+    activations: Annotated[str, one_of(ACTIVATIONS)]
+    resize: Annotated[str, one_of(RESIZES)]
+    crops: Annotated[str, one_of(CROPS)]
+    views: Annotated[str, one_of(VIEWS), Field(examples=["mean"])]
+    layers: Annotated[str | list[str], BeforeValidator(check_layers), Field(examples=["all"])]
+    precision: Annotated[str, one_of(PRECISIONS)]
+
+
+class Extract(ExtractorSettings):
+    """The section `extract` of `params.yaml`; settings of speed are in `runtime`."""
+
+    weights: Annotated[str, Field(min_length=1)]
+    input: Annotated[str, one_of([AS_THE_WEIGHTS_SAY, *INPUTS]), Field(examples=["auto"])]
+    shards: Annotated[int, Field(ge=1, le=9999)]
+
+
+@dataclass(frozen=True)
+class Extractor:
+    """A function from pixels to rows.
+
+    Attributes:
+        kind: everything that determines the values of a row, apart from the image.
+        network: the layers with their weights.
+        resize: from a decoded image to its pixels.
+        rows: from prepared images (images, channels, height, width) to rows (images, features).
+        device: the device that computes.
+        input: how the weights expect images.
+        views: the number of views that keep columns of their own; 0 if crops are averaged.
+    """
+
+    kind: dict[str, Any]
+    network: Network
+    resize: Resize
+    rows: RowFunction
+    device: torch.device
+    input: InputFormat = TORCHVISION
+    views: int = 0
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers of a row."""
+        return view_layers(self.network.layers, self.views) if self.views else self.network.layers
+
+    @property
+    def features(self) -> int:
+        """The length of a row."""
+        return sum(layer.features for layer in self.layers)
+
+    @torch.inference_mode()
+    def compute(self, pixels: list[Tensor]) -> np.ndarray:
+        """Return the rows of images, in float32."""
+        uploaded = [normalize(each.to(self.device, non_blocking=True), self.input) for each in pixels]
+        same = len({each.shape for each in uploaded}) == 1
+        # Images of different sizes cannot be stacked; every image is computed separately anyway.
+        groups = [torch.stack(uploaded)] if same else [each[None] for each in uploaded]
+        dtype = PRECISIONS[self.kind["precision"]]
+        with torch.autocast(self.device.type, dtype, enabled=dtype != torch.float32):
+            return torch.cat([self.rows(group).float() for group in groups]).cpu().numpy()
+
+
+def build_extractor(
+    settings: ExtractorSettings,
+    weights: Weights,
+    algorithm: str,
+    device: torch.device,
+    remote: bool = False,
+) -> Extractor:
+    """Build an extractor.
+
+    Args:
+        settings: the settings that determine the values of a row.
+        weights: the weights of the network.
+        algorithm: a name of `ALGORITHMS`, or `auto`.
+        device: the device that computes.
+        remote: whether other processes compute. Then this process needs neither the device nor
+            the weights, and its extractor only describes the rows.
+
+    Raises:
+        InputError: if the weights do not fit, if the algorithm is not possible, or if half
+            precision is requested on a CPU, where it is slower and less exact.
+    """
+    if settings.precision != "float32" and device.type == "cpu":
+        raise InputError(
+            f"params.yaml: extract.precision is '{settings.precision}', which needs a GPU; use 'float32' here"
+        )
+    place = torch.device("meta") if remote else device
+    network = build_network(settings.backbone, weights, place, settings.activations, settings.layers)
+    chosen = choose_algorithm(
+        algorithm, network, settings.crops, device, settings.resize, weights.input.size, settings.views
+    )
+    said = settings.model_dump(include=set(ExtractorSettings.model_fields))
+    kind = {key: value for key, value in said.items() if value != UNSAID.get(key)} | {
+        "weights": weights.artifact.digest,
+        "algorithm": chosen,
+        "device": device.type,
+        "decoder": DECODER_VERSION,
+        "extractor": EXTRACTOR_VERSION,
+    }
+    if chosen == "plain" and device.type == "cpu":
+        # Only here do the last bits depend on the number of threads.
+        kind["threads"] = torch.get_num_threads()
+    if weights.input != TORCHVISION:
+        # Rows of earlier versions, which knew no other input, keep their kind.
+        kind["input"] = weights.input.model_dump()
+    views = len(CROPS[settings.crops](torch.empty(3, CROP, CROP))) if settings.views == "each" else 0
+    make_rows = each_view if views else ALGORITHMS[chosen]
+    rows = _no_rows if remote else make_rows(network, settings.crops)
+    resize = resize_for(settings.resize, weights.input)
+    return Extractor(kind, network, resize, rows, device, weights.input, views)
+
+
+def choose_algorithm(
+    requested: str,
+    network: Network,
+    crops: str,
+    device: torch.device,
+    resize: str = "squash",
+    size: int = SIDE,
+    views: str = "mean",
+) -> str:
+    """Return the name of the algorithm to use: the requested one, or for `auto` the fastest possible one.
+
+    Raises:
+        InputError: if the requested algorithm is not possible.
+    """
+    if requested not in (AUTO, *ALGORITHMS):
+        raise InputError(f"algorithm '{requested}' is not one of {', '.join([AUTO, *ALGORITHMS])}")
+    if requested == "plain":
+        return requested
+    reason = unsupported_reason(network, crops)
+    if resize != "squash":
+        reason = f"images resized by '{resize}' are not square"
+    elif size != SIDE:
+        reason = f"the weights expect images of {size} pixels, not {SIDE}"
+    elif views != "mean":
+        reason = f"with views '{views}', crops are not averaged"
+    if requested == AUTO and (reason or device.type != "cpu"):
+        return "plain" if reason else "sharing"
+    if reason is None and requested != "sharing":
+        reason = (
+            numba_unsupported_reason() if device.type == "cpu" else f"it needs a CPU, not '{device.type}'"
+        )
+        if reason and requested == AUTO:
+            _warn_once(f"Algorithm 'winograd' is not possible here, using 'sharing' instead: {reason}")
+            return "sharing"
+    if reason:
+        raise InputError(f"algorithm '{requested}' is not possible: {reason}; use 'auto'")
+    return "winograd" if requested == AUTO else requested
+
+
+def plain(network: Network, crops: str) -> RowFunction:
+    """Compute every crop in every layer; this is the reference."""
+    return lambda images: torch.stack([activations(network, CROPS[crops](image)) for image in images])
+
+
+def each_view(network: Network, crops: str) -> RowFunction:
+    """Compute what `plain` does, and keep the crops apart: the columns of one after those of the other."""
+    return lambda images: torch.stack(
+        [crop_activations(network, CROPS[crops](image)).flatten() for image in images]
+    )
+
+
+def sharing(network: Network, crops: str) -> RowFunction:
+    """Compute every layer once per image, and strips for the crops; on any device."""
+    return _per_image(share_crops(network, crops, convolve_directly))
+
+
+def winograd(network: Network, crops: str) -> RowFunction:
+    """Share crops, and use convolutions with a quarter of the products; on a CPU."""
+    return _per_image(share_crops(network, crops, winograd_convolve(list(network.modules.values()))))
+
+
+def _per_image(row: Callable[[Tensor], Tensor]) -> RowFunction:
+    workers = ThreadPoolExecutor(torch.get_num_threads(), "image", torch.set_num_threads, (1,))
+
+    def rows(images: Tensor) -> Tensor:
+        if images.device.type != "cpu":
+            return torch.stack([row(image) for image in images])
+        threads = torch.get_num_threads()
+        # MKL has one global number of threads besides the number of each worker.
+        torch.set_num_threads(1)
+        try:
+            return torch.stack(list(workers.map(row, images)))
+        finally:
+            torch.set_num_threads(threads)
+
+    return rows
+
+
+def _no_rows(images: Tensor) -> Tensor:
+    raise RuntimeError("this process has no weights; the workers compute")
+
+
+@cache
+def _warn_once(message: str) -> None:
+    say(message, err=True)
+
+
+ALGORITHMS = {"plain": plain, "sharing": sharing, "winograd": winograd}

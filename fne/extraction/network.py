@@ -1,0 +1,190 @@
+"""The plain forward pass of a backbone, which is the reference for the faster algorithms.
+
+`build_network` loads weights into a backbone, and `activations` runs one image through it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from fne.core.errors import InputError
+from fne.extraction.backbones import BACKBONES, Tap, build_backbone
+from fne.extraction.weights import State, Weights
+from fne.store.layout import Layer
+
+# Whether the values of a layer are taken after its ReLU or before it.
+ACTIVATIONS = ("post_relu", "pre_relu")
+# All layers of a backbone, without its further outputs.
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Network:
+    """The modules up to the last available layer, and the layers.
+
+    Attributes:
+        modules: the modules in the order in which an image passes through them, by name.
+        taps: where in the modules the layers are.
+        layers: the names and sizes of the layers, in the same order.
+        activations: `post_relu` or `pre_relu`.
+    """
+
+    modules: dict[str, nn.Module]
+    taps: tuple[Tap, ...]
+    layers: list[Layer]
+    activations: str = "post_relu"
+
+    def module(self, name: str) -> nn.Module:
+        """Return a module, or a submodule of one, by its name in torchvision's network."""
+        for parent, module in self.modules.items():
+            if _is_part(name, parent):
+                return module.get_submodule(name.removeprefix(parent).removeprefix("."))
+        raise KeyError(name)
+
+
+def build_network(
+    backbone: str,
+    weights: Weights,
+    device: torch.device,
+    activations: str = "post_relu",
+    layers: str | Sequence[str] = ALL,
+) -> Network:
+    """Load weights into a backbone.
+
+    Weights that cover only the first layers, such as the convolutions, give a network of
+    those layers.
+
+    Args:
+        backbone: a key of `BACKBONES`.
+        weights: the weights of the network.
+        device: the device that computes.
+        activations: `post_relu` or `pre_relu`.
+        layers: `all`, or the names of some layers and further outputs of the backbone.
+
+    Raises:
+        InputError: if the weights do not fit the backbone, or if they do not cover a named layer.
+    """
+    with torch.device("meta"):
+        model = build_backbone(backbone)
+    expected = model.state_dict()
+    _check_fit(expected, backbone, weights)
+    taps = _available(BACKBONES[backbone].taps, expected, weights)
+    if layers != ALL:
+        taps = _named(backbone, layers, taps, expected, weights)
+    modules = dict[str, nn.Module]()
+    for name, module in BACKBONES[backbone].modules(model).items():
+        module.load_state_dict(
+            {key: weights.state[f"{name}.{key}"] for key in module.state_dict()}, assign=True
+        )
+        modules[name] = module.to(device).to(memory_format=torch.channels_last)
+        if _is_part(taps[-1].activated, name):
+            break
+    kept = [Layer(tap.layer, len(weights.state[f"{tap.weighted}.weight"])) for tap in taps]
+    return Network(modules, taps, kept, activations)
+
+
+@torch.inference_mode()
+def activations(network: Network, crops: Tensor) -> Tensor:
+    """Return the activations of all layers for one image, averaged over its crops (features,)."""
+    return crop_activations(network, crops).mean(dim=0)
+
+
+@torch.inference_mode()
+def crop_activations(network: Network, crops: Tensor) -> Tensor:
+    """Return the activations of all layers for each crop of one image.
+
+    Args:
+        network: the network.
+        crops: (crops, channels, height, width) of one image.
+
+    Returns:
+        (crops, features), one value per feature. The values of a convolution are averaged over
+        the positions of the crop.
+    """
+    kept: dict[str, Tensor] = {}  # layer: (crops, features)
+    handles = [_register_hook(network, tap, kept) for tap in network.taps]
+    try:
+        values = crops.contiguous(memory_format=torch.channels_last)
+        for module in network.modules.values():
+            values = module(values)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return torch.cat([kept[tap.layer] for tap in network.taps], dim=1)
+
+
+def _register_hook(network: Network, tap: Tap, kept: dict[str, Tensor]) -> RemovableHandle:
+    after = network.activations == "post_relu"
+
+    def keep(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        # Averaged immediately: the next ReLU may overwrite the output, and full maps need much memory.
+        values = output.relu() if after and tap.rectify else output
+        kept[tap.layer] = values.mean(dim=(2, 3)) if values.ndim == 4 else values.clone()
+
+    return network.module(tap.activated if after else tap.before).register_forward_hook(keep)
+
+
+def _check_fit(expected: State, backbone: str, weights: Weights) -> None:
+    path = weights.artifact.path
+    unknown = sorted(set(weights.state) - set(expected))
+    if unknown:
+        raise InputError(
+            f"{path}: does not fit {backbone}, which has no '{unknown[0]}' ({len(unknown)} unknown names); "
+            "set extract.backbone and extract.weights to the same network"
+        )
+    for name, value in weights.state.items():
+        if value.shape != expected[name].shape:
+            raise InputError(
+                f"{path}: does not fit {backbone}: '{name}' has shape {tuple(value.shape)}, "
+                f"expected {tuple(expected[name].shape)}; "
+                "set extract.backbone and extract.weights to the same network"
+            )
+
+
+def _available(taps: tuple[Tap, ...], expected: State, weights: Weights) -> tuple[Tap, ...]:
+    """Return the taps that have weights, which must be the first ones of the network."""
+    needed = [
+        [name for name in expected if _is_part(name, tap.weighted) or _is_part(name, tap.before)]
+        for tap in taps
+    ]
+    has = [all(name in weights.state for name in names) for names in needed]
+    count = has.index(False) if False in has else len(taps)
+    if count == 0 or any(has[count:]):
+        missing = [name for name in needed[count] if name not in weights.state]
+        raise InputError(
+            f"{weights.artifact.path}: layer {taps[count].layer} is incomplete: '{missing[0]}' is missing; "
+            "use another weights file"
+        )
+    return taps[:count]
+
+
+def _named(
+    backbone: str, names: str | Sequence[str], available: tuple[Tap, ...], expected: State, weights: Weights
+) -> tuple[Tap, ...]:
+    """Return the taps of some layers and further outputs, in the order of the network."""
+    known = BACKBONES[backbone]
+    whole = [
+        tap
+        for tap in known.outputs
+        if all(name in weights.state for name in expected if _is_part(name, tap.activated))
+    ]
+    usable = {tap.layer: tap for tap in (*available, *whole)}
+    for name in names:
+        if name not in known.names:
+            raise InputError(
+                f"params.yaml: extract.layers: {backbone} has no layer '{name}'; it has "
+                f"{', '.join(known.names)}"
+            )
+        if name not in usable:
+            raise InputError(
+                f"{weights.artifact.path}: does not cover layer '{name}' of extract.layers; it covers "
+                f"{', '.join(usable)}"
+            )
+    return tuple(tap for name, tap in usable.items() if name in names)
+
+
+def _is_part(name: str, module: str) -> bool:
+    return name == module or name.startswith(f"{module}.")

@@ -1,0 +1,131 @@
+"""Preprocessing: from a decoded image to the crops that the network receives.
+
+Every entry of `RESIZES` is called as `resize(image, size, resample)` with an RGB image and returns its
+pixels (channels, height, width) as bytes. `normalize` scales these to the values that the weights
+were trained with, which an `InputFormat` describes. Every entry of `CROPS` is called as `crops(image)`
+with an image (channels, height, width) of at least 224 pixels per side and returns
+(crops, channels, 224, 224).
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from PIL import Image
+from pydantic import Field
+from torch import Tensor
+
+from fne.core.params import Section
+
+SIDE = 256
+CROP = 224
+FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
+
+Resize = Callable[[Image.Image], Tensor]
+PerChannel = Annotated[list[float], Field(min_length=3, max_length=3)]
+
+
+class InputFormat(Section):
+    """How weights expect images.
+
+    Attributes:
+        channels: the order of the channels; `mean` and `deviation` are in this order.
+        range: the largest value of a pixel before `mean` is subtracted, 1 or 255.
+        mean: what is subtracted from each channel.
+        deviation: what each channel is divided by.
+        filter: the filter of the resizing, a key of `FILTERS`.
+        size: the side to which images are resized before crops are taken.
+    """
+
+    channels: Literal["rgb", "bgr"]
+    range: Literal[1, 255]
+    mean: PerChannel
+    deviation: Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=3, max_length=3)]
+    filter: Literal["bicubic", "bilinear"]
+    size: Annotated[int, Field(ge=CROP, le=4096)]
+
+
+# Mean and deviation of the ImageNet images, as used in the training of most of torchvision's weights.
+TORCHVISION = InputFormat(
+    channels="rgb",
+    range=1,
+    mean=[0.485, 0.456, 0.406],
+    deviation=[0.229, 0.224, 0.225],
+    filter="bilinear",
+    size=SIDE,
+)
+# As the publishers of Caffe's VGG networks say: BGR, zero-centered by the mean pixel, not scaled.
+CAFFE = InputFormat(
+    channels="bgr",
+    range=255,
+    mean=[103.939, 116.779, 123.68],
+    deviation=[1.0, 1.0, 1.0],
+    filter="bilinear",
+    size=SIDE,
+)
+
+
+def squash(image: Image.Image, size: int = SIDE, resample: str = "bilinear") -> Tensor:
+    """Resize to 256 x 256 regardless of the aspect ratio, as in the full-network embedding."""
+    return _pixels(image.resize((size, size), FILTERS[resample]))
+
+
+def shorter_side(image: Image.Image, size: int = SIDE, resample: str = "bilinear") -> Tensor:
+    """Resize the shorter side to 256 and keep the aspect ratio, as in order embeddings."""
+    scale = size / min(image.size)
+    width, height = (max(size, round(side * scale)) for side in image.size)
+    return _pixels(image.resize((width, height), FILTERS[resample]))
+
+
+def resize_for(name: str, wanted: InputFormat) -> Resize:
+    """Return an entry of `RESIZES` with the size and the filter that weights expect."""
+    if (wanted.size, wanted.filter) == (TORCHVISION.size, TORCHVISION.filter):
+        return RESIZES[name]
+    return partial(RESIZES[name], size=wanted.size, resample=wanted.filter)
+
+
+def normalize(pixels: Tensor, wanted: InputFormat = TORCHVISION) -> Tensor:
+    """Scale RGB bytes (..., channels, height, width) to the values that weights were trained with."""
+    mean = torch.tensor(wanted.mean, device=pixels.device).view(3, 1, 1)
+    deviation = torch.tensor(wanted.deviation, device=pixels.device).view(3, 1, 1)
+    values = pixels.float() if wanted.range == 255 else pixels.float() / 255
+    if wanted.channels == "bgr":
+        values = values.flip(-3)
+    return (values - mean) / deviation
+
+
+def center(image: Tensor) -> Tensor:
+    """Return one crop, at the center."""
+    bottom, right = _room(image)
+    return _cut(image, [(bottom // 2, right // 2)])
+
+
+def five(image: Tensor) -> Tensor:
+    """Return the crops at the four corners and at the center."""
+    bottom, right = _room(image)
+    return _cut(image, [(0, 0), (0, right), (bottom, 0), (bottom, right), (bottom // 2, right // 2)])
+
+
+def ten(image: Tensor) -> Tensor:
+    """Return the crops at the four corners and at the center, and their mirror images."""
+    crops = five(image)
+    return torch.cat([crops, crops.flip(-1)])
+
+
+def _pixels(image: Image.Image) -> Tensor:
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
+
+
+def _room(image: Tensor) -> tuple[int, int]:
+    return image.shape[1] - CROP, image.shape[2] - CROP
+
+
+def _cut(image: Tensor, corners: list[tuple[int, int]]) -> Tensor:
+    return torch.stack([image[:, y : y + CROP, x : x + CROP] for y, x in corners])
+
+
+RESIZES: dict[str, Callable[..., Tensor]] = {"shorter_side": shorter_side, "squash": squash}
+CROPS = {"center": center, "five": five, "ten": ten}
+INPUTS = {"caffe": CAFFE, "torchvision": TORCHVISION}

@@ -1,0 +1,1 @@
+"""Extraction on the workers of a Ray cluster."""

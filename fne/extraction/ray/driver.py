@@ -1,0 +1,302 @@
+"""The Ray driver: it sends work units to workers, collects their rows, and handles lost workers.
+
+Each worker has at most two work units: it computes one while it reads the images of the other.
+So the driver holds few rows, however many images there are, and the death of a worker loses
+little work. A unit is not bound to a worker: a lost unit goes to the next free worker, also if
+Ray finds no node on which to restart the lost one.
+
+When a worker dies, any image of its units may be the cause. Therefore these images are computed
+again one by one, each on a worker that has no other unit. An image that kills its worker
+repeatedly is reported by name.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fne.core.errors import InputError
+from fne.core.signals import graceful_stop
+from fne.extraction.engine import ComputedRows, Engine, EngineConfig, Job, Log
+from fne.extraction.ray.cluster import Allocation, allocate_workers, cluster_name, connect
+from fne.extraction.ray.worker import Description, Worker, WorkerResult, fingerprint
+from fne.store.catalog import Image
+
+# How often an image may kill a worker that computes nothing else, and how often a worker may die while it
+# starts.
+MAX_TRIES = 3
+UNITS_PER_WORKER = 2
+# How often to check for signals.
+POLL_SECONDS = 0.2
+# After this time without a ready worker, the user gets a message.
+START_WARNING_SECONDS = 30.0
+
+NO_WORKERS = (
+    "every worker on the Ray cluster was killed while it started, possibly because memory ran out; finished "
+    "rows are kept; raise runtime.threads, so that fewer workers run on a node, and run again"
+)
+
+
+class StartupStep(Enum):
+    """What a worker does before its first unit: start its process, then load the model."""
+
+    START = "start"
+    LOAD = "load"
+
+
+@dataclass(frozen=True)
+class WorkUnit:
+    """Positions of images that are computed together.
+
+    Attributes:
+        positions: the positions in the catalog.
+        suspect: whether it is a single image that may have killed a worker.
+        tries: how often it has killed a worker on its own.
+    """
+
+    positions: list[int]
+    suspect: bool = False
+    tries: int = 0
+
+
+@dataclass(eq=False)
+class WorkerHandle:
+    """The state of a worker, which Ray may restart in another process.
+
+    Attributes:
+        actor: Ray's handle.
+        ready: whether its process has loaded the model.
+        units: the number of its units.
+        with_suspect: whether its only unit is a suspect.
+        generation: how often its process was requested.
+        failures: how often in a row it has died before it was ready.
+        ready_since: when it was ready for the first time.
+    """
+
+    actor: Any
+    ready: bool = False
+    units: int = 0
+    with_suspect: bool = False
+    generation: int = 0
+    failures: int = 0
+    ready_since: float = 0.0
+
+
+@contextmanager
+def open_ray(config: EngineConfig, log: Log) -> Iterator[Engine]:
+    """Yield an engine that computes on Ray; stop all its processes afterwards.
+
+    Raises:
+        InputError: if Ray is not installed, if the cluster cannot be used, or if no node has
+            enough resources for one worker.
+    """
+    with connect() as ray:
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        allocation = allocate_workers(nodes, config.runtime, torch.get_num_threads())
+        # This process computes nothing, but the threads determine the batch size and may be part of the kind.
+        torch.set_num_threads(max(1, allocation.cpus))
+        log(f"Ray cluster {cluster_name()}: {allocation}")
+        runtime = config.runtime.model_copy(update={"device": allocation.device, "threads": allocation.cpus})
+        driver = RayDriver(ray, replace(config, runtime=runtime), allocation, log)
+        yield Engine(torch.device(allocation.device), True, driver.compute, lambda *_: None)
+
+
+class RayDriver:
+    """The workers of one run.
+
+    The module `ray` is an argument because it is optional, and tests replace it.
+    """
+
+    def __init__(self, ray: Any, config: EngineConfig, allocation: Allocation, log: Log) -> None:
+        self._ray = ray
+        self._config = config
+        self._allocation = allocation
+        self._log = log
+        self._workers: list[WorkerHandle] = []
+        # Calls without a result yet, each with the worker and its generation at the time of the call.
+        self._pending: dict[Any, tuple[WorkerHandle, int, WorkUnit | StartupStep]] = {}
+        self._suspects: deque[WorkUnit] = deque()
+        self._units: Iterator[WorkUnit] = iter(())
+        self._faults: list[tuple[int, str]] = []  # with the position of the image
+
+    def compute(self, job: Job, positions: Iterator[int]) -> Generator[ComputedRows, None, None]:
+        """Yield the rows of the images of a job as workers finish them.
+
+        After a fault or a stop signal, rows that are already finished are still yielded.
+
+        Raises:
+            InputError: if an image or a worker has a fault.
+        """
+        self._units = work_units(positions, job.batch)
+        self._start_workers(job)
+        warn_at = time.perf_counter() + START_WARNING_SECONDS
+        with graceful_stop() as stop:
+            while self._dispatch(job):
+                yield from self._collect(job, POLL_SECONDS)
+                if stop():
+                    yield from self._collect(job, 0)
+                    stop.exit()
+                if any(worker.ready for worker in self._workers):
+                    warn_at = time.perf_counter() + START_WARNING_SECONDS
+                elif time.perf_counter() > warn_at:
+                    self._log(
+                        "waiting for the Ray cluster to start a worker; `ray status` shows what is missing"
+                    )
+                    warn_at = math.inf
+        now = time.perf_counter()
+        job.statistics.worker_seconds = sum(
+            now - worker.ready_since for worker in self._workers if worker.ready_since
+        )
+        if self._faults:
+            raise InputError(min(self._faults)[1])
+
+    def _start_workers(self, job: Job) -> None:
+        """Request workers from Ray unless this is done, but no more than there are work units."""
+        if self._workers:
+            return
+        # Ray restarts a worker without limit; the driver counts how often an image kills one.
+        actor = self._ray.remote(Worker).options(
+            num_cpus=self._allocation.cpus,
+            num_gpus=self._allocation.gpus,
+            max_restarts=-1,
+            max_concurrency=UNITS_PER_WORKER,
+        )
+        for _ in range(min(self._allocation.workers, -(-job.todo // job.batch))):
+            self._workers.append(WorkerHandle(actor.remote(self._config, job.files.root, Path.cwd())))
+            self._wait_for_start(self._workers[-1])
+
+    def _wait_for_start(self, worker: WorkerHandle) -> None:
+        """Wait until Ray has started the process of the worker, without a timeout."""
+        worker.ready = False
+        worker.generation += 1
+        self._track(worker, worker.actor.ping.options(max_task_retries=-1).remote(), StartupStep.START)
+
+    def _track(self, worker: WorkerHandle, call: Any, task: WorkUnit | StartupStep) -> None:
+        self._pending[call] = (worker, worker.generation, task)
+
+    def _dispatch(self, job: Job) -> bool:
+        """Send units to workers that have room; return whether there is still work to wait for."""
+        computing = any(isinstance(task, WorkUnit) for _, _, task in self._pending.values())
+        if self._faults:
+            return computing
+        while worker := self._next_worker():
+            unit = self._suspects.popleft() if self._suspects else next(self._units, None)
+            if unit is None:
+                return computing
+            images = [job.files.images[position] for position in unit.positions]
+            self._track(worker, worker.actor.compute.remote(images), unit)
+            worker.units += 1
+            worker.with_suspect = unit.suspect
+            computing = True
+        return True
+
+    def _release(self, worker: WorkerHandle, unit: WorkUnit) -> None:
+        worker.units -= 1
+        # The loss of a unit of an earlier generation may be noticed when the suspect is already there.
+        worker.with_suspect = worker.with_suspect and not unit.suspect
+
+    def _next_worker(self) -> WorkerHandle | None:
+        """Return the worker with the fewest units, or None; a suspect gets a worker without other units."""
+        room = 1 if self._suspects else UNITS_PER_WORKER
+        free = [each for each in self._workers if each.ready and each.units < room and not each.with_suspect]
+        return min(free, key=lambda each: each.units, default=None)
+
+    def _collect(self, job: Job, seconds: float) -> Iterator[ComputedRows]:
+        """Wait for one result, or with 0 seconds take all available ones, and yield computed rows."""
+        calls = list(self._pending)
+        if not calls:
+            return
+        wanted = 1 if seconds else len(calls)
+        for call in self._ray.wait(calls, num_returns=wanted, timeout=seconds)[0]:
+            worker, generation, task = self._pending.pop(call)
+            try:
+                result = self._ray.get(call)
+            except self._ray.exceptions.RayTaskError:  # a programming error in the worker
+                raise
+            except self._ray.exceptions.RayError:
+                self._on_lost(job, worker, generation, task)
+                continue
+            if task is StartupStep.START:
+                self._track(worker, worker.actor.describe.remote(), StartupStep.LOAD)
+                continue
+            if task is StartupStep.LOAD:
+                self._on_ready(job, worker, result)
+                continue
+            self._release(worker, task)
+            if isinstance(result, WorkerResult):
+                job.statistics.input_seconds += result.idle_seconds / job.statistics.workers
+                yield ComputedRows(task.positions, result.rows, result.hardware)
+            else:
+                self._faults.append((task.positions[0], result))
+
+    def _on_ready(self, job: Job, worker: WorkerHandle, result: Description | str) -> None:
+        """Use a worker that has loaded its model, if it computes the same rows as this process would."""
+        if isinstance(result, str):
+            self._faults.append((0, result))
+            return
+        expected = fingerprint(job.extractor.kind)
+        if result.fingerprint != expected:
+            self._faults.append((0, mismatch_message(result, expected)))
+            return
+        if not worker.ready_since:
+            job.statistics.workers += 1
+            worker.ready_since = time.perf_counter()
+        worker.failures = 0
+        worker.ready = True
+
+    def _on_lost(self, job: Job, worker: WorkerHandle, generation: int, task: WorkUnit | StartupStep) -> None:
+        """Requeue the unit of a lost worker; remove a worker that dies repeatedly while it starts."""
+        if isinstance(task, StartupStep):
+            worker.failures += 1
+            if task is StartupStep.LOAD and worker.failures < MAX_TRIES:
+                self._wait_for_start(worker)
+                return
+            self._workers.remove(worker)
+            self._ray.kill(worker.actor)
+            if not self._workers:
+                self._faults.append((0, NO_WORKERS))
+            return
+        self._release(worker, task)
+        if generation == worker.generation:  # the first notice of this death
+            job.statistics.restarts += 1
+            self._wait_for_start(worker)
+        if task.suspect and task.tries + 1 == MAX_TRIES:
+            (position,) = task.positions
+            self._faults.append((position, poison_image_message(job.files.images[position], job.files.root)))
+            return
+        tries = task.tries + 1 if task.suspect else 0
+        self._suspects.extend(WorkUnit([position], True, tries) for position in task.positions)
+
+
+def work_units(positions: Iterator[int], size: int) -> Iterator[WorkUnit]:
+    """Yield work units of `size` images, consuming positions as late as possible."""
+    while unit := list(islice(positions, size)):
+        yield WorkUnit(unit)
+
+
+def mismatch_message(worker: Description, expected: dict[str, Any]) -> str:
+    """Return the error message for a worker with another fingerprint than the driver."""
+    found = worker.fingerprint
+    keys = [key for key in sorted(expected.keys() | found.keys()) if expected.get(key) != found.get(key)]
+    driver, other = (", ".join(f"{key} {each.get(key)}" for key in keys) for each in (expected, found))
+    return (
+        f"worker {worker.process} would compute different rows: it has {other}, but the driver has {driver}; "
+        "install the same versions and use the same weights on all nodes"
+    )
+
+
+def poison_image_message(image: Image, root: Path) -> str:
+    """Return the error message for an image that has killed every worker that computed it."""
+    return (
+        f"{root / image.path}: image {image.id!r} killed its worker {MAX_TRIES} times, possibly because "
+        "memory ran out; finished rows are kept; replace the file or remove it from the data set, and run "
+        "`dvc repro`"
+    )

@@ -1,0 +1,352 @@
+"""The weights of a backbone, from the file that `extract.weights` names.
+
+The file is a YAML file that names weights (a seed, weights of torchvision, or another file), or it
+contains the weights (safetensors, or a state dict saved by torch). No code in the file is executed.
+
+How images must be fed belongs to the weights. A YAML file says it (`input`), or torchvision does; a
+safetensors file that `fne import` converted says it in its metadata. A bare file does not say it, so
+`extract.input` must.
+"""
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.error import URLError
+
+import torch
+from pydantic import Field, TypeAdapter, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load
+from torch import Tensor
+
+from fne.core.errors import InputError
+from fne.core.files import check_regular, file_digest, read_bytes, readable_os_errors, text_digest
+from fne.core.params import Section, load_params
+from fne.extraction.backbones import BACKBONES, build_backbone
+from fne.extraction.preprocess import INPUTS, TORCHVISION, InputFormat
+from fne.store.artifact import Artifact
+
+AUTO = "auto"
+# The entry of a safetensors file's metadata that holds a `Description` as JSON.
+DESCRIPTION = "fne_weights"
+MAX_HEADER = 100_000_000  # bytes, as safetensors has it
+IN_TORCH_CACHE = "torch keeps this file for all programs: move it aside to download it again"
+PREFIX = 8  # how many digits of its SHA-256 the name of a file of torchvision contains
+
+State = dict[str, Tensor]
+# Of a whole file, or its first eight digits, which are all that torchvision publishes.
+Sha256 = Annotated[str, Field(pattern=f"^([0-9a-f]{{{PREFIX}}}|[0-9a-f]{{64}})$")]
+NamedInput = InputFormat | Literal["caffe", "torchvision"]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Tensors by name, the artifact they were read from, and how they expect images."""
+
+    artifact: Artifact
+    state: State
+    input: InputFormat = TORCHVISION
+
+
+class Description(Section):
+    """What a converted file says of its weights: how they expect images, and the file they are from."""
+
+    input: InputFormat
+    source_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Random(Section):
+    """Untrained weights, drawn from a seed."""
+
+    kind: Literal["random"]
+    seed: Annotated[int, Field(ge=0, lt=2**32)]
+    input: NamedInput = "torchvision"
+
+
+class Torchvision(Section):
+    """Weights of torchvision by their name, with the SHA-256 of the file of each backbone.
+
+    A digest may have only its first eight digits. torchvision says how the weights expect images.
+    """
+
+    kind: Literal["torchvision"]
+    name: str
+    sha256: dict[str, Sha256]
+
+
+class File(Section):
+    """Another file, relative to the YAML file, with its SHA-256 and how its weights expect images."""
+
+    kind: Literal["file"]
+    file: Annotated[str, Field(min_length=1)]
+    sha256: Sha256
+    input: NamedInput
+
+
+Named = Random | Torchvision | File
+
+
+def load_weights(path: Path, backbone: str, wanted: str | InputFormat = AUTO) -> Weights:
+    """Return the weights that `path` names or contains.
+
+    Args:
+        path: the file.
+        backbone: the network, a key of `BACKBONES`.
+        wanted: how to feed images: `auto` (as the file says), a key of `INPUTS`, or the format itself.
+
+    Raises:
+        InputError: if the file cannot be read, if the weights that it names are not available, if nothing
+            says how to feed images, or if `wanted` contradicts the file.
+    """
+    if not path.is_file():
+        raise InputError(
+            f"{path}: no such weights file; set extract.weights to a file, for example weights/random.yaml"
+        )
+    format_wanted = INPUTS.get(wanted) if isinstance(wanted, str) else wanted
+    if path.suffix not in (".yaml", ".yml"):
+        weights, said = _from_file(path)
+        return replace(weights, input=_resolve_input(path, format_wanted, said))
+    named = parse_weights(path)
+    if isinstance(named, Torchvision):
+        loaded = _from_torchvision(path, named, backbone)
+        return replace(loaded, input=_resolve_input(path, format_wanted, loaded.input))
+    feeding = _resolve_input(path, format_wanted, _input_format(named.input))
+    if isinstance(named, File):
+        return replace(_from_named_file(path, named), input=feeding)
+    return Weights(_random_artifact(path, named, backbone), _draw_random(backbone, named.seed), feeding)
+
+
+def parse_weights(path: Path) -> Named:
+    """Return the content of a YAML file that names weights.
+
+    Raises:
+        InputError: if the file has faults, with all of them.
+    """
+    adapter: TypeAdapter[Named] = TypeAdapter(Annotated[Named, Field(discriminator="kind")])
+    try:
+        return adapter.validate_python(load_params(path))
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise InputError(f"{path}: {faults}; see weights/random.yaml and weights/imagenet.yaml") from None
+
+
+def has_digest(path: Path, backbone: str, digest: str) -> bool:
+    """Return whether a file names or contains the weights with a digest, without loading them.
+
+    Raises:
+        InputError: if the file cannot be read, or if a YAML file has faults.
+    """
+    if path.suffix not in (".yaml", ".yml"):
+        return file_digest(path) == digest
+    named = parse_weights(path)
+    if isinstance(named, Random):
+        return _random_artifact(path, named, backbone).digest == digest
+    expected = named.sha256 if isinstance(named, File) else named.sha256.get(backbone)
+    return expected is not None and digest.startswith(expected)
+
+
+def says_its_input(path: Path) -> bool:
+    """Return whether a weights file says how its weights expect images; reads only its header.
+
+    Raises:
+        InputError: if a YAML file has faults, or the metadata of a safetensors file does.
+    """
+    if path.suffix in (".yaml", ".yml"):
+        return True
+    if path.suffix != ".safetensors":
+        return False
+    with readable_os_errors(path), path.open("rb") as file:
+        length = file.read(8)
+        header = file.read(min(int.from_bytes(length, "little"), MAX_HEADER))
+    return _read_description(path, length + header) is not None
+
+
+def _random_artifact(path: Path, named: Random, backbone: str) -> Artifact:
+    settings = {"kind": "random", "seed": named.seed, "untrained": True}
+    return Artifact(path, "weights", text_digest(json.dumps({"backbone": backbone} | settings)), settings)
+
+
+def _resolve_input(path: Path, wanted: InputFormat | None, said: InputFormat | None) -> InputFormat:
+    if wanted is None and said is None:
+        raise InputError(
+            f"{path}: does not say how its weights expect images (channel order, range, mean); set "
+            "extract.input to torchvision (RGB, 0..1, mean and deviation of ImageNet) or caffe (BGR, 0..255, "
+            "mean pixel)"
+        )
+    if wanted is not None and said is not None and wanted != said:
+        raise InputError(
+            f"{path}: its weights expect {describe_input(said)}, but extract.input asks for "
+            f"{describe_input(wanted)}; set extract.input to auto"
+        )
+    found = wanted or said
+    assert found is not None
+    return found
+
+
+def describe_input(wanted: InputFormat) -> str:
+    """Return a format as a short text.
+
+    Example:
+        >>> describe_input(TORCHVISION)
+        'RGB 0..1, mean 0.485 0.456 0.406, deviation 0.229 0.224 0.225, bilinear to 256'
+    """
+    mean, deviation = (" ".join(f"{each:g}" for each in values) for values in (wanted.mean, wanted.deviation))
+    return (
+        f"{wanted.channels.upper()} 0..{wanted.range}, mean {mean}, deviation {deviation}, "
+        f"{wanted.filter} to {wanted.size}"
+    )
+
+
+def _input_format(named: NamedInput) -> InputFormat:
+    return INPUTS[named] if isinstance(named, str) else named
+
+
+def _draw_random(backbone: str, seed: int) -> State:
+    # He initialization from the uniform distribution: normal samples differ between CPUs.
+    generator = torch.Generator().manual_seed(seed)
+    with torch.device("meta"):
+        model = build_backbone(backbone)
+    state = {}
+    for tap in BACKBONES[backbone].taps:
+        for name in dict.fromkeys([tap.weighted, tap.before]):
+            normalization = name != tap.weighted
+            for key, value in model.get_submodule(name).state_dict().items():
+                if value.ndim > 1:
+                    bound = math.sqrt(6 / value[0].numel())
+                    drawn = torch.empty(value.shape).uniform_(-bound, bound, generator=generator)
+                else:
+                    # Biases and means are 0; scales and variances of a normalization are 1.
+                    ones = normalization and key in ("weight", "running_var")
+                    drawn = torch.full(value.shape, int(ones), dtype=value.dtype)
+                state[f"{name}.{key}"] = drawn
+    return state
+
+
+def _from_torchvision(path: Path, named: Torchvision, backbone: str) -> Weights:
+    expected = named.sha256.get(backbone)
+    if expected is None:
+        raise InputError(
+            f"{path}: has no weights for '{backbone}', only for {', '.join(named.sha256)}; "
+            "set extract.weights to another file"
+        )
+    from torchvision.models import get_model_weights  # slow to import, and rarely needed
+
+    try:
+        weights = get_model_weights(backbone)[named.name]
+    except KeyError:
+        raise InputError(
+            f"{path}: torchvision has no weights '{named.name}' for '{backbone}'; fix the name"
+        ) from None
+    file = Path(torch.hub.get_dir()) / "checkpoints" / weights.url.rsplit("/", 1)[1]
+    try:
+        if not file.is_file():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            torch.hub.download_url_to_file(weights.url, str(file), expected)
+    except (URLError, OSError, RuntimeError) as error:
+        raise InputError(
+            f"{path}: cannot download {file.name} ({error}); save the file as {file}, "
+            "or set extract.weights to a weights file"
+        ) from None
+    content = read_bytes(file)
+    found = _checked_digest(file, content, expected, IN_TORCH_CACHE)
+    settings = {"kind": "torchvision", "name": named.name, "untrained": False}
+    state = torch.load(BytesIO(content), "cpu", weights_only=True)
+    # Weights of features only have classifiers of NaN, which stand for no values.
+    defined = {key: value for key, value in state.items() if not value.isnan().all()}
+    feeding = _from_transforms(path, named.name, weights.transforms())
+    return Weights(Artifact(path, "weights", found, settings), defined, feeding)
+
+
+def _from_transforms(path: Path, name: str, transforms: Any) -> InputFormat:
+    """Return what torchvision's own preprocessing of some weights does."""
+    try:
+        return InputFormat(
+            channels="rgb",
+            range=1,
+            mean=[float(each) for each in transforms.mean],
+            deviation=[float(each) for each in transforms.std],
+            filter=transforms.interpolation.value,
+            size=int(transforms.resize_size[0]),
+        )
+    except (AttributeError, ValidationError) as error:
+        raise InputError(
+            f"{path}: cannot read how torchvision's '{name}' expects images ({type(error).__name__}); use "
+            "weights for image classification"
+        ) from None
+
+
+def _from_named_file(path: Path, named: File) -> Weights:
+    file = path.parent / named.file
+    if not file.is_file():
+        raise InputError(f"{path}: names '{named.file}', but there is no {file}; save the file there")
+    weights, said = _from_file(file)
+    if not weights.artifact.digest.startswith(named.sha256):
+        raise InputError(
+            f"{file}: expected SHA-256 {named.sha256}, found {weights.artifact.digest}; "
+            f"fix sha256 in {path}, or use the right file"
+        )
+    _resolve_input(path, _input_format(named.input), said)
+    return weights
+
+
+def _checked_digest(file: Path, content: bytes, expected: str, remedy: str) -> str:
+    """Return the SHA-256 of a file's content, of which `expected` is all or the first digits."""
+    found = hashlib.sha256(content).hexdigest()
+    if not found.startswith(expected):
+        raise InputError(f"{file}: expected SHA-256 {expected}, found {found}; {remedy}")
+    return found
+
+
+def _read_description(path: Path, content: bytes) -> Description | None:
+    """Return what the metadata of a safetensors file says, if anything; `content` has at least its header."""
+    try:
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        metadata = header.get("__metadata__") or {}
+        if DESCRIPTION not in metadata:
+            return None
+    except (ValueError, AttributeError, TypeError):
+        return None  # reading the tensors reports the fault
+    try:
+        return Description.model_validate_json(metadata[DESCRIPTION])
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise InputError(
+            f"{path}: its metadata describes no input ({'.'.join(map(str, fault['loc']))}: {fault['msg']}); "
+            "convert the file again"
+        ) from None
+
+
+def _from_file(path: Path) -> tuple[Weights, InputFormat | None]:
+    check_regular(path)
+    content = read_bytes(path)
+    description = _read_description(path, content) if path.suffix == ".safetensors" else None
+    try:
+        state = (
+            load(content)
+            if path.suffix == ".safetensors"
+            else torch.load(BytesIO(content), "cpu", weights_only=True)
+        )
+    except (SafetensorError, OSError, RuntimeError, ValueError, EOFError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"{path}: not a readable safetensors or state-dict file: {reason}; use another weights file"
+        ) from None
+    except Exception as error:  # torch raises many types of pickle errors for files that contain code
+        raise InputError(
+            f"{path}: refused, because it contains more than tensors ({type(error).__name__}); "
+            "use another weights file"
+        ) from None
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise InputError(
+            f"{path}: expected a dict of tensors, found {type(state).__name__}; use another weights file"
+        )
+    settings: dict[str, Any] = {"kind": "file", "file": path.name, "untrained": False}
+    floats = {name: value.float() if value.is_floating_point() else value for name, value in state.items()}
+    if description:
+        settings["source"] = description.source_sha256
+    said = description.input if description else None
+    return Weights(Artifact(path, "weights", hashlib.sha256(content).hexdigest(), settings), floats), said

@@ -1,0 +1,1 @@
+"""Losses, each family with one interface."""

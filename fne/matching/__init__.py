@@ -1,1 +1,0 @@
-"""A joint space for images and captions: the model, its losses, its training."""

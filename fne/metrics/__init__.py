@@ -1,0 +1,1 @@
+"""Retrieval metrics: ranks, recalls, and bootstrap intervals."""

@@ -1,0 +1,130 @@
+"""The floor of a trained model: what closed-form alignment reaches with the same features and split.
+
+`metrics/floor.json` holds the recalls of the closed form under the name of the split and the protocol, as
+`metrics/retrieval.json` does, the settings that it was computed with, and the digests of the embeddings and
+tokens that it was computed from.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fne.core.errors import InputError
+from fne.core.files import read_bytes, write_text
+from fne.store.artifact import Artifact, Lineage
+
+INPUTS = ("embeddings", "tokens")
+# The metrics that the file holds.
+KEPT = ("image_to_text", "text_to_image", "rsum", "guessing", "images", "captions")
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The sum of recalls of the closed form and its 95 % interval; None where it cannot be computed."""
+
+    rsum: float | None
+    low: float | None
+    high: float | None
+    reason: str = ""
+
+
+def write_floor(
+    path: Path,
+    name: str,
+    metrics: Mapping[str, Any],
+    interval: Mapping[str, float],
+    settings: dict[str, Any],
+    lineage: Lineage,
+) -> str:
+    """Write the floor; return it as one line.
+
+    Args:
+        path: `metrics/floor.json`.
+        name: of the split and the protocol.
+        metrics: of the closed form, as in `metrics/retrieval.json`.
+        interval: `low` and `high` of the sum of recalls.
+        settings: that it was computed with.
+        lineage: of the embeddings and tokens.
+    """
+    kept = {key: metrics[key] for key in KEPT}
+    low, high = interval["low"], interval["high"]
+    _write(path, {name: kept | {"rsum_low": low, "rsum_high": high}}, settings, lineage)
+    floor = f"closed-form floor {metrics['rsum']:.1f} ({low:.1f} to {high:.1f})"
+    return f"{name}: {floor}, guessing {metrics['guessing']:.1f}"
+
+
+def write_no_floor(path: Path, name: str, reason: str, settings: dict[str, Any], lineage: Lineage) -> str:
+    """Write why there is no floor; return it as one line."""
+    _write(path, {name: {}, "reason": reason}, settings, lineage)
+    return f"{name}: no closed-form floor ({reason})"
+
+
+def read_floor(path: Path, name: str, lineage: Lineage) -> Floor:
+    """Read the floor of an evaluation.
+
+    Args:
+        path: `metrics/floor.json`.
+        name: of the split and the protocol.
+        lineage: of the evaluation, which must have been made from the same embeddings and tokens.
+
+    Raises:
+        InputError: if the file is damaged, or belongs to other embeddings, tokens or another split.
+    """
+    content = parse_floor(read_bytes(path), str(path))
+    for each in INPUTS:
+        own, other = str(content["made_from"].get(each)), str(lineage.get(each, {}).get("digest"))
+        if own != other:
+            raise InputError(
+                f"{path} was made from {each} {own[:12]}…, but the evaluation from {other[:12]}…; "
+                "run `dvc repro`"
+            )
+    if name not in content:
+        raise InputError(f"{path}: has no results for {name}; run `dvc repro floor`")
+    return floor_of(content, name)
+
+
+def parse_floor(content: bytes, place: str) -> dict[str, Any]:
+    """Return the content of a floor file.
+
+    Raises:
+        InputError: if it is not one.
+    """
+    try:
+        found = json.loads(content)
+        if not isinstance(found, dict) or not isinstance(found.get("made_from"), dict):
+            raise ValueError("it names no inputs")
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place}: damaged ({error}); run `dvc repro --force floor`") from None
+    return found
+
+
+def floor_of(content: Mapping[str, Any], name: str) -> Floor:
+    """Return the floor of a split and protocol from the content of a floor file."""
+    found = content.get(name)
+    numbers = found if isinstance(found, dict) else {}
+
+    def number(key: str) -> float | None:
+        value = numbers.get(key)
+        return float(value) if isinstance(value, int | float) else None
+
+    return Floor(number("rsum"), number("rsum_low"), number("rsum_high"), str(content.get("reason", "")))
+
+
+def floor_artifact(path: Path) -> Artifact:
+    """Return a floor file as an artifact, with its settings and what it was made from.
+
+    Raises:
+        InputError: if the file is damaged.
+    """
+    content = read_bytes(path)
+    found = parse_floor(content, str(path))
+    lineage = {name: {"digest": digest, "settings": {}} for name, digest in found["made_from"].items()}
+    return Artifact(path, "floor", hashlib.sha256(content).hexdigest(), found.get("made_with", {}), lineage)
+
+
+def _write(path: Path, content: dict[str, Any], settings: dict[str, Any], lineage: Lineage) -> None:
+    origin = {"made_with": settings, "made_from": {each: lineage[each]["digest"] for each in INPUTS}}
+    write_text(path, json.dumps(content | origin, indent=2) + "\n")

@@ -1,0 +1,1 @@
+"""Parts of models: image heads, text encoders and similarities."""

@@ -1,0 +1,1 @@
+"""Decoders: recurrent cells, the places where an image enters, and beam search."""

@@ -1,0 +1,112 @@
+"""Compiled loops of the order similarity on the CPU.
+
+The differences between captions and images stay in registers: no array of (images,
+captions, dim) is allocated. Neither the score of a pair nor the gradient of a vector
+depends on what else is computed in the same call, so the number of threads and the
+blocks do not change any bit of the result.
+
+The module imports numba, so it is imported only where it is used.
+"""
+
+import numba
+import numpy as np
+
+# Captions per block: they stay in the cache of a core during a loop over all images.
+_BLOCK = 32
+
+_compiled = numba.njit(cache=True, nogil=True)
+# A sum over dimensions is vectorized only if it may be reordered and its products fused. NaN and
+# infinity are still handled.
+_reordered = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+
+
+@_compiled
+def score(images: np.ndarray, captions: np.ndarray, scores: np.ndarray, first: int, last: int) -> None:
+    """Score all images with a range of captions, in tiles of four by two.
+
+    Args:
+        images: (images, dim).
+        captions: (captions, dim).
+        scores: (images, captions), written.
+        first: the index of the first caption.
+        last: the index after the last caption.
+    """
+    zero = images.dtype.type(0)
+    for begin in range(first, last, _BLOCK):
+        end = min(begin + _BLOCK, last)
+        for i in range(0, len(images), 4):
+            # At the edge, the last vector replaces the missing ones, so that all pairs use the same code.
+            i1, i2, i3 = (
+                min(i + 1, len(images) - 1),
+                min(i + 2, len(images) - 1),
+                min(i + 3, len(images) - 1),
+            )
+            for c in range(begin, end, 2):
+                c1 = min(c + 1, end - 1)
+                tile = _tile(images[i], images[i1], images[i2], images[i3], captions[c], captions[c1], zero)
+                scores[i, c], scores[i, c1] = zero - tile[0], zero - tile[1]
+                scores[i1, c], scores[i1, c1] = zero - tile[2], zero - tile[3]
+                scores[i2, c], scores[i2, c1] = zero - tile[4], zero - tile[5]
+                scores[i3, c], scores[i3, c1] = zero - tile[6], zero - tile[7]
+
+
+@_compiled
+def sum_excess(
+    vectors: np.ndarray, others: np.ndarray, weights: np.ndarray, sums: np.ndarray, first: int, last: int
+) -> None:
+    """Sum the weighted excess of all other vectors over each vector of a range.
+
+    Args:
+        vectors: (vectors, dim).
+        others: (others, dim).
+        weights: (vectors, others).
+        sums: (vectors, dim), written.
+        first: the index of the first vector.
+        last: the index after the last vector.
+    """
+    zero = vectors.dtype.type(0)
+    for number in range(first, last):
+        sums[number] = zero
+        for other in range(len(others)):
+            _add_excess(vectors[number], others[other], weights[number, other], sums[number], zero)
+
+
+@_reordered
+def _tile(
+    i0: np.ndarray,
+    i1: np.ndarray,
+    i2: np.ndarray,
+    i3: np.ndarray,
+    c0: np.ndarray,
+    c1: np.ndarray,
+    zero: np.floating,
+) -> tuple[np.floating, ...]:
+    """Return the squared excess of two captions over four images; the eight sums fit into registers."""
+    s00 = s01 = s10 = s11 = s20 = s21 = s30 = s31 = zero
+    for d in range(len(i0)):
+        s00 += _squared_excess(c0[d], i0[d], zero)
+        s01 += _squared_excess(c1[d], i0[d], zero)
+        s10 += _squared_excess(c0[d], i1[d], zero)
+        s11 += _squared_excess(c1[d], i1[d], zero)
+        s20 += _squared_excess(c0[d], i2[d], zero)
+        s21 += _squared_excess(c1[d], i2[d], zero)
+        s30 += _squared_excess(c0[d], i3[d], zero)
+        s31 += _squared_excess(c1[d], i3[d], zero)
+    return s00, s01, s10, s11, s20, s21, s30, s31
+
+
+@_reordered
+def _squared_excess(caption: np.floating, image: np.floating, zero: np.floating) -> np.floating:
+    difference = caption - image
+    # NaN is not below zero, so it is kept and can be detected.
+    excess = zero if difference < zero else difference
+    return excess * excess
+
+
+@_compiled
+def _add_excess(
+    vector: np.ndarray, other: np.ndarray, weight: np.floating, total: np.ndarray, zero: np.floating
+) -> None:
+    for d in range(len(vector)):
+        difference = other[d] - vector[d]
+        total[d] += weight * (zero if difference < zero else difference)

@@ -1,1 +1,0 @@
-"""The paper's settings and printed results, and ours beside them."""

@@ -1,0 +1,156 @@
+"""Paired bootstrap test of whether two experiments differ.
+
+Test images are resampled, with the same samples for both experiments, because an image that is
+hard for one model is usually hard for the other (see `fne.metrics.intervals`). This shows how much
+the choice of the test images matters. How much the seed of the training matters can only be seen
+from several seeds: with at least five seeds on both sides the seeds are resampled too, and only
+then does the verdict call one side better.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fne.core.errors import InputError
+from fne.core.files import text_digest
+from fne.metrics.intervals import Interval, Ranked, draws, metrics_of_draws, percentiles
+from fne.metrics.recall import RECALLS
+from fne.papers.runs import RANKS, Run
+from fne.store.arrays import Arrays
+
+ENOUGH_SEEDS = 5
+SAMPLES = 2000
+SEED = 0
+CATALOGS = ("images", "captions")
+SEEDS_UNKNOWN = "seed variance unknown"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A metric of both sides with 95 % intervals, that of B - A, and the verdict."""
+
+    metric: str
+    a: float
+    b: float
+    low: float
+    high: float
+    p: float  # two-sided p value of the bootstrap
+    verdict: str
+    a_interval: Interval = (math.nan, math.nan)
+    b_interval: Interval = (math.nan, math.nan)
+
+
+def compare(
+    side_a: Sequence[Arrays], side_b: Sequence[Arrays], samples: int = SAMPLES, seed: int = SEED
+) -> list[Difference]:
+    """Compare the ranks of experiment A with those of experiment B, metric by metric.
+
+    Args:
+        side_a: the ranks of each seed of A.
+        side_b: the ranks of each seed of B.
+        samples: how many bootstrap samples to draw.
+        seed: the seed of the bootstrap.
+
+    Raises:
+        InputError: if they were not evaluated on the same test images.
+    """
+    require_same_images([*side_a, *side_b])
+    sides = [[ranked(ranks) for ranks in side] for side in (side_a, side_b)]
+    folds = sides[0][0].folds
+    once = np.ones((1, len(folds)))
+    found_a, found_b = (_mean_over_seeds(side, once, None) for side in sides)
+    with_seeds = min(len(side_a), len(side_b)) >= ENOUGH_SEEDS
+    generator = np.random.default_rng((seed, 1)) if with_seeds else None
+    drawn: dict[str, list[np.ndarray]] = {name: [] for name in found_a}
+    for times in draws(folds, samples, seed):
+        before, after = (_mean_over_seeds(side, times, generator) for side in sides)
+        for name, values in drawn.items():
+            values.append(np.stack([before[name], after[name]]))
+    return [
+        _difference(
+            name, float(found_a[name][0]), float(found_b[name][0]), np.concatenate(values, axis=1), with_seeds
+        )
+        for name, values in drawn.items()
+    ]
+
+
+def seeds_of(run: Run, all_runs: Iterable[Run]) -> list[Run]:
+    """Return a run and the runs that differ only in the seed, one per seed, if the cache has their ranks.
+
+    Raises:
+        InputError: if the ranks of the run itself are not in the cache.
+    """
+    if run.ranks is None:
+        raise InputError(
+            f"'{run.name}': its {RANKS} is not in the cache; fetch it (`dvc fetch -A`) or run it again"
+        )
+    seeds = {run.seed: run}
+    for other in all_runs:
+        if other.experiment == run.experiment and other.ranks is not None:
+            seeds.setdefault(other.seed, other)
+    return list(seeds.values())
+
+
+def require_same_images(runs: Sequence[Arrays]) -> None:
+    """Raise an `InputError` with both digests if ranks are of different test images or captions."""
+    for other in runs[1:]:
+        for name, first, second in (
+            *(
+                (catalog, _catalog_digest(runs[0], catalog), _catalog_digest(other, catalog))
+                for catalog in CATALOGS
+            ),
+            ("test images", _test_set_digest(runs[0]), _test_set_digest(other)),
+        ):
+            if first != second:
+                raise InputError(
+                    f"these runs cannot be compared: one was evaluated with {name} {first[:12]}…, the other "
+                    f"with {name} {second[:12]}…; evaluate both on the same data set, split and protocol"
+                )
+
+
+def _mean_over_seeds(
+    side: Sequence[Ranked], times: np.ndarray, generator: np.random.Generator | None
+) -> dict[str, np.ndarray]:
+    """Return each metric per sample: the mean over all seeds, or over resampled seeds with a generator."""
+    found = [metrics_of_draws(each, times, RECALLS) for each in side]
+    shape = (len(side), len(times))
+    chosen = generator.integers(len(side), size=shape) if generator else np.indices(shape)[0]
+    return {
+        name: np.take_along_axis(np.stack([each[name] for each in found]), chosen, axis=0).mean(axis=0)
+        for name in found[0]
+    }
+
+
+def _difference(metric: str, a: float, b: float, sides: np.ndarray, with_seeds: bool) -> Difference:
+    """Return a metric of both sides, from its values in all samples (sides, samples)."""
+    drawn = (sides[1] - sides[0]).round(9)  # ignore differences in the last bits of means
+    low, high = percentiles(drawn)
+    # Adding one keeps p above 0, which a finite number of samples cannot show.
+    tail = (1 + int(min(np.count_nonzero(drawn <= 0), np.count_nonzero(drawn >= 0)))) / (1 + len(drawn))
+    if not with_seeds:
+        verdict = SEEDS_UNKNOWN
+    elif low <= 0 <= high:
+        verdict = "no difference shown"
+    else:
+        # A lower rank is better.
+        verdict = "B is better" if (low > 0) != metric.endswith("_rank") else "A is better"
+    own = percentiles(sides[0]), percentiles(sides[1])
+    return Difference(metric, a, b, low, high, min(1.0, 2 * tail), verdict, *own)
+
+
+def ranked(ranks: Arrays) -> Ranked:
+    """Return the ranks of an evaluation for the bootstrap."""
+    # Files from versions without protocols have no folds.
+    folds = ranks.values.get("folds", np.zeros(len(ranks["image_ranks"]), dtype=np.int64))
+    return Ranked(ranks["image_ranks"], ranks["caption_ranks"], ranks["caption_image"], folds)
+
+
+def _catalog_digest(ranks: Arrays, name: str) -> str:
+    return str(ranks.artifact.lineage.get(name, {}).get("digest", "unknown"))
+
+
+def _test_set_digest(ranks: Arrays) -> str:
+    folds = " ".join(map(str, ranked(ranks).folds.tolist()))
+    return text_digest("\n".join([*ranks.texts("image_ids"), *ranks.texts("caption_ids"), folds]))

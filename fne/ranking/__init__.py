@@ -1,1 +1,0 @@
-"""Who ranks first for whom, and how good that is."""

@@ -1,0 +1,47 @@
+"""What a report page records about itself: its settings, and what it was made from.
+
+The record is JSON in a `meta` element of the page. `fne verify` compares it with `dvc.lock` and with the
+artifacts that are there.
+"""
+
+import hashlib
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from fne.core.errors import InputError
+from fne.core.files import read_bytes
+from fne.store.artifact import Artifact, Lineage, repair_hint
+
+NAME = "fne-record"
+REPORT = "report"  # the page that a record without a name is of
+_RECORD = re.compile(rf'<meta name="{NAME}" content="([^"]*)">'.encode())
+
+
+def page_record(settings: dict[str, Any], lineage: Lineage, files: dict[str, str], page: str = REPORT) -> str:
+    """Return the record of a page, as JSON; the settings of its ancestors stand in the page itself."""
+    digests = {name: entry["digest"] for name, entry in lineage.items()}
+    named = {} if page == REPORT else {"page": page}
+    return json.dumps({**named, "settings": settings, "made_from": digests, "files": files})
+
+
+def page_artifact(path: Path) -> Artifact | None:
+    """Return a page as an artifact; None if it was made before pages had a record.
+
+    Raises:
+        InputError: if the page is missing, or if its record is damaged.
+    """
+    content = read_bytes(path)
+    found = _RECORD.search(content)
+    if found is None:
+        return None
+    try:
+        record = json.loads(html.unescape(found[1].decode()))
+        lineage = {name: {"digest": digest, "settings": {}} for name, digest in record["made_from"].items()}
+        digest = hashlib.sha256(content).hexdigest()
+        name = str(record.get("page", REPORT))
+        return Artifact(path, name, digest, record["settings"], lineage, record["files"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path}: its record is damaged ({error!r}); {repair_hint(path)}") from None

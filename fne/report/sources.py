@@ -1,0 +1,320 @@
+"""The inputs of the report page: the results of the `evaluate` stage and the history of training.
+
+`read_evaluation` returns the metrics with their intervals, and the rank and best matches of each
+query. `read_history` returns the metrics that dvclive logged during training. Both raise an
+`InputError` that names the file if it is damaged.
+"""
+
+import csv
+import json
+import math
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fne.core.errors import InputError
+from fne.core.files import files_in, read_bytes
+from fne.metrics.recall import mean_over_folds, sum_of_recalls, summarize
+from fne.store.arrays import Arrays, read_arrays
+from fne.store.artifact import Artifact, merge
+from fne.store.history import read_history_seal
+
+LOSS, RSUM, PHASE = "train/loss", "val/rsum", "train/phase"
+
+Interval = tuple[float, float]  # low, high
+Series = dict[int, float]  # step, from 1 -> value
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One search direction: queries are images and the pool is the sentences, or the reverse.
+
+    In a protocol with folds, a query searches only the part of the pool in its own fold.
+    """
+
+    metrics: dict[str, float]
+    query_ids: list[str]
+    pool_ids: list[str]
+    ranks: np.ndarray  # (queries,) of the first true item, from 1
+    best: np.ndarray  # (queries, K) positions in the pool, best first
+    scores: np.ndarray  # (queries, K)
+    true: np.ndarray  # (queries, K) whether each of the best is a true item
+    true_counts: np.ndarray  # (queries,)
+    answers: np.ndarray | None  # (queries,) the true item, where each query has just one
+    folds: np.ndarray  # (queries,) from 0
+    pool_folds: np.ndarray  # (pool,)
+    ties: int = 0  # queries with a wrong item whose score equals that of the true item
+    intervals: dict[str, Interval] = field(default_factory=dict)  # 95 % interval per metric
+
+    @property
+    def pool(self) -> int:
+        """The number of items that a query searches; the largest fold counts."""
+        return int(np.bincount(self.pool_folds).max())
+
+    @property
+    def recalls(self) -> dict[int, float]:
+        """The recalls of the metrics file, in percent, by K."""
+        found = {int(name[2:]): value for name, value in self.metrics.items() if name.startswith("R@")}
+        return dict(sorted(found.items()))
+
+    def recall(self, k: int) -> float:
+        """Return the recall in percent for any K, as the mean over the folds."""
+        within = self.ranks <= k
+        return 100 * float(np.mean([within[self.folds == fold].mean() for fold in np.unique(self.folds)]))
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Both directions over one split."""
+
+    artifact: Artifact
+    split: str
+    protocol: str
+    folds: int
+    rsum: float
+    rsum_interval: Interval
+    image_to_text: Direction
+    text_to_image: Direction
+
+
+@dataclass(frozen=True)
+class History:
+    """The metrics that training logged, by name; one step is one `unit` of training."""
+
+    series: dict[str, Series]
+    unit: str = "epoch"
+    main: str = RSUM  # the validation score that chooses the weights
+    item: str = "pair"  # what losses are averaged over
+
+    @property
+    def best(self) -> int | None:
+        """The first step with the highest validation score; training keeps its weights."""
+        scores = self.series.get(self.main)
+        return max(scores, key=lambda step: scores[step]) if scores else None
+
+    @property
+    def phase_spans(self) -> dict[int, tuple[int, int]]:
+        """The first and last step of each phase, by the phase's number."""
+        steps: dict[int, list[int]] = {}
+        for step, phase in self.series.get(PHASE, {}).items():
+            steps.setdefault(int(phase), []).append(step)
+        return {phase: (min(each), max(each)) for phase, each in steps.items()}
+
+    @property
+    def curves(self) -> dict[str, Series]:
+        """The metrics to draw: loss and main score first, then the others by name."""
+        names = [name for name in (LOSS, self.main) if name in self.series]
+        names += sorted(self.series.keys() - {LOSS, self.main, PHASE})
+        return {name: self.series[name] for name in names}
+
+
+def read_evaluation(metrics_path: Path, intervals_path: Path, ranks_path: Path) -> Evaluation:
+    """Read the three files of the `evaluate` stage.
+
+    Raises:
+        InputError: if a file is missing or damaged, or if they cover different images or captions.
+    """
+    ranks = read_arrays(ranks_path, "ranks")
+    settings = ranks.artifact.settings
+    name = str(settings.get("name"))
+    metrics = _read_json(metrics_path, name, {"ties", "images", "captions"})
+    intervals = _read_json(intervals_path, name, set())
+    images, captions = ranks.texts("image_ids"), ranks.texts("caption_ids")
+    if (metrics["images"], metrics["captions"]) != (len(images), len(captions)):
+        raise InputError(
+            f"{metrics_path} covers {metrics['images']} images and {metrics['captions']} captions, but "
+            f"{ranks_path} covers {len(images)} and {len(captions)}; run `dvc repro evaluate`"
+        )
+    try:
+        _check_positions(ranks)
+        evaluation = Evaluation(
+            artifact=ranks.artifact,
+            split=settings["split"],
+            protocol=settings["protocol"],
+            folds=len(np.unique(ranks["folds"])),
+            rsum=metrics["rsum"],
+            rsum_interval=_interval(intervals["rsum"]),
+            image_to_text=_image_to_text(ranks, metrics, intervals),
+            text_to_image=_text_to_image(ranks, metrics, intervals),
+        )
+        directions = (evaluation.image_to_text, evaluation.text_to_image)
+        for direction in directions:
+            _check_metrics(metrics_path, intervals_path, direction, settings["recalls"])
+        rsum = sum_of_recalls(*(direction.metrics for direction in directions))
+        _compare(metrics_path, "rsum", evaluation.rsum, rsum)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        raise InputError(
+            f"{metrics_path}, {intervals_path} and {ranks_path} do not fit together ({error!r}); "
+            "run `dvc repro evaluate`"
+        ) from None
+    return evaluation
+
+
+def read_history(
+    folder: Path, evaluation: Artifact, unit: str = "epoch", main: str = RSUM, item: str = "pair"
+) -> History:
+    """Read the history of the training whose model was evaluated; without a folder it is empty.
+
+    Args:
+        folder: the history.
+        evaluation: what was made with the model of that training, or the model itself.
+        unit: what one step of the history is.
+        main: the validation score that chose the weights.
+        item: what losses are averaged over.
+
+    Raises:
+        InputError: if it is damaged, or if it belongs to another model.
+    """
+    if folder.exists():
+        merge(evaluation, read_history_seal(folder).artifact)
+    return replace(read_tables(folder, unit), main=main, item=item)
+
+
+def read_training(path: Path, evaluation: Artifact) -> dict[str, Any]:
+    """Read `metrics/training.json` of the model that was evaluated.
+
+    Raises:
+        InputError: if it is damaged, or if it belongs to another model.
+    """
+    try:
+        content: dict[str, Any] = json.loads(read_bytes(path))
+        found, wanted = content["best_epoch"], _model_settings(evaluation).get("best_epoch")
+        complete = {"rsum", "guessing"} <= content["validation"].keys()
+        if not complete or not {"epochs", "updates", "started", "collapsed"} <= content.keys():
+            raise ValueError("keys are missing")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path}: damaged ({error}); run `dvc repro train`") from None
+    if wanted is not None and found != wanted:
+        raise InputError(
+            f"{path} has the best epoch {found}, but the model that was evaluated has {wanted}; "
+            "run `dvc repro`"
+        )
+    return content
+
+
+def _model_settings(evaluation: Artifact) -> dict[str, Any]:
+    settings: dict[str, Any] = evaluation.lineage.get("model", {}).get("settings", {})
+    return settings
+
+
+def read_tables(folder: Path, unit: str = "epoch") -> History:
+    """Read all metrics below a dvclive folder, without values that are not finite.
+
+    dvclive counts steps from 0. The history counts them from 1, as the output of training does.
+
+    Raises:
+        InputError: if a table is damaged.
+    """
+    tables = folder / "plots" / "metrics"
+    series = {
+        str(path.relative_to(tables).with_suffix("")): _read_series(path)
+        for path in sorted(files_in(tables) if tables.is_dir() else [])
+        if path.suffix == ".tsv"
+    }
+    return History({name: values for name, values in series.items() if values}, unit)
+
+
+def _image_to_text(ranks: Arrays, metrics: dict[str, Any], intervals: dict[str, Any]) -> Direction:
+    owner, folds = ranks["caption_image"], ranks["folds"]  # (captions,), (images,)
+    return Direction(
+        metrics=metrics["image_to_text"],
+        query_ids=ranks.texts("image_ids"),
+        pool_ids=ranks.texts("caption_ids"),
+        ranks=ranks["image_ranks"],
+        best=ranks["image_best"],
+        scores=ranks["image_best_scores"],
+        true=owner[ranks["image_best"]] == np.arange(len(folds))[:, None],
+        true_counts=np.bincount(owner, minlength=len(folds)),
+        answers=None,
+        folds=folds,
+        pool_folds=folds[owner],
+        ties=_count(metrics["ties"]["image_to_text"]),
+        intervals={metric: _interval(bounds) for metric, bounds in intervals["image_to_text"].items()},
+    )
+
+
+def _text_to_image(ranks: Arrays, metrics: dict[str, Any], intervals: dict[str, Any]) -> Direction:
+    owner, folds = ranks["caption_image"], ranks["folds"]
+    return Direction(
+        metrics=metrics["text_to_image"],
+        query_ids=ranks.texts("caption_ids"),
+        pool_ids=ranks.texts("image_ids"),
+        ranks=ranks["caption_ranks"],
+        best=ranks["caption_best"],
+        scores=ranks["caption_best_scores"],
+        true=ranks["caption_best"] == owner[:, None],
+        true_counts=np.ones(len(owner), np.int64),
+        answers=owner,
+        folds=folds[owner],
+        pool_folds=folds,
+        ties=_count(metrics["ties"]["text_to_image"]),
+        intervals={metric: _interval(bounds) for metric, bounds in intervals["text_to_image"].items()},
+    )
+
+
+def _check_metrics(
+    metrics_path: Path, intervals_path: Path, direction: Direction, recalls: list[int]
+) -> None:
+    """Refuse metrics that the ranks do not give, and intervals of other metrics."""
+    expected = mean_over_folds(
+        [summarize(direction.ranks[direction.folds == fold], recalls) for fold in np.unique(direction.folds)]
+    )
+    for name in sorted({*expected, *direction.metrics}):
+        _compare(metrics_path, name, direction.metrics.get(name), expected.get(name))
+    for name in sorted(expected.keys() ^ direction.intervals.keys()):
+        raise InputError(f"{intervals_path}: '{name}' is missing or no metric; run `dvc repro evaluate`")
+
+
+def _check_positions(ranks: Arrays) -> None:
+    """Refuse positions of images and captions that are not there."""
+    pools = {"caption_image": "image_ids", "caption_best": "image_ids", "image_best": "caption_ids"}
+    for name, pool in pools.items():
+        if ranks[name].size and not 0 <= ranks[name].min() <= ranks[name].max() < len(ranks[pool]):
+            raise ValueError(f"'{name}' has positions beyond its {len(ranks[pool])} {pool}")
+
+
+def _compare(path: Path, name: str, found: float | None, correct: float | None) -> None:
+    if found is None or correct is None or not math.isclose(found, correct, abs_tol=1e-6):
+        raise InputError(f"{path}: has {name} = {found}, the ranks give {correct}; run `dvc repro evaluate`")
+
+
+def _interval(bounds: dict[str, float]) -> Interval:
+    low, high = bounds["low"], bounds["high"]
+    if not low <= high:  # also numbers that are none, and texts and numbers together
+        raise ValueError(f"{low!r} to {high!r} is no interval")
+    return float(low), float(high)
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is no number of ties")
+    return value
+
+
+def _read_json(path: Path, name: str, extra_keys: set[str]) -> dict[str, Any]:
+    try:
+        content = json.loads(read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not valid JSON ({error}); run `dvc repro evaluate`") from None
+    expected = {"image_to_text", "text_to_image", "rsum"} | extra_keys
+    found = content.get(name) if isinstance(content, dict) else None
+    if not isinstance(found, dict) or not expected <= found.keys():
+        raise InputError(
+            f"{path}: expected {', '.join(sorted(expected))} under '{name}'; run `dvc repro evaluate`"
+        )
+    return found
+
+
+def _read_series(path: Path) -> Series:
+    with path.open(encoding="utf-8", newline="") as file:
+        try:
+            points = {
+                int(row["step"]) + 1: float(row[path.stem]) for row in csv.DictReader(file, delimiter="\t")
+            }
+        except (KeyError, TypeError, ValueError):
+            raise InputError(
+                f"{path}: expected numbers in columns 'step' and '{path.stem}'; run `dvc repro train`"
+            ) from None
+    return {step: value for step, value in sorted(points.items()) if math.isfinite(value)}

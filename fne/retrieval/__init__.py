@@ -1,1 +1,0 @@
-"""How well sentences find images and images find sentences."""

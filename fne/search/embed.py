@@ -1,0 +1,234 @@
+"""The parts of a search that need torch: new images, and variants without a NumPy implementation.
+
+An image that the catalog does not have is embedded exactly as the catalog's images were. What
+determines an embedding is recorded in the lineage of the artifacts made from it: settings and
+weights of the network, statistics, thresholds. If one of these differs, the image is refused.
+
+Importing this module takes seconds, so it is imported only where it is used.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fne.core.device import prepare_device
+from fne.core.errors import InputError
+from fne.core.params import Runtime
+from fne.core.terminal import say
+from fne.extraction.cache import Scratch
+from fne.extraction.extractor import UNSAID, Extractor, ExtractorSettings, build_extractor
+from fne.extraction.preprocess import TORCHVISION, InputFormat
+from fne.extraction.run import check_finite, complete
+from fne.extraction.weights import load_weights
+from fne.features.embeddings import EMBEDDINGS, Embedding
+from fne.features.embeddings import Choices as EmbeddingChoices
+from fne.features.statistics import read_statistics
+from fne.models.similarities import SIMILARITIES
+from fne.search.folder import RowSource
+from fne.search.project import ExternalImage, Project
+from fne.search.without_torch import Similarity
+from fne.store.artifact import Artifact, merge
+from fne.store.catalog import Image
+from fne.store.images import decode_bytes
+from fne.store.layout import Layer, Manifest, mean_of_views
+from fne.store.rows import Rows
+from fne.tasks.matching.model import Matcher
+from fne.tasks.matching.model_file import read_model
+
+BLOCK = 256  # rows
+KEPT = "for the index, so that the next search of this folder starts at once"
+
+
+@dataclass(frozen=True)
+class Embedder:
+    """Computes embeddings of image files; finished activations are kept in the scratch folder."""
+
+    extractor: Extractor
+    embedding: Embedding
+    scratch: Scratch
+    runtime: Runtime
+
+    def embed(self, image: ExternalImage) -> np.ndarray:
+        """Return the embedding of one image file."""
+        finished = self.scratch.rows([image.sha256]).get(image.sha256)
+        row = self._compute(image) if finished is None else finished
+        embedded: np.ndarray = self.embedding.transform(row[None])[0]
+        return embedded
+
+    def prepare(self, images: Sequence[Image], root: Path) -> None:
+        """Compute the activations of many images; finished ones are kept if this is interrupted."""
+        complete(
+            self.scratch,
+            images,
+            root,
+            self.extractor,
+            self.runtime.batch,
+            self.runtime.workers,
+            partial(say, err=True),
+            title="indexing photos",
+            kept=KEPT,
+        )
+
+    def rows(self, digests: Sequence[str]) -> np.ndarray:
+        """Return the embeddings of prepared images, given the digests of their files."""
+        finished = self.scratch.rows(digests)
+        blocks = [np.empty((0, sum(layer.features for layer in self.embedding.layers)), dtype=np.float32)]
+        for start in range(0, len(digests), BLOCK):
+            activations = np.stack([finished[digest] for digest in digests[start : start + BLOCK]])
+            blocks.append(self.embedding.transform(activations))
+        return np.concatenate(blocks)
+
+    def _compute(self, image: ExternalImage) -> np.ndarray:
+        pixels = self.extractor.resize(decode_bytes(image.content))
+        row: np.ndarray = self.extractor.compute([pixels])[0]
+        check_finite(row, str(image.file), self.extractor.layers)
+        try:
+            self._keep(image.sha256, row)
+        except InputError as error:  # such as a scratch folder that cannot be written
+            say(f"the activations of the image are not kept for the next search: {error.message}", err=True)
+        return row
+
+    def _keep(self, sha256: str, row: np.ndarray) -> None:
+        for journal, _, unfinished in self.scratch.claims([sha256]):
+            try:
+                for digest in unfinished:
+                    journal.append(digest, row)
+            finally:
+                journal.unlock()
+
+
+def open_embedder(
+    origin: Artifact, weights: Path, statistics: Path, runtime: Runtime, scratch: Path
+) -> Embedder:
+    """Open what computed the embeddings that `origin` holds or was made from.
+
+    Args:
+        origin: the embeddings, or a model that was trained on them.
+        weights: the weights file of the network.
+        statistics: the file of the statistics.
+        runtime: the runtime settings.
+        scratch: the scratch folder.
+
+    Raises:
+        InputError: if `origin` was made from other weights or statistics; the message has both digests.
+    """
+    extractor = open_extractor(origin, weights, runtime)
+    ordinary, fitted = read_statistics(statistics)
+    recorded = merge(origin, fitted)["embeddings"]["settings"]
+    # A store without rows: an embedding needs only its layers.
+    manifest = Manifest(
+        name="activations",
+        settings={},
+        lineage={},
+        dtype="float32",
+        layers=[(layer.name, layer.features) for layer in extractor.layers],
+        shards=[],
+    )
+    activations = Rows(Artifact(origin.path, "activations", ""), manifest)
+    embedding = EMBEDDINGS[recorded["kind"]](activations, ordinary, EmbeddingChoices.recorded(recorded))
+    finished = Scratch(scratch / "activations", extractor.kind, extractor.features)
+    return Embedder(extractor, embedding, finished, runtime)
+
+
+def recorded_extraction(origin: Artifact) -> dict[str, Any]:
+    """Return the settings of the extraction that an artifact was made from.
+
+    Raises:
+        InputError: if its activations were imported, so that no further image can be extracted.
+    """
+    settings: dict[str, Any] = UNSAID | origin.lineage.get("activations", {}).get("settings", {})
+    if "weights" not in origin.lineage or not ExtractorSettings.model_fields.keys() <= settings.keys():
+        raise InputError(
+            f"{origin.path} was made from imported features, and the network that computed them is unknown; "
+            "search with an image of the catalog"
+        )
+    return settings
+
+
+def open_extractor(origin: Artifact, weights: Path, runtime: Runtime) -> Extractor:
+    """Build the extractor that computed the activations that `origin` was made from.
+
+    Raises:
+        InputError: if the weights differ, or if this version of the extractor computes other values.
+    """
+    settings = recorded_extraction(origin)
+    chosen = ExtractorSettings(**{key: settings[key] for key in ExtractorSettings.model_fields})
+    recorded = settings.get("input")
+    feeding = InputFormat.model_validate(recorded) if recorded else TORCHVISION
+    loaded = load_weights(weights, chosen.backbone, feeding)
+    merge(origin, loaded.artifact)
+    prepare_device(runtime)
+    device, algorithm = torch.device(settings["device"]), settings["algorithm"]
+    if device.type == "cuda" and not torch.cuda.is_available():
+        say("the catalog was computed on a GPU; on this CPU, the last digits may differ", err=True)
+        device, algorithm = torch.device("cpu"), "auto"
+    extractor = build_extractor(chosen, loaded, algorithm, device)
+    for key in ("decoder", "extractor"):
+        if extractor.kind[key] != settings[key]:
+            raise InputError(
+                f"{origin.path} was made with version {settings[key]} of the {key}, but this is version "
+                f"{extractor.kind[key]}; run `dvc repro`"
+            )
+    return extractor
+
+
+@torch.no_grad()
+def embed_sentences(model: Path, sentences: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return the vectors (sentences, embed_dim) of sentences in the joint space, given their word numbers."""
+    matcher, _ = read_model(model)
+    matcher.eval()
+    vectors = [
+        matcher.embed_captions(torch.tensor([list(numbers)]), torch.tensor([len(numbers)]))
+        for numbers in sentences
+    ]
+    found: np.ndarray = torch.cat(vectors).numpy()
+    return found
+
+
+def embed_image(project: Project, image: ExternalImage, captions: Artifact) -> np.ndarray:
+    """Return the vector (embed_dim) of a new image in the joint space of `captions`."""
+    matcher, embedder = _open_model(project, captions)
+    vector: np.ndarray = embed_rows(matcher, embedder.embed(image)[None])[0]
+    return vector
+
+
+def open_row_source(project: Project, model: Artifact) -> RowSource:
+    """Open what computes vectors of many new images in the joint space of `model`."""
+    matcher, embedder = _open_model(project, model)
+
+    def rows(digests: Sequence[str]) -> np.ndarray:
+        return embed_rows(matcher, embedder.rows(digests))
+
+    return RowSource([Layer("joint", matcher.shape.embed_dim)], "float32", embedder.prepare, rows)
+
+
+@torch.no_grad()
+def embed_rows(matcher: Matcher, rows: np.ndarray) -> np.ndarray:
+    """Return the vectors (rows, embed_dim) of images in the joint space, given their embeddings."""
+    matcher.eval()
+    averaged = mean_of_views(rows.astype(np.float32), rows.shape[1] // matcher.shape.features)
+    vectors: np.ndarray = matcher.embed_images(torch.from_numpy(averaged)).numpy()
+    return vectors
+
+
+def torch_similarity(name: str) -> Similarity:
+    """Return a similarity of `fne.models.similarities` with the interface of `fne.search.without_torch`."""
+
+    def scores(images: np.ndarray, captions: np.ndarray) -> np.ndarray:
+        found: np.ndarray = SIMILARITIES[name](torch.from_numpy(images), torch.from_numpy(captions)).numpy()
+        return found.ravel()
+
+    return scores
+
+
+def _open_model(project: Project, artifact: Artifact) -> tuple[Matcher, Embedder]:
+    """Open the model and its embedder; `artifact` must be that model or made with it."""
+    matcher, origin = read_model(project.model)
+    merge(origin, artifact)
+    embedder = open_embedder(origin, project.weights, project.statistics, project.runtime, project.scratch)
+    return matcher, embedder

@@ -1,0 +1,204 @@
+"""What every artifact has: a lineage, a format with a version, and a seal.
+
+Lineage: every artifact stores its settings, and the digest and settings of each artifact that it
+was made from, directly or not. A stage that reads several artifacts merges their lineages, and
+refuses two that disagree about a common ancestor. This one rule detects statistics of other
+activations, a model of another vocabulary, and vectors of another model.
+
+Format: every artifact names its format and version. A newer version is refused, an older one is
+read.
+
+Seal: a changed bit is detected before anything is used. A text file is one JSON object, or a JSON
+object followed by lines. The first entry of that object is the SHA-256 of everything that
+follows it in the file, so the file stays valid JSON. Text files of version 1 have no seal. An
+HDF5 file ends with its seal, which HDF5 ignores.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fne.core.errors import InputError
+from fne.core.files import text_digest
+
+# The first version of a text format that has a seal.
+SEALED_SINCE = 2
+OPENING = b'{"sha256": "'
+ENDING = b"fne-sha256:"
+HEX = 64
+# More than settings and lineages have.
+MAX_DEPTH = 20
+
+# The digest and the settings of each ancestor, by its name.
+Lineage = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """An artifact on disk: its name in a lineage, its digest, its settings and its own lineage.
+
+    `files` has the MD5, as DVC records it, of the files and folders that it was made from, by path. Only
+    artifacts that no other is made from have it: elsewhere it would change with every moved file.
+    """
+
+    path: Path
+    name: str
+    digest: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    lineage: Lineage = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse an invalid lineage, which only another program can have written."""
+        entries = self.lineage.values() if isinstance(self.lineage, dict) else [None]
+        if not all(isinstance(each, dict) and isinstance(each.get("digest"), str) for each in entries):
+            raise InputError(f"{self.path}: damaged (its lineage names no digests); {repair_hint(self.path)}")
+        if not isinstance(self.files, dict) or not all(isinstance(each, str) for each in self.files.values()):
+            raise InputError(f"{self.path}: damaged (its files have no digests); {repair_hint(self.path)}")
+        if not isinstance(self.settings, dict) or _is_deep([self.settings, self.lineage]):
+            raise InputError(f"{self.path}: damaged (its settings are no settings); {repair_hint(self.path)}")
+
+
+def describe(name: str, settings: dict[str, Any], lineage: Lineage) -> dict[str, Any]:
+    """Return what an artifact stores about itself in its file."""
+    return {"name": name, "settings": settings, "lineage": lineage}
+
+
+def merge(*artifacts: Artifact) -> Lineage:
+    """Return the lineage of an artifact that is made from `artifacts`.
+
+    Raises:
+        InputError: if two artifacts were made from different versions of a third, or if
+            one was made from another version of the other.
+    """
+    merged: Lineage = {}
+    sources: dict[str, str] = {}
+    for artifact in artifacts:
+        own = {artifact.name: {"digest": artifact.digest, "settings": artifact.settings}}
+        for name, entry in (artifact.lineage | own).items():
+            source = f"{artifact.path} holds" if name in own else f"{artifact.path} was made from"
+            if name in merged and merged[name]["digest"] != entry["digest"]:
+                raise InputError(
+                    f"{sources[name]} {name} {merged[name]['digest'][:12]}…, but "
+                    f"{source} {name} {entry['digest'][:12]}…; run `dvc repro`"
+                )
+            merged[name] = entry
+            sources[name] = source
+    return dict(sorted(merged.items()))
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of file, and the newest version of it that this code writes and reads."""
+
+    name: str
+    version: int
+
+    def header(self) -> dict[str, Any]:
+        """Return what a file stores about its format."""
+        return {"format": self.name, "version": self.version}
+
+    def check(self, path: Path, description: dict[str, Any]) -> None:
+        """Refuse a file of another format or of a newer version.
+
+        Raises:
+            InputError: with the format and version that the file needs.
+            KeyError, TypeError: if the description names no format at all.
+        """
+        name, version = description["format"], description["version"]
+        if name != self.name or version > self.version:
+            raise InputError(
+                f"{path}: needs a version of fne that reads {name} {version}; "
+                f"this one reads {self.name} up to {self.version}"
+            )
+
+
+def repair_hint(artifact: Path) -> str:
+    """Return the advice for a damaged artifact.
+
+    The copy in DVC's cache may be damaged too, and DVC would restore it each time the artifact is removed.
+    Only `fne verify` looks at that copy.
+    """
+    return f"run `fne verify {artifact}` to see how to repair it"
+
+
+def seal_text(text: str) -> str:
+    """Return a text that begins with a JSON object, with the seal as the first entry of that object.
+
+    Example:
+        >>> seal_text('{"version": 2}')[:16] + "…" + seal_text('{"version": 2}')[-16:]
+        '{"sha256": "3a3a…", "version": 2}'
+    """
+    rest = '", ' + text[1:].lstrip()
+    return f"{OPENING.decode()}{text_digest(rest)}{rest}"
+
+
+def is_sealed(content: bytes) -> bool:
+    """Tell whether a text file has a seal.
+
+    Raises:
+        ValueError: if the content does not match the seal.
+    """
+    if not content.startswith(OPENING):
+        return False
+    start = len(OPENING)
+    if content[start : start + HEX] != _hex(content[start + HEX :]):
+        raise ValueError("its content does not match its seal")
+    return True
+
+
+def parse_document(path: Path, content: bytes, form: Format, remedy: str) -> dict[str, Any]:
+    """Return the JSON object that a file consists of, after checking its seal and format.
+
+    Raises:
+        InputError: if the file is damaged, which ends with `remedy`, or of a newer format.
+    """
+    try:
+        sealed = is_sealed(content)
+        document: dict[str, Any] = json.loads(content)
+        form.check(path, document)
+        if not sealed and document["version"] >= SEALED_SINCE:
+            raise ValueError("its seal is missing")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(f"{path}: damaged ({_reason(error)}); {remedy}") from None
+    return document
+
+
+def seal_bytes(content: bytes) -> bytes:
+    """Return content with a seal at its end."""
+    return content + ENDING + _hex(content)
+
+
+def unseal_bytes(path: Path, content: bytes, remedy: str) -> bytes:
+    """Return content without the seal at its end.
+
+    Raises:
+        InputError: if the seal is missing, or if the content does not match it.
+    """
+    inner = content[: -len(ENDING) - HEX]
+    if content != seal_bytes(inner):
+        raise InputError(f"{path}: damaged, or not an artifact of fne; {remedy}")
+    return inner
+
+
+def _is_deep(value: Any) -> bool:
+    """Tell whether values are nested so deeply that functions that call themselves would fail."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    return bool(level)
+
+
+def _hex(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, ValueError) else repr(error)

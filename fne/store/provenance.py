@@ -1,0 +1,191 @@
+"""Whether artifacts were made with the settings and inputs that `dvc.lock` records.
+
+DVC reads `params.yaml` and the inputs after a stage has ended. If someone changes them in that moment, the
+lock file records a run that never happened, and the run cache returns its artifact to whoever asks for
+it. An artifact holds the settings that it was made with, and those of everything it was made from. So
+the next stage, the report and `fne verify` compare them with the lock file.
+
+Only an artifact that the lock file records, with the same content, is compared: the record says
+nothing about one that was made by hand. Its ancestors are compared as far as the lock file connects
+them, because imported features have settings of another project.
+
+Three comparisons are made. Settings: those of the artifact, or of the catalog's record, against the
+parameters. Keys whose values are paths: a stage depends on the file that such a key named at its start,
+so the recorded value must be a recorded dependency. Files: the digest that an artifact has of a file or
+folder against that of the dependency.
+"""
+
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from fne.core.dvc import LOCK, Stage, content_md5, project_path, recorded_stages
+from fne.core.errors import InputError
+from fne.core.moved_keys import applies, flattened, resolved, upgraded
+from fne.store.artifact import Artifact, Lineage, merge
+from fne.store.catalog import record_of
+
+# The sections of `params.yaml` that each artifact is made with.
+SECTIONS = {
+    "activations": ("extract",),
+    "caption_page": ("caption",),
+    "captioner": ("train_captioner",),
+    "catalog": ("catalog",),
+    "embeddings": ("embed",),
+    "floor": ("evaluate", "train.methods.cca"),
+    "model": ("train",),
+    "ranks": ("evaluate",),
+    "report": ("report", "catalog.root"),
+    "tagger": ("train_tagger",),
+    "tags": ("tag",),
+    "tokens": ("tokenize",),
+    "vocabulary": ("tokenize",),
+    "word_vectors": ("tokenize",),
+    "written_captions": ("caption",),
+}
+# What an artifact leaves out when it has no effect.
+LEFT_OUT: dict[str, dict[str, Any]] = {
+    "activations": {"layers": "all", "views": "mean"},
+    "tokens": {"cut": "nltk", "longest": 0},
+    "vocabulary": {"cut": "nltk", "longest": 0},
+}
+# Keys whose values are paths that the stage depends on; an artifact has digests instead.
+PATHS = ("catalog.root", "embed.source", "extract.weights", "tokenize.vectors")
+# Stages that read only the name: whether another store is embedded, and what the data set is called.
+NAME_ONLY = {("extract", "embed.source"), ("report", "catalog.root")}
+
+
+def recorded_lineage(*artifacts: Artifact) -> Lineage:
+    """Return the lineage of what is made from `artifacts`, which must be what `dvc.lock` says that they are.
+
+    Raises:
+        InputError: if the lock file records other settings, or if the artifacts do not belong together.
+    """
+    check_records(*artifacts)
+    return merge(*artifacts)
+
+
+def check_records(*artifacts: Artifact) -> None:
+    """Refuse artifacts that are not what `dvc.lock` says that they are.
+
+    Raises:
+        InputError: if the lock file records other settings or inputs, with the first difference.
+    """
+    stages = recorded_stages()
+    for artifact in artifacts:
+        record = record_of(artifact)
+        for each in [artifact, record] if record else [artifact]:
+            for fault, address in record_faults(each, stages):
+                raise InputError(f"{fault}; run `dvc repro --force {address}`")
+
+
+def record_faults(artifact: Artifact, stages: Sequence[Stage]) -> list[tuple[str, str]]:
+    """Return where the lock files record other settings or inputs than an artifact has.
+
+    Args:
+        artifact: the artifact.
+        stages: the stages of the project.
+
+    Returns:
+        one line for each difference, without advice, and the address of the stage to run again.
+    """
+    path = str(project_path(artifact.path))
+    writer = next((stage for stage in stages if path in stage.outs), None)
+    if writer is None:
+        return []
+    made_with = {name: entry.get("settings") or {} for name, entry in artifact.lineage.items()}
+    made_with[artifact.name] = artifact.settings
+    behind = [writer, *_ancestors(writer, stages)]
+    faults = [
+        (f"{path} was made with {key} = {made!r}, but {LOCK} records {recorded!r}", stage.address)
+        for stage in behind
+        for key, made, recorded in _differences(made_with, stage)
+    ]
+    faults += [
+        (f"{path} was made with another {key} than {value!r}, which {LOCK} records", stage.address)
+        for stage in behind
+        for key, value in _other_paths(stage)
+    ]
+    faults += [
+        (f"{path} was made from {file} {made[:12]}…, but {LOCK} records {recorded[:12]}…", writer.address)
+        for file, made, recorded in _other_files(artifact, writer)
+    ]
+    # Hashing takes long, and there is hardly ever a reason for it.
+    return faults if faults and content_md5(Path(path)) == writer.outs[path] else []
+
+
+def _ancestors(stage: Stage, stages: Sequence[Stage]) -> Iterable[Stage]:
+    """Return the stages whose recorded outs are recorded dependencies of a stage, directly or not."""
+    found: dict[str, Stage] = {}
+    waiting = [stage]
+    while waiting:
+        current = waiting.pop()
+        for each in stages:
+            if each.address not in found and each.outs.items() & current.deps.items():
+                found[each.address] = each
+                waiting.append(each)
+    return found.values()
+
+
+def _differences(made_with: dict[str, Any], stage: Stage) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the keys whose values differ, with the value of the artifact and that of the lock file."""
+    for name, sections in SECTIONS.items():
+        # An artifact may know only the digest of what it is made from.
+        if not isinstance(made_with.get(name), dict) or not made_with[name]:
+            continue
+        made = LEFT_OUT.get(name, {}) | flattened(made_with[name])
+        for section, values in product(sections, stage.params.values()):
+            content = values.get(section)
+            key = section.rpartition(".")[2]
+            if isinstance(content, str) and content != made.get(key, content):  # a single key
+                yield section, made[key], content
+            if not isinstance(content, dict):
+                continue
+            current = resolved(section, upgraded(section, content))
+            for key, recorded in flattened(current).items():
+                if not applies(key, current) or f"{section}.{key}" in PATHS or key not in made:
+                    continue
+                if _plain(made[key]) != _plain(recorded):
+                    yield f"{section}.{key}", made[key], recorded
+
+
+def _other_paths(stage: Stage) -> Iterator[tuple[str, str]]:
+    """Yield the recorded keys whose values are paths that the stage did not depend on, with these values."""
+    places = {_absolute(path) for path in stage.deps}
+    for key, values in product(PATHS, stage.params.values()):
+        if (stage.address, key) in NAME_ONLY:
+            continue
+        section, _, name = key.partition(".")
+        content = values.get(section)
+        value = values.get(key, content.get(name) if isinstance(content, dict) else None)
+        # DVC knows remote files by other digests than MD5.
+        if (
+            isinstance(value, str)
+            and "://" not in value
+            and places
+            and _absolute(value, stage.folder) not in places
+        ):
+            yield key, value
+
+
+def _absolute(path: str, folder: str = "") -> str:
+    return posixpath.normpath(posixpath.join(Path.cwd().as_posix(), folder, path))
+
+
+def _other_files(artifact: Artifact, writer: Stage) -> Iterator[tuple[str, str, str]]:
+    """Yield the files that have another digest than the lock file records, with both digests.
+
+    DVC leaves out what `.dvcignore` lists, so that its digest of an unchanged folder may differ from ours.
+    A difference counts only if the folder as it is now has the recorded digest.
+    """
+    for path, made in artifact.files.items():
+        recorded = writer.deps.get(path, made)
+        if made != recorded and content_md5(Path(path)) == recorded:
+            yield path, made, recorded
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as it is compared: a list of one counts as its only value, as for phases."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value

@@ -1,0 +1,1 @@
+"""What can be learned, one package per task; no task imports another."""

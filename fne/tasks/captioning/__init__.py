@@ -1,0 +1,1 @@
+"""The captioning task: sentences that describe images."""

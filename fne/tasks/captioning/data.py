@@ -1,0 +1,278 @@
+"""Images, their captions as sequences of word numbers, their concepts, and the order of training."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fne.core.errors import InputError
+from fne.core.params import Section
+from fne.core.variants import Variant
+from fne.store.artifact import Lineage
+from fne.store.catalog import Captioned, in_split, read_captions, split_artifact
+from fne.store.provenance import recorded_lineage
+from fne.store.rows import Rows
+from fne.text.caption_vocabulary import WORDS, CaptionWords, choose_caption_words, ptb_words
+from fne.text.concepts import Concepts, concepts_from_tags, concepts_from_words
+
+BLOCK = 1024  # images read at once
+SHOWN = 5  # images that a batch names in a message
+
+
+class FromWords(Section):
+    """The settings of concepts that are words of the captions."""
+
+    count: Annotated[int, Field(ge=1, le=100_000, examples=[1000])]
+
+
+class FromTags(Section):
+    """The settings of concepts that are tags of the data set."""
+
+    min_images: Annotated[int, Field(ge=1, examples=[1])]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some captions, each with its image."""
+
+    images: np.ndarray  # positions of images, one per caption (captions)
+    captions: np.ndarray  # the number of each caption among those of its image (captions)
+    names: Sequence[str]  # of all images, by position
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __str__(self) -> str:
+        named = list(dict.fromkeys(self.names[position] for position in self.images))
+        more = [f"and {len(named) - SHOWN} more"] if len(named) > SHOWN else []
+        return f"images {', '.join([*named[:SHOWN], *more])}"
+
+
+class Examples:
+    """The captioned images of one split, with their rows, sequences and concepts at hand.
+
+    Attributes:
+        ids: the image ids.
+        references: the captions of each image, cut as published scores expect them.
+        sequences: the captions of each image as numbers of words.
+        labels: which concepts each image has (images, concepts).
+    """
+
+    def __init__(
+        self,
+        captioned: Sequence[Captioned],
+        rows: Rows,
+        cut: Callable[[str], list[str]],
+        words: CaptionWords,
+        concepts: Concepts,
+        max_length: int,
+        concept_words: "ConceptWords",
+    ) -> None:
+        self.ids = [record.id for record in captioned]
+        rows.check_ids(self.ids)
+        self._rows = rows
+        self.references = {
+            record.id: [" ".join(ptb_words(each)) for each in record.captions] for record in captioned
+        }
+        self.sequences = [
+            [words.encode(cut(caption), max_length) for caption in record.captions] for record in captioned
+        ]
+        self.labels = concepts.labels(concept_words(record) for record in captioned)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def caption_counts(self) -> np.ndarray:
+        """How many captions each image has (images)."""
+        return np.array([len(each) for each in self.sequences], dtype=np.int64)
+
+    def images(self, positions: Sequence[int] | np.ndarray) -> Tensor:
+        """Return image embeddings (images, features) in float32."""
+        return torch.from_numpy(self._rows.read([self.ids[each] for each in positions], np.float32))
+
+    def captions(self, images: np.ndarray, captions: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Return padded sequences (captions, longest) and their lengths (captions)."""
+        found = [self.sequences[image][caption] for image, caption in zip(images, captions, strict=True)]
+        lengths = [len(each) for each in found]
+        padded = torch.zeros((len(found), max(lengths)), dtype=torch.int64)
+        for row, sequence in zip(padded, found, strict=True):
+            row[: len(sequence)] = torch.tensor(sequence)
+        return padded, torch.tensor(lengths)
+
+    def batches(self, seed: int, epoch: int, batch: int, captions: str) -> list[Batch]:
+        """Return the batches of an epoch, in an order that seed and epoch alone decide."""
+        generator = np.random.default_rng((seed, epoch))
+        images, numbers = DRAWS[captions](self.caption_counts, generator)
+        order = generator.permutation(len(images))
+        return [
+            Batch(images[chosen], numbers[chosen], self.ids)
+            for chosen in (order[start : start + batch] for start in range(0, len(order), batch))
+        ]
+
+    def steps(self, batch: int, captions: str) -> int:
+        """Return the number of batches of an epoch."""
+        drawn = len(self) if captions == "one" else int(self.caption_counts.sum())
+        return -(-drawn // batch)
+
+    def every_caption(self, positions: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the image and the number of every caption of some images (captions)."""
+        counts = self.caption_counts[list(positions)]
+        images = np.repeat(np.asarray(positions, dtype=np.int64), counts)
+        return images, np.concatenate([np.arange(count) for count in counts])
+
+
+def one_caption(counts: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Every image once, with one of its captions."""
+    return np.arange(len(counts)), generator.integers(counts)
+
+
+def all_captions(counts: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Every caption once, with its image."""
+    return np.repeat(np.arange(len(counts)), counts), np.concatenate([np.arange(each) for each in counts])
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a captioner learns from and is judged by, and where it is from.
+
+    Attributes:
+        training: the training images.
+        validation: the validation images.
+        features: values of an image embedding.
+        words: the words that the captioner writes.
+        concepts: what it recognizes.
+        mean: of each feature over the training images (features).
+        deviation: the same.
+        lineage: where all of it is from.
+        notes: what a user should know about the captions.
+    """
+
+    training: Examples
+    validation: Examples
+    features: int
+    words: CaptionWords
+    concepts: Concepts
+    mean: Tensor
+    deviation: Tensor
+    lineage: Lineage
+    notes: list[str]
+
+    def summary(self) -> str:
+        """Describe what there is to learn from."""
+        captions = int(self.training.caption_counts.sum())
+        lines = [
+            f"{len(self.training)} training images with {captions} captions, {len(self.words.words)} words, "
+            f"{len(self.concepts.names)} concepts ({self.concepts.coverage:.0%} of the occurrences, "
+            f"{self.concepts.density:.1f} per image)",
+            *self.notes,
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How captions become sequences and concepts."""
+
+    words: str  # a key of `fne.text.caption_vocabulary.WORDS`
+    min_count: int
+    max_words: int
+    max_length: int
+    concepts: str  # a key of `CONCEPT_SOURCES`
+    concept_settings: Section
+
+
+def read_inputs(embeddings: Path, captions: Path, reading: Reading) -> Inputs:
+    """Open the image embeddings and cut the captions.
+
+    Raises:
+        InputError: if they do not belong together, if a split has too few images, or if no word is left.
+    """
+    rows = Rows.open(embeddings, "embeddings")
+    captioned, catalog = read_captions(captions)
+    lineage = recorded_lineage(rows.artifact, split_artifact(captions, captioned, "train"), catalog)
+    training, validation = (
+        [record for record in in_split(captioned, split) if record.captions] for split in ("train", "val")
+    )
+    _require_images(training, "train", 2, "training")
+    _require_images(validation, "val", 2, "choosing the best epoch")
+    cut = WORDS[reading.words]
+    sentences = {record.id: [cut(caption) for caption in record.captions] for record in training}
+    words = choose_caption_words(
+        (each for own in sentences.values() for each in own), reading.min_count, reading.max_words
+    )
+    source: ConceptSource = CONCEPT_SOURCES[reading.concepts].make
+    concepts, concept_words = source(training, cut, reading.concept_settings)
+    learned, judged = (
+        Examples(own, rows, cut, words, concepts, reading.max_length, concept_words)
+        for own in (training, validation)
+    )
+    mean, deviation = row_moments(rows, list(sentences))
+    notes = [*_cut_captions(captions, sentences, reading.max_length), *concepts.warnings()]
+    return Inputs(learned, judged, rows.features, words, concepts, mean, deviation, lineage, notes)
+
+
+def row_moments(rows: Rows, ids: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """Return the mean and the deviation of each feature over some images (features), summed in float64."""
+    mean = np.zeros(rows.features)
+    for _, block in rows.blocks(ids):
+        mean += block.sum(axis=0, dtype=np.float64) / len(ids)
+    variance = np.zeros(rows.features)
+    for _, block in rows.blocks(ids):
+        variance += np.square(block - mean).sum(axis=0) / len(ids)
+    return torch.from_numpy(mean).float(), torch.from_numpy(np.sqrt(variance)).float()
+
+
+ConceptWords = Callable[[Captioned], set[str]]  # the words or tags of an image
+ConceptSource = Callable[
+    [Sequence[Captioned], Callable[[str], list[str]], Section], tuple[Concepts, ConceptWords]
+]
+
+
+def words_as_concepts(
+    training: Sequence[Captioned], cut: Callable[[str], list[str]], settings: FromWords
+) -> tuple[Concepts, ConceptWords]:
+    """The most frequent words of the training captions; an image has those that any of its captions has."""
+    captions = {record.id: [cut(caption) for caption in record.captions] for record in training}
+    return concepts_from_words(captions, settings.count), lambda record: {
+        word for caption in record.captions for word in cut(caption)
+    }
+
+
+def tags_as_concepts(
+    training: Sequence[Captioned], cut: Callable[[str], list[str]], settings: FromTags
+) -> tuple[Concepts, ConceptWords]:
+    """The tags of the data set."""
+    tags = {record.id: record.tags for record in training}
+    return concepts_from_tags(tags, settings.min_images), lambda record: set(record.tags)
+
+
+def _require_images(captioned: Sequence[Captioned], split: str, least: int, purpose: str) -> None:
+    if len(captioned) < least:
+        raise InputError(
+            f"the catalog has {len(captioned)} captioned images in split '{split}'; {purpose} of a captioner "
+            f"needs at least {least}; see `catalog` in params.yaml"
+        )
+
+
+def _cut_captions(place: Path, sentences: Mapping[str, list[list[str]]], max_length: int) -> list[str]:
+    lengths = [len(words) for own in sentences.values() for words in own]
+    cut = sum(length > max_length for length in lengths)
+    if cut == len(lengths):
+        raise InputError(
+            f"{place}: all {cut} training captions have more than {max_length} words; "
+            "raise train_captioner.max_length"
+        )
+    return [f"{cut} of {len(lengths)} training captions are cut after {max_length} words"] * bool(cut)
+
+
+DRAWS = {"all": all_captions, "one": one_caption}
+CONCEPT_SOURCES: dict[str, Variant[tuple[Concepts, ConceptWords]]] = {
+    "tags": Variant(tags_as_concepts, FromTags),
+    "words": Variant(words_as_concepts, FromWords),
+}

@@ -1,0 +1,1 @@
+"""The matching task: images and captions in one joint space."""

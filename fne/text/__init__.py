@@ -1,0 +1,1 @@
+"""Captions as numbers: tokenizer, vocabulary, tokens and pretrained word vectors."""

@@ -1,0 +1,169 @@
+"""Concepts: the labels that a recognizer predicts, and the order in which a tagger writes them.
+
+Concepts come from the data set's tags or from the most frequent words of the training captions.
+Only training images count. An image has a word as a concept if at least one of its captions
+has it. There is no list of stop words: "a" is a concept if it is frequent.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fne.core.errors import InputError
+
+MIN_COVERAGE = 0.8  # of word occurrences, below which concepts say little about the captions
+
+
+@dataclass(frozen=True)
+class Concepts:
+    """Concepts with the number of training images that have each, and what they leave out."""
+
+    names: list[str]
+    counts: list[int]  # training images that have each concept
+    images: int  # training images
+    coverage: float  # the fraction of the occurrences of words or tags that are concepts
+    left_out: list[str]  # tags of the training images that are no concepts
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each concept."""
+        return {name: number for number, name in enumerate(self.names)}
+
+    @property
+    def frequencies(self) -> np.ndarray:
+        """The fraction of the training images that have each concept (concepts)."""
+        return np.array(self.counts) / self.images
+
+    @property
+    def density(self) -> float:
+        """The mean number of concepts per training image."""
+        return sum(self.counts) / self.images
+
+    def labels(self, images: Iterable[Iterable[str]]) -> np.ndarray:
+        """Return which concepts images have, given the words or tags of each (images, concepts)."""
+        rows = [[self.numbers[name] for name in set(names) if name in self.numbers] for names in images]
+        mask = np.zeros((len(rows), len(self.names)), dtype=bool)
+        for row, numbers in zip(mask, rows, strict=True):
+            row[numbers] = True
+        return mask
+
+    def warnings(self) -> list[str]:
+        """Return sentences about concepts that say little: too few words, or true of all training images."""
+        found = []
+        if self.coverage < MIN_COVERAGE:
+            found.append(
+                f"the {len(self.names)} concepts cover {self.coverage:.0%} of the occurrences, "
+                f"less than {MIN_COVERAGE:.0%}; take more words, or tags of fewer images"
+            )
+        always = [name for name, count in zip(self.names, self.counts, strict=True) if count == self.images]
+        if always:
+            found.append(f"every training image has {_listed(always)}, which cannot tell images apart")
+        return found
+
+
+def concepts_from_words(captions: Mapping[str, Sequence[Sequence[str]]], count: int) -> Concepts:
+    """Take the most frequent words of the training captions, ties broken alphabetically.
+
+    Args:
+        captions: the captions of each training image, cut into words.
+        count: the number of concepts; fewer where the captions have fewer words.
+
+    Raises:
+        InputError: if there is no image or no word.
+
+    Example:
+        >>> concepts_from_words({"1": [["a", "dog"], ["a", "man"]], "2": [["a", "dog"]]}, count=2).names
+        ['a', 'dog']
+    """
+    _refuse_no_images(captions)
+    occurrences = Counter(word for sentences in captions.values() for words in sentences for word in words)
+    if not occurrences:
+        raise InputError("concepts: the training captions have no words; check the captions")
+    names = sorted(occurrences, key=lambda word: (-occurrences[word], word))[:count]
+    chosen = set(names)
+    images = Counter(
+        word
+        for sentences in captions.values()
+        for word in {word for words in sentences for word in words} & chosen
+    )
+    covered = sum(occurrences[name] for name in names) / occurrences.total()
+    return Concepts(names, [images[name] for name in names], len(captions), covered, [])
+
+
+def concepts_from_tags(tags: Mapping[str, Sequence[str]], min_images: int = 1) -> Concepts:
+    """Take the tags of the training images, frequent ones first, ties broken alphabetically.
+
+    A tag that no training image has cannot be learned. It is no concept, but it stays among the true tags
+    of other images and counts against recall.
+
+    Args:
+        tags: the tags of each training image.
+        min_images: tags of fewer training images are left out.
+
+    Raises:
+        InputError: if there is no image or no tag is left.
+    """
+    _refuse_no_images(tags)
+    counts = Counter(tag for names in tags.values() for tag in set(names))
+    if not counts:
+        raise InputError(
+            "concepts: no training image has tags; tagging needs them (COCO's instances_*.json or a `tags` "
+            "column), or set concepts to words"
+        )
+    ranked = sorted(counts, key=lambda tag: (-counts[tag], tag))
+    names = [tag for tag in ranked if counts[tag] >= min_images]
+    if not names:
+        raise InputError(
+            f"concepts: no tag has {min_images} training images; the most frequent, {ranked[0]!r}, has "
+            f"{counts[ranked[0]]}; lower min_images"
+        )
+    covered = sum(counts[name] for name in names) / counts.total()
+    return Concepts(names, [counts[name] for name in names], len(tags), covered, ranked[len(names) :])
+
+
+def frequent_first(concepts: Concepts) -> np.ndarray:
+    """Return the numbers of the concepts by falling training frequency (concepts)."""
+    ranked = sorted(concepts.names, key=lambda name: (-concepts.counts[concepts.numbers[name]], name))
+    return np.array([concepts.numbers[name] for name in ranked])
+
+
+def rare_first(concepts: Concepts) -> np.ndarray:
+    """Return the numbers of the concepts by rising training frequency, ties alphabetically (concepts).
+
+    The rare tags of an image come first, so that the frequent ones do not hide them.
+    """
+    ranked = sorted(concepts.names, key=lambda name: (concepts.counts[concepts.numbers[name]], name))
+    return np.array([concepts.numbers[name] for name in ranked])
+
+
+def tag_sequences(labels: np.ndarray, order: np.ndarray) -> list[list[int]]:
+    """Return the concepts of each image in the order in which a tagger writes them.
+
+    Args:
+        labels: which concepts each image has (images, concepts).
+        order: all concepts in order, by an entry of `ORDERS` (concepts).
+
+    Example:
+        >>> tag_sequences(np.array([[True, True, False], [False, False, False]]), np.array([2, 1, 0]))
+        [[1, 0], []]
+    """
+    return [order[row].tolist() for row in labels.astype(bool)[:, order]]
+
+
+def _refuse_no_images(images: Mapping[str, object]) -> None:
+    if not images:
+        raise InputError("concepts: there are no training images; check the splits of the data set")
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more concepts"
+
+
+ORDERS: dict[str, Callable[[Concepts], np.ndarray]] = {
+    "frequent_first": frequent_first,
+    "rare_first": rare_first,
+}

@@ -1,0 +1,121 @@
+"""The words a text encoder knows, each with its number, and the settings of the `tokenize` stage."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fne.core.errors import InputError
+from fne.core.files import read_bytes, text_digest, write_text
+from fne.core.params import Section, one_of
+from fne.store.artifact import Artifact, Format, describe, parse_document, repair_hint, seal_text
+from fne.text.tokenizer import CUTS
+
+FORMAT = Format("fne-vocabulary", 2)
+# No caption contains this word: both tokenizers cut at the brackets.
+UNKNOWN = "<unk>"
+DROP = "drop"
+
+
+class Tokenize(Section):
+    """The `tokenize` section of `params.yaml`: how captions become words, and which words get a number."""
+
+    lowercase: bool
+    min_count: Annotated[int, Field(ge=1)]
+    end_of_sentence: bool
+    # Never the test captions: a vocabulary that knows them leaks.
+    vocabulary: Annotated[list[Literal["train", "val"]], Field(min_length=1)]
+    cut: Annotated[str, one_of(CUTS), Field(examples=["nltk"])]
+    longest: Annotated[int, Field(ge=0, examples=[0])]
+    vectors: Annotated[str, Field(min_length=1, examples=["weights/no_words.yaml"])]
+    without_vector: Annotated[Literal["drop", "mean", "random", "zero"], Field(examples=["random"])]
+
+    @model_validator(mode="after")
+    def _end_is_kept(self) -> Self:
+        if self.end_of_sentence and self.without_vector == DROP:
+            raise ValueError(
+                "end_of_sentence is true, but without_vector 'drop' drops the end, which has no vector; "
+                "use without_vector=random"
+            )
+        return self
+
+    def recorded(self, pretrained: bool) -> dict[str, Any]:
+        """Return what artifacts record: settings that change nothing are left out.
+
+        Args:
+            pretrained: whether there are word vectors, so that the rule for words without one applies.
+        """
+        record = self.model_dump(include={"lowercase", "min_count", "end_of_sentence", "vocabulary"})
+        if self.cut != "nltk":
+            record["cut"] = self.cut
+        if self.longest:
+            record["longest"] = self.longest
+        if pretrained:
+            record["without_vector"] = self.without_vector
+        return record
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words by their numbers; number 0 stands for every unknown word."""
+
+    artifact: Artifact
+    words: list[str]
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each word."""
+        return {word: number for number, word in enumerate(self.words)}
+
+    def encode(self, words: Iterable[str]) -> list[int]:
+        """Return the numbers of a caption's words, as the settings of the vocabulary say.
+
+        Unknown words are 0, or dropped. A longer caption is cut. A caption in which no word is left
+        becomes a single 0.
+        """
+        numbers = [self.numbers.get(word, 0) for word in words]
+        settings = self.artifact.settings
+        if settings.get("without_vector") == DROP:
+            numbers = [number for number in numbers if number]
+        return numbers[: settings.get("longest") or None] or [0]
+
+
+def choose_words(sentences: Iterable[Sequence[str]], min_count: int) -> list[str]:
+    """Return the words that occur at least `min_count` times, frequent ones first.
+
+    Example:
+        >>> choose_words([["a", "dog"], ["a", "cat"]], min_count=1)
+        ['<unk>', 'a', 'cat', 'dog']
+    """
+    counts = Counter(word for words in sentences for word in words)
+    frequent = [word for word, count in counts.items() if count >= min_count]
+    return [UNKNOWN, *sorted(frequent, key=lambda word: (-counts[word], word))]
+
+
+def write_vocabulary(path: Path, words: Sequence[str], settings: dict[str, Any]) -> Vocabulary:
+    """Write `vocabulary.json`, and return what it holds."""
+    content = FORMAT.header() | describe("vocabulary", settings, {}) | {"words": list(words)}
+    text = seal_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n")
+    write_text(path, text)
+    return Vocabulary(Artifact(path, "vocabulary", text_digest(text), settings), list(words))
+
+
+def read_vocabulary(path: Path) -> Vocabulary:
+    """Read `vocabulary.json`, checking its seal.
+
+    Raises:
+        InputError: if it is missing, damaged or of a newer format.
+    """
+    content = read_bytes(path)
+    document = parse_document(path, content, FORMAT, repair_hint(path))
+    digest = hashlib.sha256(content).hexdigest()
+    try:
+        return Vocabulary(Artifact(path, "vocabulary", digest, document["settings"]), document["words"])
+    except KeyError as error:
+        raise InputError(f"{path}: damaged (no {error}); {repair_hint(path)}") from None

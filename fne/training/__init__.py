@@ -1,0 +1,1 @@
+"""Training of any task: the loop, its progress, checkpoints and optimizers."""

@@ -1,0 +1,208 @@
+"""Optimizers and gradient clipping.
+
+Every optimizer is called as `optimizer(groups, learning_rate, settings)` with the task's
+parameter groups and returns one of torch's. A group's own rate is a factor on the
+learning rate. Optimizers with settings of their own have a block in `params.yaml`.
+
+Every way of clipping is called as `clip(groups, norm)` with the trained parameters of each group,
+changes the gradients in place and returns the global norm that they had before.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from fne.core.params import Section
+from fne.core.variants import Variant
+from fne.training.task import ParameterGroup
+
+
+class SgdNesterov(Section):
+    """The settings of `sgd_nesterov`."""
+
+    momentum: Annotated[float, Field(gt=0, lt=1, examples=[0.9])]
+    weight_decay: Annotated[float, Field(ge=0, lt=1, examples=[0.0001])]
+
+
+class Rmsprop(Section):
+    """The settings of `rmsprop`."""
+
+    decay: Annotated[float, Field(gt=0, lt=1, examples=[0.99])]
+    epsilon: Annotated[float, Field(gt=0, lt=1, examples=[1e-8])]
+
+
+class RmspropInside(Section):
+    """The settings of `rmsprop_inside`."""
+
+    decay: Annotated[float, Field(gt=0, lt=1, examples=[0.999])]
+    epsilon: Annotated[float, Field(gt=0, lt=1, examples=[1e-8])]
+    first: Annotated[float, Field(ge=0, le=1, examples=[0.0])]
+
+
+class UncorrectedAdam(torch.optim.Adam):
+    """Adam as the papers' published codes compute it.
+
+    They decay the moments by 0.9 and 0.999, but correct their bias as if by 0.1 and 0.001,
+    which is next to no correction: the first steps are 3.5 (t = 1) to 6.5 times (t = 10) those of
+    Adam. Written as Adam with another rate and epsilon in every step, which is the same.
+    """
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Make one step."""
+        number = 1 + next((int(state["step"]) for state in self.state.values()), 0)
+        before = [(group["lr"], group["eps"]) for group in self.param_groups]
+        for group in self.param_groups:
+            first, second = (1 - beta**number for beta in group["betas"])
+            uncorrected = first / second**0.5 * (1 - 0.001**number) ** 0.5 / (1 - 0.1**number)
+            group["lr"], group["eps"] = group["lr"] * uncorrected, group["eps"] / second**0.5
+        try:
+            loss: float | None = super().step(closure)
+        finally:
+            for group, (rate, epsilon) in zip(self.param_groups, before, strict=True):
+                group["lr"], group["eps"] = rate, epsilon
+        return loss
+
+
+class InsideRmsprop(torch.optim.Optimizer):
+    """RMSprop with epsilon below the root, as TensorFlow and NeuralTalk have it.
+
+    torch adds epsilon after the root. The mean of squared gradients starts at `first`: 1 in TensorFlow,
+    0 in NeuralTalk.
+    """
+
+    def __init__(self, groups: list[dict[str, Any]], lr: float, settings: RmspropInside) -> None:
+        super().__init__(groups, {"lr": lr, **settings.model_dump()})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Make one step."""
+        loss = None if closure is None else closure()
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is None:
+                    continue
+                state = self.state[weight]
+                if not state:
+                    state["squares"] = torch.full_like(weight, group["first"])
+                squares = state["squares"]
+                squares.mul_(group["decay"]).addcmul_(weight.grad, weight.grad, value=1 - group["decay"])
+                weight.addcdiv_(weight.grad, (squares + group["epsilon"]).sqrt_(), value=-group["lr"])
+        return loss
+
+
+def adam(groups: Sequence[ParameterGroup], learning_rate: float, settings: Section) -> torch.optim.Optimizer:
+    """Adam as published."""
+    return torch.optim.Adam(_torch_groups(groups, learning_rate), lr=learning_rate, fused=True)
+
+
+def adam_uncorrected(
+    groups: Sequence[ParameterGroup], learning_rate: float, settings: Section
+) -> torch.optim.Optimizer:
+    """Adam nearly without its bias correction."""
+    return UncorrectedAdam(_torch_groups(groups, learning_rate), lr=learning_rate, fused=True)
+
+
+def rmsprop(
+    groups: Sequence[ParameterGroup], learning_rate: float, settings: Rmsprop
+) -> torch.optim.Optimizer:
+    """RMSprop as torch has it: epsilon is added after the root."""
+    return torch.optim.RMSprop(
+        _torch_groups(groups, learning_rate), lr=learning_rate, alpha=settings.decay, eps=settings.epsilon
+    )
+
+
+def rmsprop_inside(
+    groups: Sequence[ParameterGroup], learning_rate: float, settings: RmspropInside
+) -> torch.optim.Optimizer:
+    """RMSprop with epsilon below the root."""
+    return InsideRmsprop(_torch_groups(groups, learning_rate), learning_rate, settings)
+
+
+def sgd_nesterov(
+    groups: Sequence[ParameterGroup], learning_rate: float, settings: SgdNesterov
+) -> torch.optim.Optimizer:
+    """Stochastic gradient descent with Nesterov's momentum; weight decay is added to the gradient."""
+    return torch.optim.SGD(
+        _torch_groups(groups, learning_rate),
+        lr=learning_rate,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        nesterov=True,
+        fused=True,
+    )
+
+
+def flatten(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """Return the tensors that an optimizer keeps, by name, for a checkpoint."""
+    state: dict[int, dict[str, Any]] = optimizer.state_dict()["state"]
+    return {
+        f"{number}.{key}": value
+        for number, kept in state.items()
+        for key, value in kept.items()
+        if value is not None
+    }
+
+
+def restore(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
+    """Give an optimizer the tensors that `flatten` returned."""
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for name, value in tensors.items():
+        number, key = name.split(".")
+        state.setdefault(int(number), {})[key] = value
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
+
+
+def by_global_norm(groups: Sequence[Sequence[nn.Parameter]], norm: float) -> Tensor:
+    """Scale all gradients alike when their global norm exceeds `norm`."""
+    return nn.utils.clip_grad_norm_([each for group in groups for each in group], norm)
+
+
+def by_group_norm(groups: Sequence[Sequence[nn.Parameter]], norm: float) -> Tensor:
+    """Scale the gradients of each group alike when their norm exceeds `norm`.
+
+    So the large loss of one part of a model does not shorten the steps of another part.
+    """
+    return _joined_norm([nn.utils.clip_grad_norm_(group, norm) for group in groups if group])
+
+
+def by_tensor_norm(groups: Sequence[Sequence[nn.Parameter]], norm: float) -> Tensor:
+    """Scale each gradient by itself when its norm exceeds `norm`, as the papers' published codes do."""
+    return _joined_norm([nn.utils.clip_grad_norm_([each], norm) for group in groups for each in group])
+
+
+def by_element(groups: Sequence[Sequence[nn.Parameter]], norm: float) -> Tensor:
+    """Clip every element of the gradients to -`norm` … `norm`, as NeuralTalk does."""
+    parameters = [each for group in groups for each in group]
+    before = nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None])
+    nn.utils.clip_grad_value_(parameters, norm)
+    return before
+
+
+def clip_gradients(groups: Sequence[Sequence[nn.Parameter]], norm: float, by: str) -> Tensor:
+    """Clip by the named way, or not at all where `norm` is 0; return the global norm before."""
+    if norm == 0:
+        gradients = [each.grad for group in groups for each in group if each.grad is not None]
+        return nn.utils.get_total_norm(gradients)
+    return CLIPS[by](groups, norm)
+
+
+def _joined_norm(norms: list[Tensor]) -> Tensor:
+    return torch.stack(norms).square().sum().sqrt()
+
+
+def _torch_groups(groups: Sequence[ParameterGroup], learning_rate: float) -> list[dict[str, Any]]:
+    filled = [group for group in groups if group.parameters]
+    return [{"params": list(group.parameters), "lr": learning_rate * group.rate} for group in filled]
+
+
+CLIPS = {"element": by_element, "global": by_global_norm, "group": by_group_norm, "tensor": by_tensor_norm}
+OPTIMIZERS: dict[str, Variant[torch.optim.Optimizer]] = {
+    "adam": Variant(adam),
+    "adam_uncorrected": Variant(adam_uncorrected),
+    "rmsprop": Variant(rmsprop, Rmsprop),
+    "rmsprop_inside": Variant(rmsprop_inside, RmspropInside),
+    "sgd_nesterov": Variant(sgd_nesterov, SgdNesterov),
+}

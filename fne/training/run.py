@@ -1,0 +1,49 @@
+"""A training from its settings to its result: taken from the scratch folder where it is finished."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fne.core.processes import ALONE, Processes
+from fne.training.checkpoints import open_checkpoints
+from fne.training.loop import Schedule, Trainer
+from fne.training.progress import Point
+from fne.training.result_cache import Finished, keep_finished, load_finished
+from fne.training.task import AnyBatch, Task
+
+
+def train_or_load(
+    task: Task[AnyBatch],
+    schedule: Schedule,
+    scratch: Path,
+    key: dict[str, Any],
+    stopping: Callable[[], bool] = lambda: False,
+    processes: Processes = ALONE,
+    on_validation: Callable[[Point], None] = lambda point: None,
+) -> Finished:
+    """Train a task, or load the finished training of the same key; the task ends with the kept weights.
+
+    Args:
+        task: what is learned, with fresh weights.
+        schedule: how.
+        scratch: where checkpoints and finished trainings are kept.
+        key: everything that decides the result; see `fne.training.result_cache.training_key`.
+        stopping: asked after every step; True saves a checkpoint and raises `StoppedError`.
+        processes: the processes that train together; all of them end with the same weights.
+        on_validation: called with every point of a training that is not finished yet.
+    """
+    with open_checkpoints(scratch, key, processes.log, processes) as checkpoints:
+        # Searched under the lock: a process that waited finds what the other one finished.
+        done = load_finished(scratch, key, processes)
+        if done is not None:
+            task.trained.load_state_dict(done.state)
+            processes.log("this training has finished before; its result is in the scratch folder")
+            return done
+        trainer = Trainer(task, schedule, checkpoints, processes)
+        kept = trainer.train(on_validation, processes.log, stopping)
+        state, progress = dict(task.trained.state_dict()), trainer.progress
+        done = Finished(progress.points, kept, state, progress.updates)
+        if processes.first:
+            keep_finished(scratch, key, done)
+        checkpoints.remove()
+        return done

@@ -1,0 +1,93 @@
+"""Stage `caption`: a sentence for every image, its scores beside floors, and a page about them."""
+
+from pathlib import Path
+
+import click
+
+from fne.core import stat_cache
+from fne.core.device import prepare_device
+from fne.core.files import write_text
+from fne.core.options import INPUT, OUTPUT, params_option
+from fne.core.params import load_key, load_runtime, load_section
+from fne.core.publishing import input_digests, stage
+from fne.core.terminal import say
+from fne.evaluation.captions import evaluate_captions, images_to_caption, meteor_scores, write_scores
+from fne.evaluation.protocols import refuse_image_leaks
+from fne.report.captions import MAIN, PAGE, choose_examples, render_captions
+from fne.report.page import make_thumbnails
+from fne.report.record import page_record
+from fne.report.sources import read_history
+from fne.store.catalog import image_root, read_captions, read_images, split_artifact
+from fne.store.provenance import recorded_lineage
+from fne.store.rows import Rows
+from fne.store.written_captions import write_written
+from fne.tasks.captioning.model_file import read_captioner, vocabulary
+from fne.tasks.captioning.settings import Caption
+from fne.tasks.captioning.write import write_store
+
+
+@stage("caption")
+@click.argument("model", type=INPUT)
+@click.argument("embeddings", type=INPUT)
+@click.argument("images", type=INPUT)
+@click.argument("captions", type=INPUT)
+@click.argument("history", type=INPUT)
+@click.argument("written", type=OUTPUT)
+@click.argument("metrics", type=OUTPUT)
+@click.argument("intervals", type=OUTPUT)
+@click.argument("page", type=OUTPUT)
+@params_option
+def main(
+    model: Path,
+    embeddings: Path,
+    images: Path,
+    captions: Path,
+    history: Path,
+    written: Path,
+    metrics: Path,
+    intervals: Path,
+    page: Path,
+    params: Path,
+) -> None:
+    """Write captions with a MODEL; score those of a split and show them on a PAGE."""
+    settings, runtime = load_section(params, "caption", Caption), load_runtime(params)
+    stat_cache.use(runtime.scratch_folder())
+    device = prepare_device(runtime)
+    root = image_root(load_key(params, "catalog", "root"))
+    captioner, file = read_captioner(model)
+    words, concepts = vocabulary(file)
+    rows = Rows.open(embeddings, "embeddings")
+    catalog, images_artifact = read_images(images)
+    captioned, captions_artifact = read_captions(captions)
+    # Without image files there is none that could be of another data set.
+    known = [file.artifact, rows.artifact, captions_artifact, *[images_artifact] * bool(catalog)]
+    lineage = recorded_lineage(*known, split_artifact(captions, captioned, "train"))
+    refuse_image_leaks(lineage, captioned, captions)
+    sentences = write_store(
+        captioner.to(device),
+        words,
+        concepts.names,
+        rows,
+        images_to_caption(captioned, rows, settings.split, settings.images),
+        beam=settings.beam,
+        max_length=settings.max_length,
+        length_power=settings.length_power,
+        top=settings.concepts,
+    )
+    by_image = {each.id: each for each in sentences}
+    write_written(written, by_image.values(), settings.model_dump(), lineage)
+    scores = evaluate_captions(by_image, captioned, rows, settings.split, settings.neighbors)
+    meteor = meteor_scores(settings.meteor, scores)
+    say(write_scores(scores, metrics, intervals, settings.model_dump(), lineage, meteor))
+    examples = choose_examples(
+        scores, by_image, {each.id: each for each in captioned}, settings.examples, settings.seed
+    )
+    thumbnails = make_thumbnails([each.id for each in examples], catalog, root)
+    training = read_history(history, file.artifact, main=MAIN, item="caption")
+    record = page_record(settings.model_dump(), lineage, input_digests(), PAGE)
+    text = render_captions(scores, lineage, training, examples, captioned, thumbnails, meteor, record)
+    write_text(page, text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Stage `floor`: what closed-form alignment reaches with the same features and split."""
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from fne.core import stat_cache
+from fne.core.device import prepare_device
+from fne.core.errors import InputError
+from fne.core.options import INPUT, OUTPUT, params_option
+from fne.core.params import load_runtime, load_section
+from fne.core.publishing import stage
+from fne.core.terminal import say
+from fne.core.variants import load_block
+from fne.evaluation.protocols import Evaluate, choose_folds, metrics_name
+from fne.evaluation.retrieval import evaluate
+from fne.metrics.floors import write_floor, write_no_floor
+from fne.models.similarities import SIMILARITIES
+from fne.store.catalog import read_captions
+from fne.store.rows import Rows
+from fne.tasks.matching.closed_form import ClosedForm, align_pairs, to_matcher
+from fne.tasks.matching.data import Pairs, read_inputs
+from fne.tasks.matching.encode import write_vectors
+from fne.text.tokens import read_tokens
+
+
+@stage("train.methods.cca", "evaluate")
+@click.argument("embeddings", type=INPUT)
+@click.argument("captions", type=INPUT)
+@click.argument("tokens", type=INPUT)
+@click.argument("floor", type=OUTPUT)
+@params_option
+def main(embeddings: Path, captions: Path, tokens: Path, floor: Path, params: Path) -> None:
+    """Align EMBEDDINGS with the TOKENS of their CAPTIONS in closed form, and write the recalls to FLOOR."""
+    settings, runtime = load_section(params, "evaluate", Evaluate), load_runtime(params)
+    closed_form = load_block(params, "train", "methods", "cca", ClosedForm)
+    stat_cache.use(runtime.scratch_folder())
+    device = prepare_device(runtime)
+    inputs = read_inputs(embeddings, captions, tokens)
+    folds = choose_folds(settings.protocol, read_captions(captions)[0], settings.split)
+    name = metrics_name(settings.split, settings.protocol)
+    made_with = settings.model_dump(exclude={"top"}) | closed_form.model_dump()
+    try:
+        alignment = align_pairs(inputs, "cca", closed_form)
+    except InputError as error:  # too few images, or features that do not vary: training may still work
+        say(write_no_floor(floor, name, error.message, made_with, inputs.lineage))
+        return
+    records = [record for fold in folds for record in fold]
+    pairs = Pairs(records, Rows.open(embeddings, "embeddings"), read_tokens(tokens))
+    matcher = to_matcher(alignment).to(device)
+    with tempfile.TemporaryDirectory() as folder:
+        stores = Path(folder, "images"), Path(folder, "captions")
+        write_vectors(matcher, pairs, pairs.image_ids, pairs.caption_ids, stores, inputs.lineage)
+        images, sentences = (Rows.open(store) for store in stores)
+        evaluation = evaluate(folds, images, sentences, SIMILARITIES["cosine"], 0, device)
+    metrics, interval = evaluation.metrics(settings.recalls), evaluation.intervals(settings.recalls)["rsum"]
+    say(write_floor(floor, name, metrics, interval, made_with, inputs.lineage))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+import pytest
+
+import fne
+from fne import InputError
+from fne.search.engine import search
+from fne.search.project import Project
+
+
+def test_a_search_finds_what_the_command_finds_from_any_folder(finished, tmp_path, monkeypatch):
+    expected = search(Project(finished / "params.yaml"), "a red circle", None, None, 3)
+    monkeypatch.chdir(tmp_path)
+    assert fne.search("a red circle", root=finished, k=3) == expected
+
+
+def test_the_package_stays_a_package(finished):
+    from fne.search import answer
+
+    assert fne.search.answer is answer
+    assert isinstance(fne.search("red-circle.png", root=finished), fne.Answer)
+
+
+def test_similar_images_and_folders_are_searched(finished):
+    similar = fne.search(finished / "photos/red-circle.png", root=finished, by="fne", k=2)
+    assert (similar.by, similar.measure, len(similar.matches)) == ("fne", "ternary dot product", 2)
+    folder = fne.search("a red circle", root=finished, folder=finished / "photos", k=1)
+    assert folder.pool == str(finished / "photos")
+
+
+def test_a_wrong_number_of_matches_is_refused(finished):
+    with pytest.raises(InputError) as error:
+        fne.search("a red circle", root=finished, k=0)
+    assert error.value.message == "k: expected at least 1, got 0"

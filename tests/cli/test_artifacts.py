@@ -1,0 +1,106 @@
+"""What `fne inspect` and `fne verify` do with captioners and what these write."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fne.cli.artifacts import CAPTIONS, KINDS, WRITTEN, artifact_kind
+from fne.core.errors import InputError
+from stages.caption import main as caption
+from stages.train_captioner import main as train_captioner
+from tests.support.captions import write_world
+from tests.support.imports import ROOT
+from tests.support.projects import change_params
+from tests.support.stages import COMMANDS
+
+MODEL, SENTENCES = Path("models/captioner.safetensors"), Path("annotations/captions.jsonl")
+METRICS, PAGE = Path("metrics/captions.json"), Path("report/captions.html")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("captions")
+    shutil.copy(ROOT / "params.yaml", folder)
+    small = {"units": 8, "word_dim": 6, "batch": 32, "epochs": 1, "min_count": 1}
+    change_params(
+        folder, {"train_captioner": small, "caption": {"meteor": "never"}, "runtime": {"device": "cpu"}}
+    )
+    write_world(folder)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        for name, stage in (("train_captioner", train_captioner), ("caption", caption)):
+            result = CliRunner().invoke(stage, COMMANDS[name].split())
+            assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture
+def project(finished, tmp_path, monkeypatch):
+    shutil.copytree(finished, tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project")
+
+
+def kind(path):
+    return KINDS[artifact_kind(path)]
+
+
+def checked(path):
+    return kind(path).check(path, lambda size: None)
+
+
+def test_written_captions_are_told_from_the_catalog(project):
+    assert artifact_kind(SENTENCES) == WRITTEN
+    assert artifact_kind(Path("data/captions.jsonl")) == CAPTIONS
+    assert artifact_kind(Path("missing/captions.jsonl")) == CAPTIONS
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "ancestor"),
+    [
+        (MODEL, "captioner", "embeddings"),
+        (SENTENCES, "written_captions", "captioner"),
+        (PAGE, "caption_page", "captioner"),
+    ],
+)
+def test_artifacts_know_what_they_are_and_were_made_from(project, path, name, ancestor):
+    contents = checked(path)
+    assert contents.faults == []
+    assert contents.artifact.name == name
+    assert ancestor in contents.artifact.lineage
+    assert contents.artifact.settings
+
+
+def test_a_captioner_is_described_with_its_weights_and_settings(project):
+    lines = kind(MODEL).describe(MODEL)
+    assert lines[0].startswith("models/captioner.safetensors: captioner, ")
+    assert any(line.strip() == "condition: concepts" for line in lines)
+
+
+def test_written_captions_are_described_with_examples(project):
+    lines = kind(SENTENCES).describe(SENTENCES)
+    assert lines[0].startswith(
+        "annotations/captions.jsonl: captions that a model wrote, 192 sentences for 64 images"
+    )
+    assert lines[2].startswith("  00.png: ")
+
+
+def test_scores_are_a_table_with_the_floors_and_say_that_the_captioner_collapsed(project):
+    content = json.loads(METRICS.read_text())
+    content["test_full"]["collapsed"] = True
+    METRICS.write_text(json.dumps(content))
+    lines = kind(METRICS).describe(METRICS)
+    assert lines[0] == "metrics/captions.json: test_full, captions of 8 images"
+    assert [line.split()[0] for line in lines[2:6]] == ["captioner", "constant", "nearest", "consensus"]
+    assert lines[-1] == "  the captioner writes the same for (nearly) all images"
+
+
+@pytest.mark.parametrize("path", [MODEL, SENTENCES])
+def test_a_flipped_bit_is_noticed(project, path):
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError):
+        checked(path)

@@ -1,0 +1,307 @@
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fne.cli import main
+from fne.cli.check import SECTIONS
+from fne.store.catalog import Captioned, write_captions
+from fne.store.layout import Layer
+from fne.store.rows import write_rows
+from tests.support.imports import ROOT
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Make a folder with the shipped parameters and weights."""
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    shutil.copytree(ROOT / "weights", tmp_path / "weights")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def check(*arguments):
+    return CliRunner().invoke(main, ["check", *arguments])
+
+
+def change(old: str, new: str) -> None:
+    params = Path("params.yaml")
+    assert old in params.read_text()
+    params.write_text(params.read_text().replace(old, new))
+
+
+def test_the_shipped_parameters_are_valid(project):
+    result = check("--demo")
+    assert (result.output, result.exit_code) == (f"params.yaml: {len(SECTIONS)} sections, all valid\n", 0)
+
+
+def test_all_faults_of_all_sections_are_reported(project):
+    change("kind: fne", "kind: fnee")
+    change("margin:", "margn:")
+    change("evaluate:", "evaluat:")
+    result = check()
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "Error: params.yaml: unknown section 'evaluat' (did you mean 'evaluate'?)\n"
+        "params.yaml: section 'embed': kind: 'fnee' is not one of 'blocks', 'fne', 'layer', 'plain', 'raw', 'zscore'\n"
+        "params.yaml: section 'train': missing key 'margin'; unknown key 'margn' (did you mean 'margin'?)\n"
+        "params.yaml: section 'evaluate': the section is missing\n"
+    )
+
+
+def test_missing_files_are_reported_with_alternatives(project):
+    change("root: data/demo", "root: data/mine")
+    change("weights: weights/random.yaml", "weights: weights/vgg.pth")
+    result = check()
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "Error: params.yaml: section 'catalog': root: no such folder or file 'data/mine'; use the folder of your data set\n"
+        "params.yaml: section 'extract': weights: no such file 'weights/vgg.pth'; use weights/random.yaml, "
+        "weights/imagenet.yaml or your own weights file\n"
+    )
+
+
+def test_a_missing_file_of_word_vectors_is_named(project):
+    change("vectors: weights/no_words.yaml", "vectors: glove.txt")
+    result = check()
+    assert result.exit_code == 2
+    assert (
+        "params.yaml: section 'tokenize': vectors: there is no file 'glove.txt'; use weights/no_words.yaml "
+        "or a file of word vectors"
+    ) in result.stderr
+
+
+def test_fixed_words_need_a_file_of_word_vectors(project):
+    change("words: learned", "words: fixed")
+    result = check()
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: params.yaml: section 'train': words: 'fixed' needs word vectors, but tokenize.vectors is "
+        "'weights/no_words.yaml'; name a file of word vectors, or use 'learned'\n",
+    )
+
+
+def test_an_annotation_file_may_be_the_root(project):
+    (project / "mine.csv").touch()
+    change("root: data/demo", "root: mine.csv")
+    assert check().exit_code == 0
+    change("annotations: auto", "annotations: other.csv")
+    result = check()
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: params.yaml: section 'catalog': root: 'mine.csv' is a file, but catalog.annotations is "
+        "'other.csv'; set catalog.annotations to auto\n",
+    )
+
+
+def test_an_incomplete_weights_file_is_a_fault(project):
+    (project / "weights/random.yaml").write_text("kind: random\n")
+    result = check()
+    assert result.exit_code == 2
+    assert "section 'extract': weights: weights/random.yaml: random.seed: Field required" in result.stderr
+
+
+def test_weights_that_the_file_does_not_have_for_the_backbone_are_a_fault(project):
+    change("backbone: vgg16", "backbone: resnet50")
+    change("weights: weights/random.yaml", "weights: weights/imagenet_features.yaml")
+    result = check()
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: params.yaml: section 'extract': weights: weights/imagenet_features.yaml has none for resnet50, only for vgg16\n",
+    )
+
+
+def test_a_layer_that_the_backbone_does_not_have_is_a_fault(project):
+    change("kind: fne", "kind: layer")
+    change("layer: fc7", "layer: fc8")
+    result = check()
+    assert result.exit_code == 2
+    assert "section 'embed': layer: 'fc8' is not one of 'conv1_1', 'conv1_2'" in result.stderr
+    assert result.stderr.endswith("'fc6', 'fc7', the layers of vgg16\n")
+
+
+@pytest.mark.parametrize(
+    ("backbone", "layers", "fault"),
+    [
+        ("resnet18", "fc", "resnet18 has no fc layers; it has conv1, "),
+        ("vgg16", "[fc6, fc8]", "vgg16 has no layer 'fc8'; it has conv1_1, "),
+    ],
+)
+def test_layers_that_the_backbone_does_not_have_are_a_fault(project, backbone, layers, fault):
+    change("backbone: vgg16", f"backbone: {backbone}")
+    change("layers: all # for all kinds", f"layers: {layers} # for all kinds")
+    result = check()
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"Error: params.yaml: section 'embed': layers: {fault}")
+
+
+def test_a_pooled_output_must_be_extracted_by_name(project):
+    change("backbone: vgg16", "backbone: resnet18")
+    change("kind: fne", "kind: plain")
+    change("layer: fc7", "layer: pool5")
+    result = check()
+    assert result.exit_code == 2
+    assert result.stderr.endswith("the layers of resnet18; extract 'pool5' with extract.layers=[pool5]\n")
+    change("layers: all # all", "layers: [pool5] # all")
+    assert check().exit_code == 0
+    change("layer: pool5", "layer: conv1")
+    assert check().stderr == (
+        "Error: params.yaml: section 'embed': layer: 'conv1' is not one of 'pool5', the layers of "
+        "extract.layers\n"
+    )
+    change("layers: [pool5] # all", "layers: [pool6] # all")
+    assert "section 'extract': layers: 'pool6' is not one of 'conv1', " in check().stderr
+
+
+def test_views_need_the_kind_that_keeps_them(project):
+    change("views: mean", "views: each")
+    assert check().stderr == (
+        "Error: params.yaml: section 'embed': kind: extract.views is 'each', which only kind 'plain' keeps "
+        "apart, got 'fne'\n"
+    )
+    change("kind: fne", "kind: plain")
+    assert check().exit_code == 0
+
+
+def test_a_text_cnn_needs_captions_that_fit_its_positions(project):
+    change("text_encoder: tfidf", "text_encoder: text_cnn")
+    assert check().stderr == (
+        "Error: params.yaml: section 'tokenize': longest: text encoder 'text_cnn' has 32 positions; use 1 to "
+        "32, got 0\n"
+    )
+    change("longest: 0", "longest: 32")
+    assert check().exit_code == 0
+
+
+def test_a_source_without_a_store_is_a_fault(project):
+    change("source: features/activations", "source: features/imported")
+    result = check()
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: params.yaml: section 'embed': source: no row store in 'features/imported'; use features/activations, "
+        "or a store that `fne import` or `fne join` wrote\n",
+    )
+
+
+@pytest.mark.parametrize("stage", ["catalog", "render"])
+def test_the_first_stages_do_not_demand_a_store_that_is_imported_later(project, stage):
+    change("source: features/activations", "source: features/imported")
+    result = CliRunner().invoke(main, ["check", "--stage", stage])
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "Warning: params.yaml: section 'embed': source: no row store in 'features/imported'; use "
+        "features/activations, or a store that `fne import` or `fne join` wrote\n"
+    )
+
+
+def test_layers_of_an_imported_store_are_not_checked_against_the_backbone(project):
+    write_rows(project / "mine", "activations", [Layer("pool", 1)], "float32", [], {}, {})
+    change("source: features/activations", "source: mine")
+    change("layers: all", "layers: [pool]")
+    assert check().exit_code == 0
+
+
+def test_an_unknown_algorithm_is_a_fault(project):
+    change("algorithm: auto", "algorithm: fft")
+    result = check()
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: params.yaml: section 'runtime': algorithm: 'fft' is not one of 'auto', 'plain', 'sharing', 'winograd'\n",
+    )
+
+
+def test_the_demo_refuses_another_data_set(project):
+    (project / "mine").mkdir()
+    change("root: data/demo", "root: mine")
+    assert check().exit_code == 0
+    result = check("--demo")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "Error: params.yaml: catalog.root is 'mine', which is not the embedded data set; run `dvc repro` for your own "
+        "data set, or set catalog.root to data/demo for the demo\n"
+    )
+
+
+def write_splits(*splits: str) -> None:
+    write_captions(Path("captions.jsonl"), [Captioned(split, split, ("x",), ()) for split in splits])
+
+
+def test_a_missing_split_is_reported_before_the_extraction(project):
+    write_splits("train", "val")
+    result = check("--captions", "captions.jsonl")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: params.yaml: evaluate.split is 'test', but the catalog has captions only in train, val; "
+        "use `-S evaluate.split=val`\n",
+    )
+
+
+def test_a_catalog_without_validation_images_gives_a_warning(project):
+    write_splits("train", "test")
+    result = check("--captions", "captions.jsonl")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "Warning: split 'val' has no captioned images, and `train` needs them\n",
+    )
+
+
+def test_a_catalog_without_captions_is_valid(project):
+    write_captions(Path("captions.jsonl"), [Captioned("a", "gallery", (), ())])
+    result = check("--captions", "captions.jsonl")
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_overrides_are_checked_without_changing_the_file(project):
+    before = Path("params.yaml").read_bytes()
+    result = check("-S", "train.margin=0.1,0.3", "-S", "train.loss=max_hinge")
+    assert (result.output, result.exit_code) == (
+        "params.yaml with train.margin=0.1 train.loss=max_hinge: all valid\n"
+        "params.yaml with train.margin=0.3 train.loss=max_hinge: all valid\n",
+        0,
+    )
+    assert Path("params.yaml").read_bytes() == before
+    assert sorted(path.name for path in project.iterdir()) == ["params.yaml", "weights"]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (
+            "train.margin=x",
+            "params.yaml with train.margin=x: section 'train': margin: input should be a valid number, got 'x'\n",
+        ),
+        ("train.margn=1", "params.yaml: there is no key 'train.margn' (did you mean 'train.margin'?)\n"),
+        (
+            "extract.weights=mine.pth",
+            "params.yaml with extract.weights=mine.pth: section 'extract': weights: no such file 'mine.pth'; "
+            "use weights/random.yaml, weights/imagenet.yaml or your own weights file\n",
+        ),
+    ],
+)
+def test_faults_of_an_override_are_reported_with_the_override(project, override, message):
+    result = check("-S", override)
+    assert (result.exit_code, result.stderr) == (2, f"Error: {message}")
+    assert sorted(path.name for path in project.iterdir()) == ["params.yaml", "weights"]
+
+
+def test_an_override_that_cannot_be_parsed_is_refused(project):
+    result = check("-S", "train.margin=[")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: -S: ")
+
+
+def test_options_without_effect_on_overrides_are_refused(project):
+    result = check("-S", "train.margin=0.1", "--demo")
+    assert result.exit_code == 2
+    assert "give either -S, or --demo, --captions and --stage" in result.stderr
+
+
+@pytest.mark.parametrize(("loss", "applies"), [("max_hinge", True), ("sum_hinge", False)])
+def test_show_prints_only_the_keys_of_the_chosen_variants(project, loss, applies):
+    printed = check("-S", f"train.loss={loss}", "--show").output
+    assert "  train.embed_dim: 512\n" in printed
+    assert "  train.start: cca\n" in printed
+    assert ("train.methods.cca.dim" in printed, "train.methods.ridge.dim" in printed) == (True, False)
+    assert ("train.losses.max_hinge.hardest" in printed) == applies
+    assert "train.losses.top_k_hinge" not in printed

@@ -1,0 +1,77 @@
+import pytest
+from click.testing import CliRunner
+
+from fne.cli import main
+from tests.support.paper_tables import project, run
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    """Make a project with two seeds of one method and one of another, each committed."""
+    folder = project(tmp_path_factory.mktemp("compare") / "project", "FNE-MOE-abs", "demo")
+    run(folder)
+    run(folder, "train.seed=1")
+    run(folder, "train.embed_dim=32")
+    return folder
+
+
+@pytest.fixture
+def compare(original, monkeypatch):
+    monkeypatch.chdir(original)
+    return lambda *arguments: CliRunner().invoke(main, ["compare", *arguments])
+
+
+def test_settings_metrics_and_queries_are_printed_and_one_seed_is_not_enough(compare):
+    result = compare("HEAD~1")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "Settings that differ"
+    assert lines[2].split() == ["train.embed_dim", "256", "32"]
+    assert "A: HEAD~1 (1 seed); B: workspace (1 seed)" in lines
+    assert result.stdout.count("seed variance unknown") == 11
+    assert "guessing would score an rsum of " in result.stdout
+    assert "Warning: among 6 images guessing scores " in result.stdout
+    assert "Sentences that are better in B" in result.stdout
+    assert "is better\n" not in result.stdout
+
+
+def test_a_page_is_written_and_replaced_and_no_other_file_is(compare, tmp_path):
+    page = tmp_path / "compare.html"
+    for _ in range(2):
+        result = compare("HEAD~1", "HEAD", "--html", str(page))
+        assert result.exit_code == 0, result.output
+        assert result.stderr == f"{page}: open {page.as_uri()} in a browser\n"
+    text = page.read_text(encoding="utf-8")
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "Seed variance unknown" in text
+    page.write_text("mine")
+    refused = compare("HEAD~1", "HEAD", "--html", str(page))
+    assert refused.exit_code == 2
+    assert "this command did not write it" in refused.stderr
+    assert page.read_text() == "mine"
+
+
+@pytest.mark.parametrize("form", ["markdown", "csv"])
+def test_tables_have_other_formats(compare, form):
+    result = compare("HEAD~1", "HEAD", "--format", form)
+    assert result.exit_code == 0
+    assert ("metric,A,A interval,B" if form == "csv" else "| metric | A | A interval |") in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            ["HEAD~1", "HEAD~2"],
+            "Error: 'HEAD~1' and 'HEAD~2' are the same experiment, except for the seed; name two different ones\n",
+        ),
+        (
+            ["HEAD", "nothing"],
+            "Error: there is no experiment or revision 'nothing'; available: workspace\n",
+        ),
+    ],
+)
+def test_wrong_arguments_are_refused(compare, given, message):
+    result = compare(*given)
+    assert (result.exit_code, result.stderr) == (2, message)

@@ -1,0 +1,119 @@
+import csv
+
+import pytest
+from click.testing import CliRunner
+
+from fne.cli import main
+from fne.papers.tables import description_tables
+from tests.support.paper_tables import project, run
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    """Make a project with two seeds of one method and one of another, each committed."""
+    folder = project(tmp_path_factory.mktemp("table") / "project", "FNE-MOE-abs", "demo")
+    run(folder)
+    run(folder, "train.seed=1")
+    run(folder, "train.embed_dim=32")
+    return folder
+
+
+@pytest.fixture
+def table(original, monkeypatch):
+    monkeypatch.chdir(original)
+    return lambda *arguments: CliRunner().invoke(main, ["table", *arguments])
+
+
+def test_results_that_are_not_those_of_the_paper_are_shown_below_its_table(table):
+    result = table("2")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("Table 2: Results on Flickr8k\n")
+    assert "fne max_hinge order 32/128, random weights, demo, 6 test images" in result.stdout
+
+
+def test_the_tables_of_all_papers_are_listed_and_shown_by_their_addresses(table):
+    listed = [line.split()[0] for line in table("--list").stdout.splitlines()[2:]]
+    of_dual_path = [f"dual-path/{name}" for name in ("4", "5", "coco", "flickr30k")]
+    assert listed == [
+        "2",
+        "3",
+        "4",
+        "5",
+        *of_dual_path,
+        "two-branch/1",
+        "two-branch/2",
+        *description_tables(),
+    ]
+    assert table("two-branch/1").stdout.startswith("two-branch, Table 1: Results on Flickr30K\n")
+    result = table("two-branch/6")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: there is no table 'two-branch/6' (did you mean 'two-branch/2'?); see `fne table --list`\n",
+    )
+
+
+def test_a_table_is_written_to_a_file(table, tmp_path):
+    assert table("3", "--format", "csv", "--output", str(tmp_path / "t.csv")).stdout == ""
+    rows = list(csv.DictReader((tmp_path / "t.csv").read_text().splitlines()))
+    assert len(rows) == 33
+    assert (rows[0]["model"], rows[0]["a@1"]) == ("FV", "25.0")
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "csv", "html"])
+def test_an_earlier_table_is_replaced_and_another_file_is_not(table, tmp_path, form):
+    written = tmp_path / "table"
+    for arguments in (["3"], ["5"], ["2"]):
+        assert table(*arguments, "--format", form, "--output", str(written)).exit_code == 0
+    written.write_text("model,my own numbers\n")
+    refused = table("2", "--format", form, "--output", str(written))
+    assert refused.exit_code == 2
+    assert "this command did not write it" in refused.stderr
+    assert written.read_text() == "model,my own numbers\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "Error: give a table (2, 3, 4, 5, …; see --list), claims, or --list\n"),
+        (["2", "--list"], "Error: give a table (2, 3, 4, 5, …; see --list), claims, or --list\n"),
+        (
+            ["--compare", "HEAD", "wide"],
+            "Error: --compare is a command of its own now: fne compare HEAD wide\n",
+        ),
+    ],
+)
+def test_wrong_arguments_are_refused(table, given, message):
+    result = table(*given)
+    assert result.exit_code == 2
+    assert result.stderr.endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["2", "--model", "FNE-SH"], "--model, --seeds, --following and --yes need --dry, --queue or --run"),
+        (["5", "--seeds", "5"], "--model, --seeds, --following and --yes need --dry, --queue or --run"),
+        (["2", "--own-rows"], "--own-rows needs --dry, --queue or --run"),
+        (["--list", "--dry"], "--dry, --queue and --run need a table"),
+        (["--list", "--run"], "--dry, --queue and --run need a table"),
+        (["5", "--hours"], "--hours needs --dry"),
+        (["5", "--run", "--queue"], "give one of --dry, --queue and --run"),
+        (["5", "--run", "--dry"], "give one of --dry, --queue and --run"),
+    ],
+)
+def test_options_without_effect_are_refused(arguments, message):
+    result = CliRunner().invoke(main, ["table", *arguments])
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"Error: {message}")
+
+
+def test_a_table_about_tags_is_shown_and_written_and_cannot_be_filled(table, tmp_path):
+    assert table("semantic/2").stdout.startswith("semantic, Table 2: Multi-label classification on MSCOCO\n")
+    for _ in range(2):
+        written = str(tmp_path / "t.csv")
+        assert table("semantic/1", "--format", "csv", "--output", written).exit_code == 0
+    result = table("semantic/1", "--dry")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: semantic/1: the networks of its rows were fine-tuned, so no run of this project can fill them; "
+        "for a row of its own, use `dvc exp run $(fne preset NAME) tagging/dvc.yaml`\n",
+    )

@@ -1,0 +1,613 @@
+"""A project of all kinds of artifacts, damaged in one way at a time."""
+
+import json
+import re
+import shutil
+from html import escape
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+from fne.cli import main
+from fne.core import stat_cache
+from fne.core.dvc import content_md5
+from fne.core.files import file_digest
+from fne.core.stat_cache import FileState
+from fne.datasets.rejects import Reject, write_rejects
+from fne.extraction.weights import load_weights
+from fne.losses.instance import InstanceSettings, new_instance
+from fne.report.record import page_record
+from fne.store.arrays import write_arrays
+from fne.store.artifact import Artifact, merge, seal_text
+from fne.store.catalog import (
+    Captioned,
+    Image,
+    read_captions,
+    read_images,
+    split_artifact,
+    write_captions,
+    write_images,
+    write_record,
+)
+from fne.store.history import seal_history
+from fne.store.layout import Layer, plan_shards
+from fne.store.rows import Rows, write_rows, write_without_rows
+from fne.store.tensors import write_sealed
+from fne.tasks.matching.classifier_file import FORMAT, read_classifier, write_classifier
+from fne.tasks.matching.model import Shape, new_matcher
+from fne.tasks.matching.model_file import write_model
+from fne.tasks.matching.task import Classes
+from fne.text.tokens import write_tokens
+from fne.text.vectors import load_vectors, write_word_vectors
+from fne.text.vocabulary import read_vocabulary, write_vocabulary
+from tests.support.imports import ROOT
+
+IDS = ["a", "b", "c", "d"]
+IMAGES, CAPTIONS, RECORD = Path("data/images.jsonl"), Path("data/captions.jsonl"), Path("data/catalog.json")
+ACTIVATIONS, STATISTICS = Path("features/activations"), Path("features/statistics.h5")
+VOCABULARY, TOKENS = Path("captions/vocabulary.json"), Path("captions/tokens.h5")
+MODEL, REJECTS, METRICS, PAGE = (
+    Path("models/matching.safetensors"),
+    Path("data/rejects.csv"),
+    Path("metrics/retrieval.json"),
+    Path("report/index.html"),
+)
+
+
+CLASSIFIER = Path("models/classifier.safetensors")
+
+
+def store(path=ACTIVATIONS, ids=IDS, value=0.0, lineage=None, name="activations") -> None:
+    shards = [
+        (number, chosen, np.full((len(chosen), 3), value)) for number, chosen in plan_shards(ids, 2).items()
+    ]
+    lineage = merge(read_images(IMAGES)[1]) if lineage is None else lineage
+    write_rows(path, name, [Layer("conv", 1), Layer("fc", 2)], "float32", shards, {}, lineage)
+
+
+def statistics(**arrays) -> None:
+    captioned, _ = read_captions(CAPTIONS)
+    lineage = merge(Rows.open(ACTIVATIONS).artifact, split_artifact(CAPTIONS, captioned, "train"))
+    write_arrays(
+        STATISTICS, "statistics", {"mean": np.zeros(3), "deviation": np.ones(3)} | arrays, {}, lineage
+    )
+
+
+def tokens(captions=None) -> None:
+    lineage = merge(read_captions(CAPTIONS)[1], read_vocabulary(VOCABULARY).artifact)
+    write_tokens(TOKENS, captions or {f"{each}#0": [1] for each in IDS}, {"words": 2}, lineage)
+
+
+def catalog(ids=IDS, word="x") -> None:
+    write_images(IMAGES, [Image(each, each, "0", 1, 2, 3) for each in ids])
+    write_captions(CAPTIONS, [Captioned(each, "train", (word,), ()) for each in ids])
+
+
+def model(settings) -> str:
+    matcher = new_matcher(Shape("linear", "gru", "cosine", False, 4, 3, 2, 2), seed=0)
+    return write_model(MODEL, matcher, settings, {})
+
+
+def classifier(digest) -> None:
+    settings = InstanceSettings(classes=0, dropout=0.5, bias=False, bias_rate=2.0)
+    classes = Classes(new_instance(4, 2, settings, seed=0), {each: place for place, each in enumerate(IDS)})
+    write_classifier(CLASSIFIER, classes, {}, Artifact(MODEL, "model", digest))
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    """All kinds of artifacts, small and made by hand, with the project's own pipeline."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "dvc.yaml", tmp_path)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    for folder in ("data", "metrics", "report", "models/history/plots/metrics/train"):
+        Path(folder).mkdir(parents=True)
+    catalog()
+    write_rejects(REJECTS, [])
+    store()
+    statistics()
+    write_vocabulary(VOCABULARY, ["<unk>", "x"], {})
+    tokens()
+    digest = model({})
+    classifier(digest)
+    Path("models/history/plots/metrics/train/loss.tsv").write_text("step\tloss\n0\t1.5\n")
+    Path("models/history/metrics.json").write_text("{}")
+    seal_history(Path("models/history"), 1, digest)
+    METRICS.write_text("{}")
+    PAGE.write_text("<!DOCTYPE html><html></html>")
+    return tmp_path
+
+
+def verify(*paths) -> Result:
+    return CliRunner().invoke(main, ["verify", *map(str, paths)])
+
+
+def faults(*paths) -> list[str]:
+    result = verify(*paths)
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit)
+    return result.stderr.splitlines()
+
+
+def change_manifest(path: Path, **changes) -> None:
+    manifest = json.loads((path / "manifest.json").read_text())
+    del manifest["sha256"]
+    (path / "manifest.json").write_text(seal_text(json.dumps(manifest | changes)))
+
+
+def test_an_intact_project_has_no_faults():
+    result = verify()
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("12 artifacts verified, ")
+    assert result.output.endswith(" not here (`dvc pull` fetches them), no faults\n")
+
+
+def test_an_intact_artifact_has_no_faults():
+    assert verify(ACTIVATIONS, TOKENS).output == "2 artifacts verified, no faults\n"
+
+
+def test_all_faults_are_found_and_not_only_the_first():
+    shard = ACTIVATIONS / "shard-0001.h5"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    (ACTIVATIONS / "notes.txt").write_text("mine")
+    METRICS.write_text("{")
+    lines = faults()
+    assert len(lines) == 3
+    assert lines[0].startswith(f"{shard}: damaged: expected ")
+    assert lines[1] == (
+        "features/activations: 'notes.txt' does not belong to the store, move it elsewhere; "
+        "remove it and run `dvc repro extract`"
+    )
+    assert lines[2].startswith("metrics/retrieval.json: not valid JSON (")
+
+
+def test_the_summary_counts_the_faults():
+    PAGE.write_text("<!DOCTYPE html><html>")
+    result = verify(PAGE)
+    assert (result.stdout, result.stderr) == (
+        "1 artifact verified, 1 fault\n",
+        "report/index.html: not a complete HTML page; remove it and run `dvc repro report`\n",
+    )
+
+
+def test_verification_uses_no_records_of_verified_files(project, monkeypatch):
+    monkeypatch.setattr("fne.store.rows.file_state", lambda path: FileState(path.name, settled=True))
+    stat_cache.use(project / "scratch")
+    Rows.open(ACTIVATIONS).read(IDS)
+    shard = next(ACTIVATIONS.glob("*.h5"))
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    Rows.open(ACTIVATIONS).read(IDS)  # as if the file had not changed
+    assert faults(ACTIVATIONS)[0].startswith(f"{shard}: damaged: expected ")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_named(value):
+    store(value=value)
+    statistics(mean=np.array([0, value, 0]))
+    lines = faults(ACTIVATIONS, STATISTICS)
+    assert lines[0].startswith(f"{ACTIVATIONS}/shard-0000.h5: row ")
+    assert f"has {value} in layer 'conv', column 0; " in lines[0]
+    assert lines[-1].startswith(f"{STATISTICS}: 'mean' has 1 values that are not finite; ")
+
+
+def test_rows_that_the_catalog_does_not_name_and_rows_it_lacks_are_named():
+    store(ids=["a", "b", "e"])
+    assert faults(ACTIVATIONS) == [
+        "features/activations: lacks 2 of the 4 ids of data/images.jsonl, the first is 'c'; run `dvc repro`",
+        "features/activations: has 1 ids that data/images.jsonl does not have, the first is 'e'; run `dvc repro`",
+    ]
+
+
+def test_an_imported_store_may_have_more_rows_than_the_catalog_but_not_fewer():
+    imported = Path("features/imported")
+    store(imported, ids=[*IDS, "e"], lineage={})
+    assert verify(imported).exit_code == 0
+    store(imported, ids=IDS[:3], lineage={})
+    assert faults(imported) == [
+        "features/imported: lacks 1 of the 4 ids of data/captions.jsonl, the first is 'd'; "
+        "copy it again, or import it again with `fne import`"
+    ]
+
+
+def test_tokens_must_be_of_the_captions_and_within_the_vocabulary():
+    tokens({"a#0": [2], "b#0": [1], "c#0": []})
+    assert faults(TOKENS) == [
+        "captions/tokens.h5: has words beyond the 2 of its vocabulary; remove it and run `dvc repro tokenize`",
+        "captions/tokens.h5: lacks 1 of the 4 ids of data/captions.jsonl, the first is 'd#0'; run `dvc repro`",
+    ]
+
+
+def test_artifacts_made_from_others_than_those_here_are_named_with_both_digests():
+    before = Rows.open(ACTIVATIONS).artifact.digest
+    store(value=1.0)
+    after = Rows.open(ACTIVATIONS).artifact.digest
+    assert faults() == [
+        f"features/statistics.h5 was made from activations {before[:12]}…, but "
+        f"features/activations holds activations {after[:12]}…; run `dvc repro`"
+    ]
+
+
+def test_another_catalog_is_noticed_by_all_that_was_made_from_it():
+    old, old_images = (
+        read(path)[1].digest for read, path in ((read_captions, CAPTIONS), (read_images, IMAGES))
+    )
+    catalog(IDS[:3], word="y")
+    new, new_images = (
+        read(path)[1].digest for read, path in ((read_captions, CAPTIONS), (read_images, IMAGES))
+    )
+    lines = faults(ACTIVATIONS, TOKENS)
+    assert (
+        f"captions/tokens.h5 was made from captions {old[:12]}…, but data/captions.jsonl holds captions "
+        f"{new[:12]}…; run `dvc repro`"
+    ) in lines
+    assert (
+        f"features/activations was made from images {old_images[:12]}…, but data/images.jsonl holds images "
+        f"{new_images[:12]}…; run `dvc repro`"
+    ) in lines
+
+
+def test_extracted_and_imported_activations_may_stand_side_by_side():
+    store(Path("features/imported"), value=5.0, lineage={})
+    lineage = merge(Rows.open(Path("features/imported")).artifact)
+    store(Path("features/embeddings"), lineage=lineage, name="embeddings")
+    assert verify("features/embeddings", "features/imported").exit_code == 0
+
+
+def test_statistics_that_make_no_sense_are_named():
+    statistics(deviation=-np.ones(3))
+    assert faults(STATISTICS)[0].startswith("features/statistics.h5: has negative deviations; ")
+    statistics(deviation=np.ones(2))
+    assert faults(STATISTICS)[0].startswith(
+        "features/statistics.h5: not an artifact of fne ('mean' has 3 features, "
+    )
+
+
+def test_a_store_that_reaches_out_of_itself_is_refused():
+    shard = ACTIVATIONS / "shard-0000.h5"
+    with h5py.File(shard, "a") as file:
+        file["more"] = h5py.ExternalLink("/etc/passwd", "/")
+    shards = json.loads((ACTIVATIONS / "manifest.json").read_text())["shards"]
+    shards[0]["sha256"] = file_digest(shard)
+    change_manifest(ACTIVATIONS, shards=shards)
+    assert faults(ACTIVATIONS)[0] == (
+        f"{shard}: 'more' is a link out of the file; such files are refused; remove it and run `dvc repro extract`"
+    )
+
+
+def test_ids_that_come_twice_are_named():
+    shards = json.loads((ACTIVATIONS / "manifest.json").read_text())["shards"]
+    shards[0]["ids"] = [shards[1]["ids"][0], *shards[0]["ids"][1:]]
+    change_manifest(ACTIVATIONS, shards=shards)
+    assert any(": repeats 1 ids, the first is " in line for line in faults(ACTIVATIONS))
+
+
+def test_a_newer_format_is_refused_naming_the_version_it_needs():
+    change_manifest(ACTIVATIONS, version=3)
+    assert faults(ACTIVATIONS)[0].startswith(
+        "features/activations/manifest.json: needs a version of fne that reads fne-rows 3; "
+        "this one reads fne-rows up to 2; "
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "fault"),
+    [
+        (REJECTS, b"id,path\n", "expected the columns id, path, caption, reason"),
+        (REJECTS, b"", "expected the columns id, path, caption, reason"),
+        (REJECTS, b"\xff", "not a table of rejects"),
+        (METRICS, b'{"R@1": NaN}', "not valid JSON (NaN is not a number)"),
+        (
+            Path("models/history/plots/metrics/train/loss.tsv"),
+            b"step\tloss\n0\tx\n",
+            "expected numbers in columns",
+        ),
+        (Path("models/history/metrics.json"), b"", "not valid JSON"),
+        (VOCABULARY, b"{}", "damaged (KeyError('format'))"),
+        (CAPTIONS, b"", "not a catalog file (it is empty)"),
+        (MODEL, b"", "damaged, or not a model of fne"),
+    ],
+)
+def test_what_cannot_be_parsed_is_named(path, content, fault):
+    path.write_bytes(content)
+    assert any(
+        line.startswith(f"{path}: {fault}") and "; remove it and run `dvc repro " in line for line in faults()
+    )
+
+
+def test_what_differs_from_the_lock_file_is_named_with_both_digests():
+    lock = {"stages": {"report": {"outs": [{"path": str(PAGE), "md5": "0" * 32}]}}}
+    Path("dvc.lock").write_text(json.dumps(lock))
+    (line,) = [line for line in faults() if line.startswith(str(PAGE))]
+    assert line.startswith(f"{PAGE}: is not what dvc.lock records: expected md5 000000000000…, found ")
+
+
+def test_a_catalog_without_image_files_has_no_faults():
+    write_images(IMAGES, [])
+    store(lineage={})
+    statistics()
+    result = verify(IMAGES, CAPTIONS)
+    assert (result.exit_code, result.output) == (0, "2 artifacts verified, no faults\n")
+
+
+def test_a_shard_that_is_listed_twice_is_named():
+    shards = json.loads((ACTIVATIONS / "manifest.json").read_text())["shards"]
+    change_manifest(ACTIVATIONS, shards=[*shards, shards[0]])
+    assert f"'{shards[0]['file']}' is listed twice" in faults(ACTIVATIONS)[0]
+
+
+def test_more_features_than_a_shard_holds_are_refused_without_reading_it():
+    change_manifest(ACTIVATIONS, layers=[["a", 10**15]])
+    assert "damaged (layers.0.1: Input should be less than or equal to 1000000000)" in faults(ACTIVATIONS)[0]
+    change_manifest(ACTIVATIONS, layers=[["a", 10**9]])
+    assert re.search(r"has \d+ bytes, too few for the \d+ rows of 1000000000 numbers", faults(ACTIVATIONS)[0])
+
+
+def test_settings_that_are_nested_by_the_hundred_are_one_line():
+    nested: dict[str, object] = {}
+    for _ in range(500):
+        nested = {"a": nested}
+    change_manifest(ACTIVATIONS, settings=nested)
+    assert "damaged (its settings are no settings)" in faults(ACTIVATIONS)[0]
+
+
+def test_a_history_of_another_model_is_named():
+    classifier(model({"margin": [0.4]}))
+    (line,) = faults()
+    assert line.startswith("models/history was made from model ")
+    assert line.endswith("…; run `dvc repro`")
+
+
+def test_a_model_that_was_made_with_other_settings_than_the_lock_file_records_is_named():
+    digest = model({"margin": [0.2], "epochs": [3]})
+    seal_history(Path("models/history"), 1, digest)
+    classifier(digest)
+    train = {
+        "params": {"params.yaml": {"train": {"margin": 0.4, "epochs": 3}}},
+        "outs": [{"path": str(MODEL), "md5": content_md5(MODEL)}],
+    }
+    Path("dvc.lock").write_text(json.dumps({"stages": {"train": train}}))
+    assert faults() == [
+        "models/matching.safetensors was made with train.margin = [0.2], but dvc.lock records 0.4; "
+        "run `dvc repro --force train`"
+    ]
+
+
+def test_a_missing_path_and_a_foreign_file_are_named():
+    Path("notes.txt").write_text("mine")
+    Path("photos").mkdir()
+    assert faults("nowhere", "notes.txt", "photos") == [
+        "nowhere: no such file or folder",
+        "notes.txt: not an artifact of the pipeline",
+        "photos: not an artifact of the pipeline",
+    ]
+
+
+def test_a_folder_stands_for_the_artifacts_in_it():
+    assert verify("features", "captions").output == "4 artifacts verified, no faults\n"
+    store(value=np.nan)
+    assert any("has nan in layer 'conv'" in line for line in faults("features"))
+
+
+def test_an_artifact_is_known_however_its_path_is_typed(project):
+    PAGE.write_text("")
+    for typed in (project / PAGE, "report/../report/index.html"):
+        assert faults(typed) == [
+            "report/index.html: not a complete HTML page; remove it and run `dvc repro report`"
+        ]
+
+
+def test_a_shard_that_is_a_folder_is_named():
+    shard = ACTIVATIONS / "shard-0000.h5"
+    shard.unlink()
+    shard.mkdir()
+    assert faults(ACTIVATIONS)[0].startswith(f"{shard}: cannot be read (Is a directory); ")
+
+
+def test_a_manifest_that_was_changed_and_sealed_again_is_not_what_the_lock_file_names():
+    lock = {"stages": {"extract": {"outs": [{"path": str(ACTIVATIONS), "md5": content_md5(ACTIVATIONS)}]}}}
+    Path("dvc.lock").write_text(json.dumps(lock))
+    assert verify(ACTIVATIONS).exit_code == 0
+    change_manifest(ACTIVATIONS, layers=[["conv", 1], ["fc7", 2]])
+    (line,) = faults(ACTIVATIONS)
+    assert line.startswith(f"{ACTIVATIONS}: is not what dvc.lock records: expected md5 ")
+
+
+def test_without_a_project_artifacts_must_be_named():
+    Path("dvc.yaml").unlink()
+    result = verify()
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: dvc.yaml: no such file; run this in the project's folder, or name the artifacts\n",
+    )
+
+
+def test_a_damaged_image_of_an_added_data_set_is_found_with_a_way_out(project):
+    Path("photos").mkdir()
+    Path("photos/a.jpg").write_bytes(b"intact")
+    Path("photos.dvc").write_text(f"outs: [{{md5: {content_md5(Path('photos'))}, path: photos}}]\n")
+    assert verify("photos").exit_code == 0
+    Path("photos/a.jpg").write_bytes(b"broken")
+    (fault,) = faults("photos")
+    assert fault.startswith("photos: is not what photos.dvc records: ")
+    assert fault.endswith("run `mv photos photos.before && dvc pull photos`")
+
+
+@pytest.fixture
+def photos():
+    """Photos that the catalog lists, and its record."""
+    Path("photos").mkdir()
+    for each in IDS:
+        Path("photos", each).write_text(f"photo {each}")
+    images = [Image(each, each, file_digest(Path("photos", each)), 7, 2, 3) for each in IDS]
+    digests = {
+        "images": write_images(IMAGES, images),
+        "captions": read_captions(CAPTIONS)[1].digest,
+        "rejects": file_digest(REJECTS),
+    }
+    write_record(RECORD, digests, {"root": "photos"}, {"photos": content_md5(Path("photos"))})
+    store()
+    statistics()
+    assert verify().exit_code == 0, verify().output
+
+
+def test_photos_that_are_not_those_of_the_catalog_are_counted_in_one_line(photos):
+    swap(Path("photos/b"), Path("photos/c"))
+    Path("photos/d").unlink()
+    advice = "restore the file; if the change is meant, run `dvc repro --force catalog`"
+    assert faults(IMAGES) == [
+        f"data/images.jsonl: 2 of 4 images are not the listed files, the first is photos/b; {advice}",
+        f"data/images.jsonl: 1 of 4 images are missing, the first is photos/d; {advice}",
+    ]
+
+
+def test_a_data_set_that_is_not_here_is_no_fault(photos):
+    shutil.rmtree("photos")
+    assert verify().exit_code == 0
+
+
+def test_a_catalog_file_or_table_that_its_record_does_not_name_is_a_fault(photos):
+    write_rejects(REJECTS, [Reject("x", "x", "train", "", "empty")])
+    (line,) = faults()
+    assert line.startswith("data/catalog.json was made from rejects ")
+
+
+def test_photos_that_were_swapped_before_the_record_are_named(photos):
+    made = content_md5(Path("photos"))
+    swap(Path("photos/b"), Path("photos/c"))
+    record = {
+        "params": {"params.yaml": {"catalog": {"root": "photos"}}},
+        "deps": [{"path": "photos", "md5": content_md5(Path("photos"))}],
+        "outs": [
+            {"path": str(path), "md5": content_md5(path)} for path in (IMAGES, CAPTIONS, REJECTS, RECORD)
+        ],
+    }
+    Path("dvc.lock").write_text(json.dumps({"stages": {"catalog": record}}))
+    assert faults(RECORD) == [
+        f"data/catalog.json was made from photos {made[:12]}…, but dvc.lock records "
+        f"{content_md5(Path('photos'))[:12]}…; run `dvc repro --force catalog`"
+    ]
+
+
+def locked(stage, path, params, dependency):
+    """Write a lock file that records one stage with one output and one dependency."""
+    content = {
+        "params": {"params.yaml": params},
+        "deps": [{"path": dependency, "md5": content_md5(Path(dependency))}],
+        "outs": [{"path": str(path), "md5": content_md5(path)}],
+    }
+    Path("dvc.lock").write_text(json.dumps({"stages": {stage: content}}))
+
+
+def test_an_extraction_that_differs_from_the_record_is_named():
+    file = Path("weights.yaml")
+    file.write_text("kind: random\nseed: 0\n")
+    lineage = merge(read_images(IMAGES)[1], load_weights(file, "alexnet").artifact)
+    shards = [(number, ids, np.zeros((len(ids), 1))) for number, ids in plan_shards(IDS, 2).items()]
+    made_with = {"backbone": "alexnet"}
+    write_rows(ACTIVATIONS, "activations", [Layer("fc", 1)], "float32", shards, made_with, lineage)
+
+    def recorded(seed=0, **changes):
+        file.write_text(f"kind: random\nseed: {seed} # edited\n")
+        section = {"weights": "weights.yaml", "input": "auto", "shards": 2} | changes
+        locked("extract", ACTIVATIONS, {"extract": section}, "weights.yaml")
+        return verify(ACTIVATIONS).stderr
+
+    assert recorded() == recorded(input="torchvision") == ""
+    said = "features/activations was not made as dvc.lock records: {}; run `dvc repro --force extract`\n"
+    assert recorded(seed=1) == said.format("weights.yaml has other weights")
+    assert recorded(input="caffe") == said.format("extract.input is not 'caffe'")
+    assert recorded(shards=3) == said.format("extract.shards is not 3")
+
+
+def test_a_store_without_rows_is_what_another_source_of_embeddings_leaves():
+    write_without_rows(ACTIVATIONS, "activations", "embed.source was 'x'", merge(read_images(IMAGES)[1]))
+    Path("weights.yaml").write_text("kind: random\nseed: 0\n")
+    params = {"extract": {"weights": "weights.yaml"}, "embed.source": "x"}
+    locked("extract", ACTIVATIONS, params, "weights.yaml")
+    assert verify(ACTIVATIONS).stderr == ""
+    locked("extract", ACTIVATIONS, params | {"embed.source": str(ACTIVATIONS)}, "weights.yaml")
+    assert faults(ACTIVATIONS) == [
+        "features/activations was not made as dvc.lock records: embed.source is not 'features/activations'; "
+        "run `dvc repro --force extract`"
+    ]
+
+
+def test_word_vectors_that_were_replaced_before_the_record_are_named():
+    path, file = Path("captions/vectors.h5"), Path("glove.txt")
+    params = {"tokenize": {"vectors": "glove.txt", "without_vector": "zero"}}
+    file.write_text("x 1 2\n")
+    vectors = load_vectors(file, ["<unk>", "x"])
+    write_word_vectors(path, read_vocabulary(VOCABULARY), vectors, "zero")
+    locked("tokenize", path, params, "glove.txt")
+    assert verify(path).exit_code == 0
+    file.write_text("x 1 3\n")
+    locked("tokenize", path, params, "glove.txt")
+    assert faults(path) == [
+        "captions/vectors.h5 was not made as dvc.lock records: glove.txt has other vectors; "
+        "run `dvc repro --force tokenize`"
+    ]
+
+
+def test_a_page_that_was_made_with_other_settings_than_the_lock_file_records_is_named():
+    record = page_record({"seed": 0}, {"model": {"digest": file_digest(MODEL)}}, {"data": "0" * 32})
+    PAGE.write_text(f'<!DOCTYPE html><html><meta name="fne-record" content="{escape(record)}"></html>')
+    locked("report", PAGE, {"report": {"seed": 7}}, "metrics/retrieval.json")
+    assert faults(PAGE) == [
+        "report/index.html was made with report.seed = 0, but dvc.lock records 7; run `dvc repro --force report`"
+    ]
+
+
+def swap(first: Path, second: Path) -> None:
+    first.rename("between")
+    second.rename(first)
+    Path("between").rename(second)
+
+
+def test_a_classifier_of_another_model_is_a_fault():
+    assert verify().exit_code == 0
+    digest = model({"margin": [0.3]})
+    seal_history(Path("models/history"), 1, digest)
+    [line] = faults()
+    assert line.startswith("models/classifier.safetensors was made from model ")
+    classifier(digest)
+    assert verify().exit_code == 0
+
+
+def test_a_classifier_that_is_not_finite_is_a_fault():
+    content = read_classifier(CLASSIFIER)
+    weight = torch.from_numpy(content.weight.copy())
+    weight[1, 1] = float("nan")
+    header = {**FORMAT.header(), "settings": {}, "lineage": content.artifact.lineage}
+    write_sealed(CLASSIFIER, header, {"weight": weight, "labels": torch.from_numpy(content.labels)})
+    assert faults(CLASSIFIER) == [
+        "models/classifier.safetensors: 'weight' has 1 values that are not finite; remove it and run `dvc repro train`"
+    ]
+
+
+def test_a_line_break_in_a_name_or_a_setting_forges_no_line():
+    (ACTIVATIONS / "x\nfeatures: all rows were lost").write_text("")
+    assert len(faults(ACTIVATIONS)) == 1
+    change_manifest(ACTIVATIONS, settings={"a": "b\n  rows      0"})
+    printed = CliRunner().invoke(main, ["inspect", str(ACTIVATIONS)]).output
+    assert "    a: b\\u000a  rows      0\n" in printed
+
+
+def test_names_that_are_too_long_are_one_line(photos):
+    record = json.loads(RECORD.read_text())
+    del record["sha256"]
+    record["settings"]["root"] = "x" * 99_999
+    RECORD.write_text(seal_text(json.dumps(record)))
+    assert verify(IMAGES).exit_code == 0  # no such data set
+    locked("extract", ACTIVATIONS, {}, "params.yaml")
+    lock = Path("dvc.lock").read_text()
+    Path("dvc.lock").write_text(lock.replace("params.yaml", "x" * 300, 2))
+    assert faults() == [
+        f"Error: dvc.lock: stage 'extract': '{'x' * 40}…' is longer than a path can be; "
+        "restore the file with `git checkout dvc.lock`"
+    ]

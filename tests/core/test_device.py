@@ -1,0 +1,31 @@
+import torch
+
+from fne.core import device
+from fne.core.device import free_memory
+
+CPU = torch.device("cpu")
+
+
+def write_limits(folder, limit, used, cached):
+    (folder / "memory.max").write_text(f"{limit}\n")
+    (folder / "memory.current").write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"anon 5\ninactive_file {cached}\n")
+
+
+def test_free_memory_is_what_the_system_can_give_within_the_limit_of_the_container(tmp_path, monkeypatch):
+    (tmp_path / "meminfo").write_text("MemTotal:  100 kB\nMemAvailable:  10 kB\n")
+    monkeypatch.setattr(device, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(device, "CGROUP", tmp_path)
+    assert free_memory(CPU) == 10 * 1024
+    write_limits(tmp_path, 9000, 5000, 1000)
+    assert free_memory(CPU) == 5000
+    write_limits(tmp_path, "max", 5000, 1000)
+    assert free_memory(CPU) == 10 * 1024
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert free_memory(CPU) == 10 * 256
+
+
+def test_without_the_files_of_linux_it_is_all_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(device, "MEMINFO", tmp_path / "none")
+    monkeypatch.setattr(device, "CGROUP", tmp_path)
+    assert free_memory(CPU) > 2**27

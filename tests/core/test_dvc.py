@@ -1,0 +1,457 @@
+"""The adapter to DVC, tested on real projects and on hostile files."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fne.core.dvc import (
+    NoProjectError,
+    PipelineOut,
+    added_out,
+    bytes_md5,
+    cache_folder,
+    cache_object,
+    content_md5,
+    is_tracked,
+    last_run,
+    locked_dependencies,
+    open_project,
+    parse_listing,
+    pipeline_files,
+    pipeline_outs,
+    project_path,
+    read_listing,
+    read_stages,
+    repair_advice,
+)
+from fne.core.errors import InputError
+from tests.support.projects import commit, dvc, git
+
+PIPELINE = """
+stages:
+  make:
+    cmd: mkdir -p store/below && echo rows > store/rows && echo é > store/below/é && echo 1 > one && echo 2 > two
+    deps: [source]
+    outs: [store, one]
+    metrics:
+      - two:
+          cache: false
+"""
+# As in `demo/dvc.yaml`: a pipeline of its own, run in the root.
+BELOW = """
+stages:
+  draw:
+    wdir: ..
+    cmd: mkdir -p data && echo drawn > data/drawn
+    params: [draw]
+    outs: [data/drawn]
+  here:
+    cmd: echo here > here
+    deps: [../source]
+    outs: [here]
+"""
+STORE, ONE, TWO, DRAWN, HERE = map(Path, ("store", "one", "two", "data/drawn", "below/here"))
+MD5 = "0" * 32
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """A project of two pipeline files that have been run."""
+    folder = tmp_path_factory.mktemp("project")
+    git(folder, "init", "--quiet")
+    git(folder, "config", "user.name", "Test")
+    git(folder, "config", "user.email", "test@example.org")
+    dvc(folder, "init", "--quiet")
+    (folder / "below").mkdir()
+    (folder / "dvc.yaml").write_text(PIPELINE)
+    (folder / "below/dvc.yaml").write_text(BELOW)
+    (folder / "params.yaml").write_text("draw: {word: drawn}")
+    (folder / "source").write_text("source")
+    dvc(folder, "repro", "--all-pipelines")
+    commit(folder)
+    return folder
+
+
+@pytest.fixture
+def project(finished, tmp_path, monkeypatch) -> Path:
+    """A copy of it to work in."""
+    copy = Path(shutil.copytree(finished, tmp_path / "copy"))
+    monkeypatch.chdir(copy)
+    return copy
+
+
+def damage(path: Path) -> None:
+    path.chmod(0o644)
+    path.write_text("damaged")
+
+
+def objects() -> list[Path]:
+    return sorted(path for path in Path(".dvc/cache/files/md5").rglob("*") if path.is_file())
+
+
+def test_outs_of_all_kinds_and_pipelines_are_known_with_their_recorded_digests(project):
+    outs = pipeline_outs()
+    assert {path: (out.stage, out.cached) for path, out in outs.items()} == {
+        STORE: ("make", True),
+        ONE: ("make", True),
+        TWO: ("make", False),
+        DRAWN: ("below/dvc.yaml:draw", True),
+        HERE: ("below/dvc.yaml:here", True),
+    }
+    assert {path: content_md5(path) for path in outs} == {path: out.md5 for path, out in outs.items()}
+    assert locked_dependencies() == [Path("source"), Path("source")]
+
+
+def test_the_address_of_a_stage_is_what_dvc_takes(project):
+    damage(DRAWN)
+    shutil.rmtree(".dvc/cache")
+    advice = repair_advice(DRAWN, pipeline_outs()[DRAWN])
+    assert advice == "remove it and run `dvc pull data/drawn`, or `dvc repro below/dvc.yaml:draw`"
+    DRAWN.unlink()
+    dvc(project, "repro", "below/dvc.yaml:draw")
+    assert content_md5(DRAWN) == pipeline_outs()[DRAWN].md5
+
+
+def test_a_stage_has_what_its_last_run_read_wrote_and_was_told(project):
+    stage = last_run(DRAWN)
+    assert stage.address == "below/dvc.yaml:draw"
+    assert stage.params == {"params.yaml": {"draw": {"word": "drawn"}}}
+    assert last_run(ONE).deps == {"source": content_md5(Path("source"))}
+    assert last_run(HERE).deps == last_run(ONE).deps
+    with pytest.raises(InputError, match="^nowhere: no lock file records it; run `dvc repro`$"):
+        last_run(Path("nowhere"))
+
+
+def test_a_stage_that_was_removed_is_still_in_its_lock_file(project):
+    Path("dvc.yaml").write_text("stages: {}")
+    assert last_run(ONE).address == "make"
+    assert ONE not in pipeline_outs()
+
+
+def test_before_the_first_run_nothing_is_recorded(project):
+    Path("dvc.lock").unlink()
+    assert [pipeline_outs()[path].md5 for path in (STORE, ONE, TWO)] == [None] * 3
+    assert repair_advice(ONE, pipeline_outs()[ONE]) == "remove it and run `dvc repro make`"
+
+
+def test_an_intact_copy_in_the_cache_is_checked_out(project):
+    for path, file in ((ONE, ONE), (STORE, STORE / "rows")):
+        damage(file)
+        assert repair_advice(path, pipeline_outs()[path]) == f"remove it and run `dvc checkout {path}`"
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        dvc(project, "checkout", str(path))
+        assert content_md5(path) == pipeline_outs()[path].md5
+
+
+def test_a_copy_that_is_not_in_the_cache_is_pulled_or_computed(project):
+    damage(ONE)
+    shutil.rmtree(".dvc/cache")
+    assert repair_advice(ONE, pipeline_outs()[ONE]) == "remove it and run `dvc pull one`, or `dvc repro make`"
+
+
+@pytest.mark.parametrize("path", [ONE, STORE])
+def test_a_damaged_copy_in_the_cache_is_named_and_the_advice_repairs_both(project, path):
+    for each in objects():
+        damage(each)
+    damage(ONE)
+    damage(STORE / "rows")
+    advice = repair_advice(path, pipeline_outs()[path])
+    md5 = str(pipeline_outs()[path].md5)
+    cached = Path(".dvc/cache/files/md5", md5[:2], md5[2:])
+    assert advice == (
+        f"its copy in the cache is damaged too; fix both: `rm -rf {cached} {path} && dvc pull {path}`; "
+        "if no remote has it, run `dvc repro make` instead of `dvc pull`"
+    )
+    for each in objects():
+        each.unlink()
+    for each in (ONE, TWO):
+        each.unlink()
+    shutil.rmtree(STORE)
+    dvc(project, "repro", "make")
+    assert content_md5(path) == md5
+
+
+def test_all_damaged_cache_objects_of_a_folder_are_named(project):
+    damage(STORE / "rows")
+    held = [b"rows\n", "é\n".encode()]
+    cached = [each for content in held for each in objects() if each.read_bytes() == content]
+    for each in cached:
+        damage(each)
+    named = repair_advice(STORE, pipeline_outs()[STORE]).split("`")[1].split()
+    assert sorted(named[2:4]) == sorted(map(str, cached))
+    assert named[4:] == ["store", "&&", "dvc", "pull", "store"]
+
+
+def test_an_added_file_is_repaired_without_a_stage(project):
+    Path("mine").write_text("mine")
+    assert added_out(Path("mine")) is None
+    dvc(project, "add", "mine")
+    out = added_out(Path("mine"))
+    assert out == PipelineOut(Path("mine"), None, content_md5(Path("mine")), cached=True)
+    assert (
+        repair_advice(Path("mine"), out)
+        == "the imported copy is itself damaged; fix it upstream, then run `dvc update mine.dvc`"
+    )
+    damage(Path("mine"))
+    kept = "it is not removed, because the change may be yours; run `mv mine mine.before && dvc"
+    assert repair_advice(Path("mine"), out) == f"{kept} checkout mine`"
+    (cached,) = [each for each in objects() if each.read_bytes() == b"mine"]
+    damage(cached)
+    assert repair_advice(Path("mine"), out).endswith(
+        f"fix both: `rm -rf {cached} && mv mine mine.before && dvc pull mine`"
+    )
+    cached.unlink()
+    assert repair_advice(Path("mine"), out) == f"{kept} pull mine`"
+
+
+def test_an_out_that_git_keeps_comes_from_git(project):
+    TWO.write_text("damaged")
+    assert (
+        repair_advice(TWO, pipeline_outs()[TWO])
+        == "remove it and run `git checkout two`, or `dvc repro make`"
+    )
+
+
+def test_an_out_that_its_stage_wrote_damaged_is_computed_again(project):
+    assert repair_advice(ONE, pipeline_outs()[ONE]) == "its stage wrote it so; run `dvc repro --force make`"
+
+
+def test_a_file_that_no_stage_writes_must_be_copied_again(project):
+    assert repair_advice(Path("mine"), None) == (
+        "no stage writes it; copy it again from where it came, or import it again with `fne import`"
+    )
+
+
+def test_without_a_pipeline_nothing_is_known(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert (pipeline_outs(), locked_dependencies(), os.listdir()) == ({}, [], [])
+
+
+def test_a_cache_that_cannot_be_found_is_part_of_the_advice(project):
+    damage(ONE)
+    (project / ".dvc/config").write_text("[core\n")
+    advice = repair_advice(ONE, pipeline_outs()[ONE])
+    assert advice.startswith(
+        f"its copy in the cache cannot be checked: {project}: DVC's configuration is broken: "
+    )
+    assert "\n" not in advice
+
+
+def test_a_project_opens_in_its_folder_and_below(project):
+    for folder in (None, project, project / "below"):
+        with open_project(folder) as repo:
+            assert Path(repo.root_dir) == project
+    assert cache_folder() == project / ".dvc/cache/files/md5"
+
+
+def test_a_folder_without_a_project_is_named(tmp_path, monkeypatch):
+    with pytest.raises(NoProjectError) as caught, open_project(tmp_path):
+        pass
+    assert caught.value.message == f"{tmp_path}: not a DVC project; run this in the project's folder"
+    monkeypatch.chdir(tmp_path)
+    assert cache_folder() == tmp_path / ".dvc/cache/files/md5"
+
+
+def test_a_project_outside_git_is_named(project):
+    shutil.rmtree(".git")
+    with pytest.raises(InputError) as caught, open_project():
+        pass
+    assert caught.value.message == (
+        f"{project}: not in a Git repository; run `git init`, or `dvc config core.no_scm true`"
+    )
+
+
+def test_a_broken_configuration_is_one_line(project):
+    Path(".dvc/config").write_text("[core\nremote = x")
+    with pytest.raises(InputError) as caught, open_project():
+        pass
+    assert caught.value.message.startswith(f"{project}: DVC's configuration is broken: ")
+    assert caught.value.message.endswith("; see `dvc config --list --show-origin`")
+    assert "\n" not in caught.value.message
+
+
+def test_paths_are_tracked_if_they_or_a_folder_above_were_added_or_are_outs(project):
+    (project / "mine/deep").mkdir(parents=True)
+    assert not is_tracked(project / "mine/deep", project)
+    assert is_tracked(project / "store/below", project)
+    assert is_tracked(project / "data/drawn", project)
+    assert not is_tracked(project / "data", project)
+    (project / "mine.dvc").touch()
+    assert is_tracked(project / "mine/deep", project)
+
+
+def test_a_damaged_lock_file_does_not_matter_for_what_is_tracked(project):
+    Path("dvc.lock").write_text("<<<<<<< HEAD")
+    assert is_tracked(project / "store", project)
+
+
+def test_a_path_is_known_however_it_is_typed(project):
+    for typed in (project / "store", Path("below/../store"), Path("store")):
+        assert project_path(typed) == STORE
+    assert project_path(Path("/elsewhere/store")) == Path("/elsewhere/store")
+
+
+def test_pipeline_files_are_those_of_the_root_and_one_folder_below(project):
+    (project / "below/deeper").mkdir()
+    (project / "below/deeper/dvc.yaml").touch()
+    assert pipeline_files() == pipeline_files(project) == ["dvc.yaml", "below/dvc.yaml"]
+
+
+def lock_of(*, deps: object = None, params: object = None) -> bytes:
+    return json.dumps({"stages": {"make": {"deps": deps, "params": params}}}).encode()
+
+
+def fault_of(files: dict[str, bytes]) -> str:
+    with pytest.raises(InputError) as caught:
+        read_stages(["dvc.yaml"], files.get, "HEAD: ")
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("deps", "fault"),
+    [
+        ({"a": 1}, "expected a list of files with digests"),
+        (["a"], "expected a list of files with digests"),
+        ([{"md5": MD5}], "an entry has no path"),
+        ([{"path": ["a"], "md5": MD5}], "an entry has no path"),
+        ([{"path": "a"}], "'a' has no md5"),
+        ([{"path": "a", "md5": 7}], "'a' has the md5 '7', which is no digest"),
+        ([{"path": "a", "md5": "xx/etc/passwd"}], "'a' has the md5 'xx/etc/passwd', which is no digest"),
+        ([{"path": "a", "md5": "0" * 99}], f"'a' has the md5 '{'0' * 40}', which is no digest"),
+    ],
+)
+def test_an_entry_that_dvc_would_not_write_is_refused(deps, fault):
+    assert fault_of({"dvc.lock": lock_of(deps=deps)}) == (
+        f"HEAD: dvc.lock: stage 'make': {fault}; restore the file with `git checkout dvc.lock`"
+    )
+
+
+@pytest.mark.parametrize("params", [["a"], {"params.yaml": 3}, {"params.yaml": ["train"]}])
+def test_parameters_that_dvc_would_not_write_are_refused(params):
+    assert fault_of({"dvc.lock": lock_of(params=params)}) == (
+        "HEAD: dvc.lock: stage 'make': 'params' is not a mapping of parameter files; "
+        "restore the file with `git checkout dvc.lock`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"<<<<<<< HEAD\nstages: {}\n=======\n", "not valid YAML: "),
+        (b"x: " + b"[" * 5000, "not valid YAML: too deeply nested"),
+        (b"stages: &a {make: *a}", "not valid YAML: aliases are not allowed here"),
+        (b"[]", "expected keys and values, found list"),
+        (b"stages: 7", "'stages' is not a mapping of stages; fix the file"),
+        (b"stages: {make: 7}", "'stages' is not a mapping of stages; fix the file"),
+        (b"stages: {1: {}}", "'stages' is not a mapping of stages; fix the file"),
+        (b"\xff", "not valid YAML: "),
+    ],
+)
+def test_a_lock_file_that_dvc_would_not_write_is_refused_in_one_line(content, fault):
+    assert fault_of({"dvc.lock": content}).startswith(f"HEAD: dvc.lock: {fault}")
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"stages: {make: {outs: 7}}", "'outs' is not a list of paths; fix the file"),
+        (b"stages: {make: {metrics: [[a]]}}", "'metrics' holds ['a'], which is not a path; fix the file"),
+        (b"stages: {make: {plots: [{1: {}}]}}", "'plots' holds 1, which is not a path; fix the file"),
+    ],
+)
+def test_outs_that_are_no_paths_are_refused(content, fault):
+    assert fault_of({"dvc.yaml": content}) == f"HEAD: dvc.yaml: stage 'make': {fault}"
+
+
+@pytest.mark.parametrize("entry", [{"etag": "x"}, {"checksum": "x"}, {"files": []}, {"ds": {}}])
+def test_entries_with_another_kind_of_digest_are_left_out(entry):
+    (stage,) = read_stages(["dvc.yaml"], {"dvc.lock": lock_of(deps=[{"path": "a"} | entry])}.get)
+    assert stage.deps == {}
+
+
+def test_paths_start_at_the_root_whatever_folder_a_stage_runs_in():
+    files = {
+        "a/dvc.yaml": b"stages: {x: {wdir: ../b, outs: [c]}, y: {foreach: [1], do: {wdir: sub, outs: [d]}}, "
+        b"z: {wdir: '${folder}'}}",
+        "a/dvc.lock": json.dumps(
+            {
+                "stages": {
+                    name: {"deps": [{"path": "e", "md5": MD5}, {"path": "/data/e", "md5": MD5}]}
+                    for name in ("x", "y@1", "z")
+                }
+            }
+        ).encode(),
+    }
+    stages = {stage.address: stage for stage in read_stages(["a/dvc.yaml", "none/dvc.yaml"], files.get)}
+    assert {address: list(stage.deps) for address, stage in stages.items()} == {
+        "a/dvc.yaml:x": ["b/e", "/data/e"],
+        "a/dvc.yaml:y": [],
+        "a/dvc.yaml:z": ["a/e", "/data/e"],
+        "a/dvc.yaml:y@1": ["a/sub/e", "/data/e"],
+    }
+    assert stages["a/dvc.yaml:x"].declared == {"b/c": True}
+
+
+def test_a_listing_has_the_files_of_a_folder(project):
+    md5 = str(pipeline_outs()[STORE].md5)
+    cached = cache_object(cache_folder(), md5)
+    assert parse_listing(cached.read_bytes(), "listing") == {
+        name: bytes_md5((STORE / name).read_bytes()) for name in ("below/é", "rows")
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"{", "not a listing of a folder; run `dvc pull` to fetch it again"),
+        (b"[" * 100_000, "not a listing of a folder; run `dvc pull` to fetch it again"),
+        (b"{}", "expected a list of files with digests; run `dvc pull` to fetch it again"),
+        (b"[{}]", "an entry has no relpath; run `dvc pull` to fetch it again"),
+        (f'[{{"relpath": "../a", "md5": "{MD5}"}}]'.encode(), "'../a' leads out of the folder"),
+        (f'[{{"relpath": "b/../../a", "md5": "{MD5}"}}]'.encode(), "'../a' leads out of the folder"),
+        (f'[{{"relpath": "/etc/a", "md5": "{MD5}"}}]'.encode(), "'/etc/a' leads out of the folder"),
+    ],
+)
+def test_a_listing_that_dvc_would_not_write_is_refused(content, fault):
+    with pytest.raises(InputError, match=f"^listing: {fault}"):
+        parse_listing(content, "listing")
+
+
+def test_a_damaged_dvc_file_is_refused(project):
+    Path("mine.dvc").write_text("outs: [{md5: x}]")
+    with pytest.raises(InputError) as caught:
+        added_out(Path("mine"))
+    assert caught.value.message == (
+        "mine.dvc: an entry has no path; restore the file with `git checkout mine.dvc`"
+    )
+
+
+def test_the_advice_about_a_shared_cache_deletes_no_object_of_others(project, tmp_path_factory):
+    shared = tmp_path_factory.mktemp("shared") / "cache"
+    shutil.move(".dvc/cache", shared)
+    Path(".dvc/cache").symlink_to(shared, target_is_directory=True)
+    for each in objects():
+        damage(each)
+    damage(ONE)
+    advice = repair_advice(ONE, pipeline_outs()[ONE])
+    assert "other projects may use that cache, so ask its owner" in advice
+    assert "`rm -rf one && dvc pull one`" in advice
+
+
+def test_names_in_printed_commands_are_quoted():
+    advice = repair_advice(
+        Path("a; reboot"), PipelineOut(Path("a; reboot"), "make; reboot", None, cached=True)
+    )
+    assert advice == "remove it and run `dvc repro 'make; reboot'`"
+
+
+def test_a_listing_with_another_md5_than_its_name_is_refused(tmp_path):
+    md5 = "0" * 32 + ".dir"
+    cache_object(tmp_path, md5).parent.mkdir()
+    cache_object(tmp_path, md5).write_text('[{"md5": "' + "1" * 32 + '", "relpath": "manifest.json"}]')
+    with pytest.raises(InputError, match="its content has another md5 than its name"):
+        read_listing(tmp_path, md5)

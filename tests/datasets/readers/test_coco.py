@@ -1,0 +1,73 @@
+import json
+
+import pytest
+
+from fne.core.errors import InputError
+from fne.datasets.readers.coco import UNKNOWN_IMAGE, read_coco
+
+
+def write(root, name, images, captions):
+    path = root / f"captions_{name}.json"
+    annotations = [{"image_id": number, "caption": caption} for number, caption in captions]
+    listed = [{"id": number, "file_name": file_name} for number, file_name in images]
+    path.write_text(json.dumps({"images": listed, "annotations": annotations}))
+    return path
+
+
+def test_split_and_folder_come_from_the_file_name(tmp_path):
+    train = write(tmp_path, "train2017", [(1, "1.jpg"), (2, "2.jpg")], [(2, "b"), (1, "a"), (2, "c")])
+    val = write(tmp_path, "val2017", [(1, "1.jpg")], [(1, "d")])
+    records = read_coco(tmp_path, [train, val]).records
+    assert [(record.id, record.split, record.captions) for record in records] == [
+        ("train2017/1.jpg", "train", ("a",)),
+        ("train2017/2.jpg", "train", ("b", "c")),
+        ("val2017/1.jpg", "val", ("d",)),
+    ]
+
+
+def test_tags_are_the_sorted_categories_of_the_objects(tmp_path):
+    captions = write(tmp_path, "val2017", [(1, "1.jpg"), (2, "2.jpg")], [])
+    instances = {
+        "annotations": [{"image_id": 1, "category_id": number} for number in (3, 2, 3)],
+        "categories": [{"id": 2, "name": "zebra"}, {"id": 3, "name": "dog"}],
+    }
+    (tmp_path / "instances_val2017.json").write_text(json.dumps(instances))
+    assert [record.tags for record in read_coco(tmp_path, [captions]).records] == [("dog", "zebra"), ()]
+
+
+def test_an_object_of_an_unknown_category_is_an_error(tmp_path):
+    captions = write(tmp_path, "val2017", [(1, "1.jpg")], [])
+    instances = tmp_path / "instances_val2017.json"
+    instances.write_text(json.dumps({"annotations": [{"image_id": 1, "category_id": 9}], "categories": []}))
+    with pytest.raises(InputError) as caught:
+        read_coco(tmp_path, [captions])
+    assert caught.value.message == f"{instances}: category 9 has no name; add it to 'categories'"
+
+
+def test_captions_of_images_that_are_not_listed_are_counted(tmp_path):
+    path = write(tmp_path, "val2017", [(1, "1.jpg")], [(1, "a"), (5, "b"), (5, "c")])
+    assert read_coco(tmp_path, [path]).counts == {UNKNOWN_IMAGE: 2}
+
+
+def test_two_images_with_the_same_id_are_an_error(tmp_path):
+    path = write(tmp_path, "val2017", [(1, "1.jpg"), (1, "2.jpg")], [])
+    with pytest.raises(InputError, match="image id 1 occurs twice; give every image a unique id"):
+        read_coco(tmp_path, [path])
+
+
+@pytest.mark.parametrize("name", ["2017", "trainval2014", "mini"])
+def test_a_file_name_without_a_split_is_an_error(tmp_path, name):
+    path = write(tmp_path, name, [(1, "1.jpg")], [])
+    with pytest.raises(
+        InputError, match="the file name contains no split; rename it, for example to captions_train2017"
+    ):
+        read_coco(tmp_path, [path])
+
+
+def test_the_case_of_the_file_name_does_not_matter(tmp_path):
+    path = write(tmp_path, "Val2017", [(1, "./1.jpg")], [(1, "a")]).rename(tmp_path / "captions_Val2017.JSON")
+    (tmp_path / "instances_Val2017.JSON").write_text(
+        '{"annotations": [{"image_id": 1, "category_id": 2}], "categories": [{"id": 2, "name": "dog"}]}'
+    )
+    (record,) = read_coco(tmp_path, [path]).records
+    assert (record.id, record.split, record.tags) == ("Val2017/1.jpg", "val", ("dog",))

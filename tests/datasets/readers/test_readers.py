@@ -1,0 +1,130 @@
+import pytest
+
+from fne.core.errors import InputError
+from fne.datasets.readers import PATTERNS, READERS, read_dataset
+from fne.datasets.readers.table import AUTOMATIC
+from tests.support.datasets import entry, write_images, write_karpathy
+
+TABLE = "image,caption\na.jpg,A dog\n"
+
+
+def fault(root, format_name="auto", annotations="auto"):
+    with pytest.raises(InputError) as caught:
+        read_dataset(root, format_name, annotations)
+    return caught.value.message
+
+
+def test_every_format_but_folder_has_file_patterns():
+    assert PATTERNS.keys() | {"folder"} == READERS.keys()
+
+
+def test_the_format_is_inferred_from_the_names_of_files(tmp_path):
+    write_karpathy(tmp_path / "karpathy", entry("k.jpg"))
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table/mine.csv").write_text("image,caption\nt.jpg,A dog\n")
+    (tmp_path / "flickr/Flickr8k_text").mkdir(parents=True)
+    for name in ("Flickr8k.token.txt", "Flickr8k.lemma.token.txt"):
+        (tmp_path / "flickr/Flickr8k_text" / name).write_text("f.jpg#0\tA dog\n")
+    (tmp_path / "flickr/Flickr8k_text/train.txt").write_text("f.jpg\n")
+    (tmp_path / "coco/annotations").mkdir(parents=True)
+    (tmp_path / "coco/annotations/captions_val2017.json").write_text(
+        '{"images": [{"id": 1, "file_name": "c.jpg"}], "annotations": []}'
+    )
+    write_images(tmp_path / "folder", "p.jpg")
+    found = {name: read_dataset(tmp_path / name, "auto", "auto").records[0].id for name in READERS}
+    assert found == {
+        "karpathy": "k.jpg",
+        "flickr": "f.jpg",
+        "coco": "val2017/c.jpg",
+        "table": "t.jpg",
+        "folder": "p.jpg",
+    }
+
+
+@pytest.mark.parametrize("name", ["MINE.CSV", "Captions.TXT", "c.JsonL"])
+def test_upper_and_lower_case_of_the_names_do_not_matter(tmp_path, name):
+    text = '{"image": "a.jpg", "caption": "A dog"}' if name == "c.JsonL" else TABLE
+    (tmp_path / name).write_text(text)
+    write_images(tmp_path, "a.jpg")
+    for annotations in ("auto", name):
+        (record,) = read_dataset(tmp_path, "auto", annotations).records
+        assert record.captions == ("A dog",)
+
+
+def test_no_matching_format_is_an_error_with_the_patterns_and_the_content_of_the_folder(tmp_path):
+    (tmp_path / "notes.txt").touch()
+    assert fault(tmp_path) == (
+        f"{tmp_path}: no data set found; looked for karpathy: dataset*.json; "
+        "flickr: *.token.txt, *.token, Flickr8k_text/*.token.txt; "
+        "coco: captions_*.json, annotations/captions_*.json; table: *.csv, *.tsv, *.jsonl, captions.txt; "
+        "image files; "
+        "the folder contains notes.txt; set catalog.root, or catalog.format and catalog.annotations"
+    )
+
+
+def test_a_format_without_its_file_is_an_error(tmp_path):
+    write_images(tmp_path, "a.jpg")
+    assert fault(tmp_path, "karpathy").startswith(
+        f"{tmp_path}: no data set found; looked for karpathy: dataset*.json; the folder contains a.jpg; "
+    )
+
+
+def test_two_matching_formats_are_an_error_until_one_is_set(tmp_path):
+    write_karpathy(tmp_path, entry("k.jpg"))
+    (tmp_path / "mine.csv").write_text(TABLE)
+    assert fault(tmp_path) == (
+        f"{tmp_path}: more than one format matches (karpathy: dataset.json; table: mine.csv); "
+        "set catalog.format to one of them"
+    )
+    assert read_dataset(tmp_path, "table", "auto").records[0].id == "a.jpg"
+    assert read_dataset(tmp_path, "auto", "mine.csv").records[0].id == "a.jpg"
+    assert read_dataset(tmp_path, "folder", "auto").records[0].id == "images/k.jpg"
+
+
+def test_two_files_of_one_format_are_an_error_until_one_is_set(tmp_path):
+    for name in ("one.csv", "two.csv"):
+        (tmp_path / name).write_text(TABLE)
+    assert fault(tmp_path) == (
+        f"{tmp_path}: more than one annotation file (one.csv, two.csv); "
+        "set catalog.annotations to one of them"
+    )
+    assert len(read_dataset(tmp_path, "auto", "two.csv").records) == 1
+
+
+def test_a_pattern_selects_the_files_of_one_year(tmp_path):
+    for year in (2014, 2017):
+        (tmp_path / f"captions_val{year}.json").write_text(
+            '{"images": [{"id": 1, "file_name": "c.jpg"}], "annotations": []}'
+        )
+    records = read_dataset(tmp_path, "auto", "captions_*2017.json").records
+    assert [record.id for record in records] == ["val2017/c.jpg"]
+
+
+def test_annotations_that_are_missing_or_outside_the_root_or_of_unknown_format_are_errors(tmp_path):
+    (tmp_path / "mine.txt").write_text(TABLE)
+    assert fault(tmp_path, annotations="no.csv") == (
+        f"catalog.annotations: no file 'no.csv' below {tmp_path}; use an existing file, or auto"
+    )
+    assert fault(tmp_path, annotations="../x.csv").startswith(
+        "catalog.annotations: '../x.csv' points outside"
+    )
+    assert fault(tmp_path, annotations="mine.txt") == (
+        f"{tmp_path}: the format of 'mine.txt' is not clear from its name; "
+        "set catalog.format to one of karpathy, flickr, coco, table"
+    )
+    assert read_dataset(tmp_path, "table", "mine.txt").records[0].id == "a.jpg"
+
+
+def test_a_data_set_without_images_is_an_error(tmp_path):
+    path = write_karpathy(tmp_path)
+    assert fault(tmp_path) == f"{path}: no images; nothing to catalog"
+
+
+def test_names_of_columns_are_for_tables_only(tmp_path):
+    write_images(tmp_path, "a.jpg")
+    columns = AUTOMATIC.model_copy(update={"caption": "title"})
+    with pytest.raises(InputError) as caught:
+        read_dataset(tmp_path, "folder", "auto", columns)
+    assert caught.value.message == (
+        f"{tmp_path}: catalog.columns names columns of a table, but the data set is read as folder; set them to auto"
+    )

@@ -1,0 +1,264 @@
+import pytest
+
+from fne.core.errors import InputError
+from fne.datasets.readers.table import AUTOMATIC, IGNORED, RENAMED, read_table
+
+
+def read(root, name, text):
+    path = root / name
+    path.write_text(text)
+    return read_table(root, [path]).records
+
+
+def fault(root, name, text):
+    with pytest.raises(InputError) as caught:
+        read(root, name, text)
+    return caught.value.message.removeprefix(f"{root / name}: ")
+
+
+def test_rows_of_one_image_are_joined(tmp_path):
+    text = (
+        "image,caption,split,tags\na.jpg,A dog,train,dog;snow\n"
+        'b.jpg,"Hens, two",val,\na.jpg,Snow,train,cold\n'
+    )
+    first, second = read(tmp_path, "t.csv", text)
+    assert (first.id, first.split, first.captions, first.tags) == (
+        "a.jpg",
+        "train",
+        ("A dog", "Snow"),
+        ("cold", "dog", "snow"),
+    )
+    assert (second.captions, second.tags, second.place) == (("Hens, two",), (), "line 3")
+
+
+def test_columns_can_have_any_order_and_others_are_ignored(tmp_path):
+    text = "\ufeffn, Caption ,IMAGE\r\n1,A dog,a.jpg\r\n"
+    (record,) = read(tmp_path, "t.csv", text)
+    assert (record.id, record.captions, record.split) == ("a.jpg", ("A dog",), None)
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", ";"])
+@pytest.mark.parametrize(("image", "caption"), [("filepath", "title"), ("file_name", "text")])
+def test_columns_of_other_programs_are_recognized_whatever_separates_them(
+    tmp_path, delimiter, image, caption
+):
+    text = "\n".join(delimiter.join(each) for each in [("n", image, caption), ("0", "a.jpg", "A dog")])
+    path = tmp_path / "t.tsv"
+    path.write_text(f"{text}\n")
+    reading = read_table(tmp_path, [path])
+    assert [(each.id, each.captions) for each in reading.records] == [("a.jpg", ("A dog",))]
+    assert reading.counts == {
+        f"{IGNORED} ('n')": 1,
+        f"{RENAMED} ('{image}' as image, '{caption}' as caption)": 2,
+    }
+
+
+def test_keys_of_other_programs_are_recognized_in_json_lines(tmp_path):
+    text = '{"file_name": "a.jpg", "text": "A dog"}\n{"file_name": "b.jpg", "text": "Hens"}\n'
+    assert [each.captions for each in read(tmp_path, "t.jsonl", text)] == [("A dog",), ("Hens",)]
+    text = '{"file_name": "a.jpg", "captions": ["A dog"], "title": "ignored"}\n'
+    assert [each.captions for each in read(tmp_path, "t.jsonl", text)] == [("A dog",)]
+
+
+def test_a_column_that_the_user_names_is_used_and_one_of_the_usual_name_is_not(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("image,caption,Long,photo\nthumb.jpg,Dog,A brown dog,a.jpg\n")
+    columns = AUTOMATIC.model_copy(update={"image": "photo", "caption": "long"})
+    reading = read_table(tmp_path, [path], columns)
+    assert [(each.id, each.captions) for each in reading.records] == [("a.jpg", ("A brown dog",))]
+    assert reading.counts == {
+        f"{IGNORED} ('other image', 'other caption')": 2,
+        f"{RENAMED} ('photo' as image, 'long' as caption)": 2,
+    }
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
+def test_a_named_column_that_is_missing_is_an_error(tmp_path, name):
+    path = tmp_path / name
+    text = "image,caption\na.jpg,A dog\n" if name == "t.csv" else '{"image": "a.jpg", "caption": "A dog"}\n'
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_table(tmp_path, [path], AUTOMATIC.model_copy(update={"caption": "title"}))
+    assert caught.value.message == (
+        f"{path}: catalog.columns.caption is 'title', which is no column; found 'image', 'caption'"
+    )
+
+
+def test_columns_that_may_both_be_meant_are_an_error_that_says_what_to_set(tmp_path):
+    assert fault(tmp_path, "t.csv", "filepath,title,text\na.jpg,Dog,A dog\n") == (
+        "'title' and 'text' may each be the column 'caption'; set catalog.columns.caption to one of them"
+    )
+
+
+def test_captions_with_the_delimiter_of_their_table_must_be_quoted(tmp_path):
+    assert fault(tmp_path, "t.csv", "image;caption\na.jpg;Hens; two\n") == (
+        "line 2 has 3 fields, the header 2; quote captions that contain a semicolon"
+    )
+
+
+def test_columns_of_other_names_are_counted_and_listed(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(",image,caption,image_id,caption_id,comment\n0,a.jpg,A dog,1,2,x\n")
+    assert read_table(tmp_path, [path]).counts == {f"{IGNORED} ('image_id', 'caption_id', 'comment')": 3}
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"image": "a.jpg", "a": 1, "b": 2}\n{"image": "a.jpg", "b": 1, "c": 2, "d": 3}\n')
+    assert read_table(tmp_path, [path]).counts == {f"{IGNORED} ('a', 'b', 'c', …)": 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("splits", "split"), ("spilt", "split"), ("captions", "caption"), ("iamge", "image"), ("tag", "tags")],
+)
+def test_a_column_that_looks_misspelled_is_an_error(tmp_path, name, meant):
+    assert fault(tmp_path, "t.csv", f"image,caption,{name}\na.jpg,A dog,x\n") == (
+        f"the header has the unknown name '{name}' (did you mean '{meant}'?); "
+        "rename or remove it; the known names are image, caption, split, tags, hints"
+    )
+
+
+def test_a_key_that_looks_misspelled_is_an_error_with_its_first_line(tmp_path):
+    text = '{"image": "a.jpg"}\n{"image": "b.jpg", "captoin": "A dog", "Split": "val"}\n' * 2
+    assert fault(tmp_path, "t.jsonl", text) == (
+        "line 2 has the unknown name 'captoin' (did you mean 'caption'?); "
+        "line 2 has the unknown name 'Split' (did you mean 'split'?); "
+        "rename or remove it; the known names are image, caption, split, tags, hints, captions"
+    )
+
+
+def test_a_column_named_twice_is_an_error(tmp_path):
+    assert fault(tmp_path, "t.csv", "image,caption,Caption ,,\na.jpg,A dog,Snow,,\n") == (
+        "the column 'caption' occurs twice; keep only one"
+    )
+
+
+def test_a_caption_that_is_not_a_string_is_reported_with_its_line(tmp_path):
+    text = '{"image": "a.jpg", "caption": "A dog"}\n{"image": "a.jpg", "captions": [null, 3]}\n'
+    assert fault(tmp_path, "t.jsonl", text) == (
+        "line 2 'a.jpg' has a caption that is not a string: 3; fix these lines"
+    )
+
+
+def test_a_very_long_caption_is_read(tmp_path):
+    (record,) = read(tmp_path, "t.csv", f"image,caption\na.jpg,{'dog ' * 50_000}\n")
+    assert len(record.captions[0]) == 200_000
+
+
+def test_a_row_of_jsonl_can_have_one_caption_or_several(tmp_path):
+    text = (
+        '{"image": "a.jpg", "caption": "A dog", "split": "train", "tags": ["dog"]}\n\n'
+        '{"image": "a.jpg", "captions": ["Snow", null], "split": "train"}\n'
+        '{"image": "b.jpg", "split": "val"}\n{"image": "c.jpg", "caption": null, "split": "val"}\n'
+    )
+    first, second, third = read(tmp_path, "t.jsonl", text)
+    assert (first.captions, first.tags) == (("A dog", "Snow", None), ("dog",))
+    assert (second.captions, third.captions, third.place) == ((), (None,), "line 5")
+
+
+def test_a_line_separator_inside_a_caption_does_not_end_the_line(tmp_path):
+    (record,) = read(tmp_path, "t.jsonl", '{"image": "a.jpg", "caption": "one\u2028two"}\n')
+    assert record.captions == ("one\u2028two",)
+
+
+def test_an_image_in_two_splits_is_an_error(tmp_path):
+    text = "image,caption,split\na.jpg,A dog,train\na.jpg,Snow,test\n"
+    assert fault(tmp_path, "t.csv", text) == (
+        "line 3 puts 'a.jpg' in split 'test', line 2 in split 'train'; "
+        "an image can have only one split; change one of the lines"
+    )
+
+
+def test_an_image_with_and_without_a_split_is_an_error(tmp_path):
+    text = "image,caption,split\na.jpg,A dog,train\na.jpg,Snow, \n"
+    assert fault(tmp_path, "t.csv", text) == (
+        "line 3 puts 'a.jpg' in no split, line 2 in split 'train'; "
+        "an image can have only one split; change one of the lines"
+    )
+
+
+def test_spaces_around_names_and_splits_are_ignored_and_a_blank_split_is_none(tmp_path):
+    text = "image, caption, split\n a.jpg, A dog, train \n"
+    assert [(each.id, each.split) for each in read(tmp_path, "t.csv", text)] == [("a.jpg", "train")]
+    text = "image,caption,split\na.jpg,A dog,\nb.jpg,A cat, \n"
+    assert [each.split for each in read(tmp_path, "t.csv", text)] == [None, None]
+    text = '{"image": "a.jpg", "split": " val"}\n{"image": "b.jpg", "split": ""}\n'
+    assert [each.split for each in read(tmp_path, "t.jsonl", text)] == ["val", None]
+
+
+def test_rows_of_one_image_are_joined_for_different_spellings_of_its_path(tmp_path):
+    (record,) = read(tmp_path, "t.csv", "image,caption\na/b.jpg,A dog\n./a//b.jpg,Snow\n")
+    assert (record.id, record.captions) == ("a/b.jpg", ("A dog", "Snow"))
+
+
+def test_a_missing_column_is_an_error_that_lists_the_columns(tmp_path):
+    assert fault(tmp_path, "t.csv", "name;text\na.jpg;A dog\n") == (
+        "no column 'image', found ['name', 'text']; the columns are image, caption, split, tags, hints, "
+        "separated by commas, tabs or semicolons; name yours in catalog.columns"
+    )
+
+
+def test_an_empty_file_is_an_error(tmp_path):
+    assert fault(tmp_path, "t.csv", "").startswith("no column 'image' and 'caption' or 'tags', found []")
+
+
+def test_all_rows_with_a_wrong_number_of_fields_are_reported(tmp_path):
+    text = "image,caption\na.jpg,Hens, two\nb.jpg,A dog\nc.jpg\n"
+    assert fault(tmp_path, "t.csv", text) == (
+        "line 2 has 3 fields, the header 2; line 4 has 1 fields, the header 2; "
+        "quote captions that contain a comma"
+    )
+
+
+def test_an_unclosed_quote_is_an_error_and_not_one_giant_caption(tmp_path):
+    text = 'image,caption\na.jpg,"A dog\nin snow"\n\nb.jpg,"A cat\nc.jpg,A cow\n'
+    assert fault(tmp_path, "t.csv", text) == (
+        "line 5: the record that starts here is not valid CSV: unexpected end of data; fix its quotes"
+    )
+
+
+def test_all_faulty_lines_of_jsonl_are_reported(tmp_path):
+    text = '{"image": 7}\n{"caption": "A dog"}\n{"image": "a.jpg", "captions": "A dog", "tags": [1]}\n'
+    assert fault(tmp_path, "t.jsonl", text) == (
+        "line 1.image: input should be a valid string, got 7; line 2 has no 'image'; "
+        "line 3.captions: input should be a valid list, got 'A dog'; "
+        "line 3.tags.0: input should be a valid string, got 1; fix the file"
+    )
+
+
+@pytest.mark.parametrize("line", ["null", "[]", "7"])
+def test_a_line_that_is_not_an_object_gives_a_plain_message(tmp_path, line):
+    shown = "None" if line == "null" else line
+    assert fault(tmp_path, "t.jsonl", line) == (
+        f"line 1: input should be a JSON object, got {shown}; fix the file"
+    )
+
+
+def test_a_line_that_is_not_json_is_reported(tmp_path):
+    text = '{"image": "a.jpg"}\n{"image": NaN}\n'
+    assert fault(tmp_path, "t.jsonl", text) == "line 2: invalid JSON: NaN is not a number; fix the file"
+
+
+def test_text_that_is_not_utf8_is_an_error(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes("image,caption\na.jpg,Café\n".encode("latin-1"))
+    with pytest.raises(InputError, match="not valid UTF-8 at byte 23; save the file as UTF-8"):
+        read_table(tmp_path, [path])
+
+
+def test_a_table_can_have_tags_and_no_captions(tmp_path):
+    first, second = read(tmp_path, "t.csv", "image,tags,split\na.jpg,dog;snow,train\nb.jpg,,val\n")
+    assert (first.captions, first.tags, first.split) == ((), ("dog", "snow"), "train")
+    assert (second.captions, second.tags, second.split) == ((), (), "val")
+
+
+def test_hints_are_a_column_of_their_own(tmp_path):
+    text = "image,caption,tags,hints\na.jpg,A dog,dog,holiday; 2009\na.jpg,Snow,dog,me;2009\nb.jpg,A cat,,\n"
+    first, second = read(tmp_path, "t.csv", text)
+    assert (first.tags, first.hints, second.hints) == (("dog",), ("2009", "holiday", "me"), ())
+    (record,) = read(tmp_path, "t.jsonl", '{"image": "a.jpg", "tags": ["dog;cat"], "hints": ["b", "a"]}\n')
+    assert (record.tags, record.hints) == (("dog;cat",), ("a", "b"))
+
+
+def test_hints_that_are_no_list_are_refused(tmp_path):
+    assert fault(tmp_path, "t.jsonl", '{"image": "a.jpg", "hints": "b"}\n') == (
+        "line 1.hints: input should be a valid list, got 'b'; fix the file"
+    )

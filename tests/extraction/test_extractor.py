@@ -1,0 +1,295 @@
+import json
+import re
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from pydantic import ValidationError
+
+from fne.core.errors import InputError
+from fne.core.files import text_digest
+from fne.extraction import extractor
+from fne.extraction.extractor import ALGORITHMS, build_extractor, choose_algorithm
+from fne.extraction.preprocess import CAFFE
+from fne.extraction.weights import Weights, load_weights
+from fne.store.artifact import Artifact
+from tests.support.extraction import red_extractor
+from tests.support.imports import ROOT
+from tests.support.networks import narrow_vgg, relative_difference, smooth_images
+from tests.support.settings import extractor_settings
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.fixture(scope="module")
+def weights():
+    return load_weights(ROOT / "weights/random.yaml", "alexnet")
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_everything_that_determines_a_row_is_in_the_kind(weights):
+    built = build_extractor(extractor_settings(), weights, "auto", CPU)
+    assert built.kind == {
+        "backbone": "alexnet",
+        "activations": "post_relu",
+        "resize": "squash",
+        "crops": "center",
+        "precision": "float32",
+        "weights": weights.artifact.digest,
+        "algorithm": "plain",
+        "device": "cpu",
+        "decoder": 1,
+        "extractor": 1,
+        "threads": torch.get_num_threads(),
+    }
+    assert built.features == 9344
+
+
+def test_the_kind_of_todays_settings_keeps_its_bytes():
+    """Finished rows are found by these bytes: another digest would compute all of them again."""
+    digest = "742f8f63b6a8eb982ea97b54200323ea36b100513ce8c21a3c01fc99e33b3cde"  # of weights/random.yaml
+    state = {"features.0.weight": torch.zeros(64, 3, 3, 3), "features.0.bias": torch.zeros(64)}
+    weights = Weights(Artifact(ROOT / "weights/random.yaml", "weights", digest), state)
+    kind = build_extractor(extractor_settings(backbone="vgg16", crops="ten"), weights, "sharing", CPU).kind
+    assert text_digest(json.dumps(kind, sort_keys=True)) == (
+        "f6b480c1c9dcfe59075749bea11f014a8f88b2e22eb5e41fa6cdd6d8caab90fe"
+    )
+
+
+def test_another_input_is_part_of_the_kind_and_changes_the_row(weights):
+    fed = replace(weights, input=CAFFE)
+    ours, theirs = (build_extractor(extractor_settings(), each, "auto", CPU) for each in (weights, fed))
+    assert theirs.kind == ours.kind | {"input": CAFFE.model_dump()}
+    image = [torch.randint(256, (3, 256, 256), dtype=torch.uint8)]
+    assert not np.allclose(ours.compute(image), theirs.compute(image))
+
+
+def test_weights_that_expect_another_size_are_computed_plainly(weights):
+    fed = replace(weights, input=CAFFE.model_copy(update={"size": 232}))
+    built = build_extractor(extractor_settings(crops="ten"), fed, "auto", CPU)
+    assert built.kind["algorithm"] == "plain"
+    assert built.resize(Image.new("RGB", (50, 40))).shape == (3, 232, 232)
+
+
+@pytest.mark.parametrize("resize", ["squash", "shorter_side"])
+def test_an_image_has_the_same_bits_in_any_batch(weights, resize):
+    built = build_extractor(extractor_settings(resize=resize, crops="five"), weights, "auto", CPU)
+    generator = torch.Generator().manual_seed(0)
+    sizes = [(256, 256)] * 3 if resize == "squash" else [(256, 300), (280, 256), (256, 300)]
+    images = [torch.randint(256, (3, *size), generator=generator, dtype=torch.uint8) for size in sizes]
+    together = built.compute(images)
+    assert (together[0] == built.compute(images[:1])[0]).all()
+    assert (together[[2, 1]] == built.compute([images[2], images[1]])).all()
+
+
+def test_half_precision_needs_a_gpu(weights):
+    with pytest.raises(InputError) as caught:
+        build_extractor(extractor_settings(precision="float16"), weights, "auto", CPU)
+    assert caught.value.message == (
+        "params.yaml: extract.precision is 'float16', which needs a GPU; use 'float32' here"
+    )
+
+
+def test_rows_come_as_float32():
+    rows = red_extractor().compute([torch.zeros(3, 256, 256, dtype=torch.uint8)] * 2)
+    assert (rows.dtype.name, rows.shape) == ("float32", (2, 2))
+
+
+def test_a_remote_extractor_describes_the_rows_without_weights(weights):
+    local = build_extractor(extractor_settings(), weights, "auto", CPU)
+    driver = build_extractor(extractor_settings(), weights, "auto", CPU, remote=True)
+    assert (driver.kind, driver.layers) == (local.kind, local.layers)
+    tensors = [each for module in driver.network.modules.values() for each in module.parameters()]
+    assert {each.device.type for each in tensors} == {"meta"}
+    with pytest.raises(RuntimeError, match="the workers compute"):
+        driver.compute([torch.zeros(3, 256, 256, dtype=torch.uint8)])
+
+
+def test_a_remote_extractor_for_a_gpu_needs_no_gpu(weights):
+    driver = build_extractor(extractor_settings(), weights, "auto", torch.device("cuda"), remote=True)
+    assert (driver.kind["device"], "threads" in driver.kind) == ("cuda", False)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("crops", ["ten", "five"])
+def test_all_algorithms_give_the_same_rows(name, crops):
+    images, network = smooth_images(2), narrow_vgg()
+    found, expected = ALGORITHMS[name](network, crops)(images), extractor.plain(network, crops)(images)
+    assert found.shape == (2, sum(layer.features for layer in network.layers))
+    assert relative_difference(found, expected) < 5e-6
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.usefixtures("threads")
+def test_the_bits_of_an_image_do_not_depend_on_its_batch(name):
+    images = smooth_images(3)
+    rows = ALGORITHMS[name](narrow_vgg(units=64), "ten")
+    alone = torch.cat([rows(images[number : number + 1]) for number in range(3)])
+    for order in ([0, 1], [1, 0], [0, 1, 2], [2, 0, 1]):
+        assert torch.equal(rows(images[order]), alone[order])
+
+
+@pytest.mark.parametrize("name", ["sharing", "winograd"])
+@pytest.mark.usefixtures("threads")
+def test_the_bits_of_an_image_do_not_depend_on_the_number_of_threads(name):
+    images, network = smooth_images(2), narrow_vgg()
+    with_two = ALGORITHMS[name](network, "ten")(images)
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+    assert torch.equal(ALGORITHMS[name](network, "ten")(images), with_two)
+
+
+def test_an_image_that_cannot_be_computed_leaves_the_number_of_threads_as_it_was():
+    before = torch.get_num_threads()
+    with pytest.raises(ValueError, match="expected images of side 256"):
+        extractor.sharing(narrow_vgg(), "ten")(torch.zeros(1, 3, 300, 256))
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(
+    ("crops", "device", "resize", "chosen"),
+    [
+        ("ten", CPU, "squash", "winograd"),
+        ("five", CPU, "squash", "winograd"),
+        ("ten", GPU, "squash", "sharing"),
+        ("center", CPU, "squash", "plain"),
+        ("ten", CPU, "shorter_side", "plain"),
+    ],
+)
+def test_the_fastest_possible_algorithm_is_chosen(crops, device, resize, chosen):
+    assert choose_algorithm("auto", narrow_vgg(), crops, device, resize) == chosen
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_requested_algorithm_is_chosen(name):
+    assert choose_algorithm(name, narrow_vgg(), "ten", CPU) == name
+
+
+@pytest.mark.parametrize(
+    ("asked", "crops", "device", "resize", "message"),
+    [
+        (
+            "fast",
+            "ten",
+            CPU,
+            "squash",
+            "algorithm 'fast' is not one of auto, plain, sharing, winograd",
+        ),
+        (
+            "sharing",
+            "center",
+            CPU,
+            "squash",
+            "algorithm 'sharing' is not possible: it supports crops 'five' and 'ten', not 'center'; use 'auto'",
+        ),
+        (
+            "winograd",
+            "ten",
+            GPU,
+            "squash",
+            "algorithm 'winograd' is not possible: it needs a CPU, not 'cuda'; use 'auto'",
+        ),
+        (
+            "winograd",
+            "ten",
+            CPU,
+            "shorter_side",
+            "algorithm 'winograd' is not possible: images resized by 'shorter_side' are not square; use 'auto'",
+        ),
+    ],
+)
+def test_an_algorithm_that_is_not_possible_is_refused(asked, crops, device, resize, message):
+    with pytest.raises(InputError) as caught:
+        choose_algorithm(asked, narrow_vgg(), crops, device, resize)
+    assert caught.value.message == message
+
+
+@pytest.fixture
+def no_numba(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "fne.extraction.fast.winograd_loops", raising=False)
+    extractor._warn_once.cache_clear()
+
+
+@pytest.mark.usefixtures("no_numba")
+def test_without_numba_crops_are_shared_with_one_warning(capsys):
+    assert [choose_algorithm("auto", narrow_vgg(), "ten", CPU) for _ in range(2)] == [
+        "sharing",
+        "sharing",
+    ]
+    assert capsys.readouterr().err.splitlines() == [
+        "Algorithm 'winograd' is not possible here, using 'sharing' instead: numba cannot be imported "
+        "(import of numba halted; None in sys.modules)"
+    ]
+
+
+@pytest.mark.usefixtures("no_numba")
+def test_without_numba_winograd_is_refused():
+    with pytest.raises(InputError, match="algorithm 'winograd' is not possible: numba cannot be imported"):
+        choose_algorithm("winograd", narrow_vgg(), "ten", CPU)
+
+
+def test_crops_are_shared_if_the_loops_do_not_compile(monkeypatch, capsys):
+    def fail(*arguments):
+        raise RuntimeError("no such instruction")
+
+    monkeypatch.setattr("fne.extraction.fast.winograd.convolve_tiles", fail)
+    extractor._warn_once.cache_clear()
+    assert choose_algorithm("auto", narrow_vgg(), "ten", CPU) == "sharing"
+    assert "numba cannot compile for this machine (RuntimeError)" in capsys.readouterr().err
+
+
+def test_views_are_the_crops_whose_mean_the_row_would_be(weights):
+    image = [torch.randint(256, (3, 256, 256), dtype=torch.uint8)]
+    whole, apart = (
+        build_extractor(
+            extractor_settings(crops="five", layers=["conv5", "fc7"], views=views), weights, "auto", CPU
+        )
+        for views in ("mean", "each")
+    )
+    assert [(each.name, each.features) for each in apart.layers] == [
+        (f"{name}@{number}", features)
+        for number in range(1, 6)
+        for name, features in (("conv5", 256), ("fc7", 4096))
+    ]
+    assert apart.features == 5 * whole.features
+    views = apart.compute(image).reshape(1, 5, -1)
+    assert not np.allclose(views[:, 0], views[:, 1])
+    assert np.allclose(views.mean(axis=1), whole.compute(image), rtol=1e-5, atol=1e-6)
+    assert apart.kind == whole.kind | {"views": "each"}
+    assert whole.kind["layers"] == ["conv5", "fc7"]
+    assert apart.kind["algorithm"] == "plain"
+
+
+def test_views_cannot_share_their_computation():
+    state = {"features.0.weight": torch.zeros(64, 3, 3, 3), "features.0.bias": torch.zeros(64)}
+    given = Weights(Artifact(ROOT / "weights/random.yaml", "weights", "0" * 64), state)
+    settings = extractor_settings(backbone="vgg16", crops="ten", views="each")
+    with pytest.raises(InputError) as caught:
+        build_extractor(settings, given, "sharing", CPU)
+    assert caught.value.message == (
+        "algorithm 'sharing' is not possible: with views 'each', crops are not averaged; use 'auto'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        ("conv", "expected 'all' or a list of layer names, got 'conv'"),
+        ([], "expected 'all' or a list of layer names, got []"),
+        (["fc7", "fc7"], "a layer is named twice in ['fc7', 'fc7']"),
+    ],
+)
+def test_layers_are_all_or_a_list_of_names(layers, message):
+    with pytest.raises(ValidationError, match=re.escape(message)):
+        extractor_settings(layers=layers)

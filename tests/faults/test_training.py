@@ -1,0 +1,23 @@
+"""A small version of the experiment in `tests/training_faults.py`."""
+
+import pytest
+from click.testing import CliRunner
+
+from tests.faults.training import main
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--kills", "6", "--terminations", "2", "--epochs", "8"],
+        ["--kills", "3", "--terminations", "1", "--epochs", "8", "--branches"],
+        ["--kills", "4", "--terminations", "1", "--epochs", "4", "--tagger"],
+        ["--kills", "3", "--terminations", "1", "--epochs", "3", "--captioner"],
+        ["--kills", "3", "--terminations", "1", "--epochs", "5", "--instance"],
+    ],
+)
+def test_killed_training_ends_with_the_same_bytes(monkeypatch, tmp_path, arguments):
+    monkeypatch.chdir(tmp_path)  # the experiment changes the folder; this puts it back
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert result.stdout.endswith("weights and history identical, no checkpoint left\n")

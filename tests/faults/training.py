@@ -1,0 +1,218 @@
+"""Training that is killed again and again: `python -m tests.faults.training --help`.
+
+The tests run a small version.
+"""
+
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+import dvc.repo  # imported here, and torch with the stage, so that forked children have them at hand
+
+from fne.training import checkpoints
+from stages.embed import main as embed
+from stages.standardize import main as standardize
+from stages.tokenize import main as tokenize
+from stages.train import main as train
+from stages.train_captioner import main as train_captioner
+from stages.train_tagger import main as train_tagger
+from tests.support.captions import write_world
+from tests.support.imports import ROOT
+from tests.support.projects import SMALL, change_params
+from tests.support.stages import COMMANDS, write_activations, write_catalog
+from tests.support.tagging import scenes, write_project
+
+PRELOADED = (dvc.repo,)
+# Two phases of 3 steps an epoch: some seconds, of which every moment is as likely as the next.
+TRAINING = {
+    "embed_dim": 256,
+    "word_dim": 64,
+    "batch": 4,
+    "loss": ["sum_hinge", "max_hinge"],
+    "epochs": [60, 60],
+    "patience": 60,
+}
+# The same with what draws random numbers in a step and keeps statistics: dropout and batch normalization.
+BRANCHES = {"image_head": "mlp", "text_encoder": "bow_mlp", "embed_dim": 64}
+# The instance loss first and the ranking loss afterwards, with a text CNN and momentum.
+INSTANCE = {
+    "image_head": "dual_path",
+    "text_encoder": "text_cnn",
+    "text_encoders.text_cnn.width": 0.02,
+    "text_encoders.text_cnn.blocks": [1, 1, 1, 1],
+    "text_encoders.text_cnn.positions": 8,
+    "embed_dim": 64,
+    "optimizer": "sgd_nesterov",
+    "learning_rate": 0.01,
+    "rank_weight": [0.0, 1.0],
+    "image_class_weight": [1.0, 0.0],
+    "text_class_weight": [1.0, 0.0],
+    "words_rate": 0.1,
+    "classifier_rate": 0.1,
+    "gain_rate": 2.0,
+    "keep": "last",
+}
+
+
+@click.command()
+@click.option("--kills", default=50, show_default=True, help="How often to send SIGKILL.")
+@click.option("--terminations", default=10, show_default=True, help="How often to send SIGTERM.")
+@click.option("--epochs", default=60, show_default=True, help="Epochs of each of the two phases.")
+@click.option("--branches", is_flag=True, help="Train branches with dropout and batch normalization.")
+@click.option(
+    "--tagger", is_flag=True, help="Train a tagger instead: phases apart and joint, dropout, hints."
+)
+@click.option("--captioner", is_flag=True, help="Train a captioner instead: phases apart and joint, dropout.")
+@click.option("--instance", is_flag=True, help="Train a text CNN with instance loss, then with ranking loss.")
+@click.option("--seed", default=0, show_default=True)
+def main(
+    kills: int,
+    terminations: int,
+    epochs: int,
+    branches: bool,
+    tagger: bool,
+    captioner: bool,
+    instance: bool,
+    seed: int,
+) -> None:
+    """Kill training at random moments; the model must end with the same bytes as that of an uninterrupted run."""
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory() as name:
+        os.chdir(name)
+        run = _train_captioner if captioner else _train_tagger if tagger else _train
+        if captioner:
+            prepare_captioner(epochs)
+        elif tagger:
+            prepare_tagger(epochs)
+        else:
+            prepare(epochs, INSTANCE if instance else BRANCHES if branches else {})
+        started = time.perf_counter()
+        assert run("uninterrupted") == 0, Path("printed").read_text()
+        duration = time.perf_counter() - started
+        expected = Path("uninterrupted/model").read_bytes()
+        signals = [signal.SIGKILL] * kills + [signal.SIGTERM] * terminations
+        chance.shuffle(signals)
+        finished, resumed = 0, 0
+        while signals:
+            started = time.perf_counter()
+            ended = run("interrupted", signals[-1], chance.uniform(0, 0.6 * duration))
+            has_resumed = "resuming at" in Path("printed").read_text()
+            resumed += has_resumed
+            if ended == 0:
+                finished += 1
+                if not has_resumed:  # the first run may have compiled and imported much
+                    duration = min(duration, time.perf_counter() - started)
+                assert Path("interrupted/model").read_bytes() == expected, "the weights differ"
+                Path("interrupted/model").unlink()
+                shutil.rmtree("scratch-interrupted/trained")  # so that the next round trains again
+            else:
+                allowed = {signal.SIGKILL: [-signal.SIGKILL], signal.SIGTERM: [143, -signal.SIGTERM]}
+                assert ended in allowed[signals[-1]], Path("printed").read_text()
+                signals.pop()
+        assert run("interrupted") == 0, Path("printed").read_text()
+        assert Path("interrupted/model").read_bytes() == expected, "the weights differ"
+        assert history("interrupted") == history("uninterrupted"), "the histories differ"
+        for one, other in zip(*map(classifiers, ("interrupted", "uninterrupted")), strict=True):
+            assert one == other, "the classifiers differ"
+        left = [str(path) for path in Path("scratch-interrupted/training").rglob("*") if path.is_file()]
+        assert not left, f"files were left: {left}"
+    click.echo(
+        f"{kills} kills and {terminations} terminations, {resumed} runs went on, {finished + 1} came to their end: "
+        "weights and history identical, no checkpoint left"
+    )
+
+
+def prepare(epochs: int, own: Mapping[str, object] | None = None) -> None:
+    """Make everything that training needs, in the current folder."""
+    shutil.copy(ROOT / "params.yaml", Path())
+    shutil.copytree(ROOT / "weights", "weights")
+    change_params(Path(), SMALL | {"train": TRAINING | dict(own or {}) | {"epochs": [epochs, epochs]}})
+    write_activations()
+    write_catalog()
+    for name, stage in (("standardize", standardize), ("embed", embed), ("tokenize", tokenize)):
+        stage.main(COMMANDS[name].split(), standalone_mode=False)
+
+
+def prepare_tagger(epochs: int) -> None:
+    """Make everything that the training of a tagger needs, in the current folder."""
+    write_project(Path(), scenes(60), epochs=epochs, patience=epochs, dropout=0.3, hints="user")
+
+
+def _train(name: str, kill: int | None = None, after: float = 0.0) -> int:
+    """Train a matching model; see `_run`."""
+    outs = ["model", "classifier", "history", "metrics.json"]
+    return _run(train, COMMANDS["train"].split()[:4], outs, name, kill, after)
+
+
+def _train_tagger(name: str, kill: int | None = None, after: float = 0.0) -> int:
+    """Train a tagger; see `_run`."""
+    return _run(train_tagger, COMMANDS["train_tagger"].split()[:2], ["model", "history"], name, kill, after)
+
+
+def prepare_captioner(epochs: int) -> None:
+    """Make everything that the training of a captioner needs, in the current folder."""
+    shutil.copy(ROOT / "params.yaml", Path())
+    own = {"units": 48, "word_dim": 32, "batch": 32, "epochs": [epochs, epochs], "min_count": 1}
+    change_params(Path(), SMALL | {"train_captioner": own | {"patience": epochs}})
+    write_world(Path())
+
+
+def _train_captioner(name: str, kill: int | None = None, after: float = 0.0) -> int:
+    """Train a captioner; see `_run`."""
+    return _run(
+        train_captioner, COMMANDS["train_captioner"].split()[:2], ["model", "history"], name, kill, after
+    )
+
+
+def _run(
+    stage: click.Command, inputs: list[str], outs: list[str], name: str, kill: int | None, after: float
+) -> int:
+    """Run a stage in a forked child; return its exit code, or minus the signal that ended it."""
+    shutil.copy("params.yaml", f"{name}.yaml")
+    change_params(Path(), {"runtime": {"scratch": f"scratch-{name}"}}, f"{name}.yaml")
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open("printed", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        os.dup2(1, 2)
+        # As often as possible, so that kills meet half-written checkpoints too.
+        checkpoints.Checkpoints.due = lambda self: True  # type: ignore[method-assign]
+        code = 1
+        try:
+            stage.main([*inputs, *(f"{name}/{each}" for each in outs), "--params", f"{name}.yaml"])
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    if kill is not None:
+        deadline = time.monotonic() + after
+        while time.monotonic() < deadline:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.01)
+        os.kill(child, kill)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def classifiers(name: str) -> list[bytes]:
+    """Return the classifier of an instance loss, which only a matching model has."""
+    return [path.read_bytes() for path in Path(name).glob("classifier")]
+
+
+def history(name: str) -> dict[str, bytes]:
+    """Return the files of a history."""
+    folder = Path(name, "history")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.tsv"))}
+
+
+if __name__ == "__main__":
+    main()

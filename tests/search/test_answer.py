@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fne.core.errors import InputError
+from fne.search.answer import MAX_SHOWN, Answer, Match, top_k
+from tests.support.search import draw
+
+
+@given(st.lists(st.integers(-3, 3), max_size=20), st.integers(1, 25))
+def test_the_highest_scores_come_first_and_ties_keep_their_order(scores, k):
+    expected = sorted(range(len(scores)), key=lambda position: (-scores[position], position))[:k]
+    assert top_k(np.array(scores, dtype=np.float64), k) == expected
+
+
+def test_nan_scores_are_refused():
+    with pytest.raises(InputError) as error:
+        top_k(np.array([1.0, np.nan]), 1)
+    assert error.value.message == "1 of 2 scores are NaN; train the model again"
+
+
+def test_control_characters_do_not_reach_the_terminal():
+    match = Match(1, 0.5, "a\x1b]0;x\x07.png", "a", None, ["evil\r\x1b[2Jline\nbreak"], None)
+    answer = Answer("images", "a\ndog\x9b", None, None, "model", "cosine", "the catalog", 1, [match])
+    assert all(letter.isprintable() for line in answer.lines() for letter in line)
+    assert answer.lines()[0].startswith("images for “a dog ”, by model")
+
+
+def shown(*matches: Match, text: str | None = "a red circle", file: str | None = None) -> str:
+    """Return what a notebook shows."""
+    answer = Answer("images", text, None, file, "model", "cosine", "the catalog", 24, list(matches))
+    return answer._repr_html_()
+
+
+def test_a_notebook_shows_ranks_scores_captions_and_thumbnails(tmp_path):
+    draw(tmp_path / "red.png", "red", "circle")
+    match = Match(1, 0.5, "red.png", "red.png", str(tmp_path / "red.png"), ["A red circle.", "Red"], True)
+    html = shown(match)
+    assert "images for “a red circle”, by model (cosine), among 24 images of the catalog" in html
+    assert "<td>1</td><td>0.5000</td>" in html
+    assert "★" in html
+    assert "A red circle.<br>Red" in html
+    assert html.count('<img src="data:image/jpeg;base64,') == 1
+
+
+def test_a_notebook_shows_the_query_image(tmp_path):
+    draw(tmp_path / "red.png", "red", "circle")
+    assert shown(text=None, file=str(tmp_path / "red.png")).count("<img ") == 1
+
+
+def test_nothing_in_a_caption_or_a_name_acts_as_html():
+    evil = '"><script>alert(1)</script>'
+    html = shown(Match(1, 0.5, evil, evil, None, [evil, "a\x1b[31mdog"], None), text=evil)
+    assert "<script" not in html
+    assert "\x1b" not in html
+    assert html.count("&lt;script&gt;") == 3
+
+
+def test_a_long_answer_is_cut_in_a_notebook():
+    matches = [Match(rank, 0.5, str(rank), str(rank), None, [], None) for rank in range(1, MAX_SHOWN + 3)]
+    html = shown(*matches)
+    assert html.count("<tr>") == MAX_SHOWN + 1
+    assert html.endswith("<p>and 2 more matches</p>")

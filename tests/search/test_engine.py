@@ -1,0 +1,448 @@
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from PIL import Image as Pillow
+
+from fne.cli import main
+from fne.core.errors import InputError
+from fne.extraction.extractor import Extractor
+from fne.search import embed, engine
+from fne.search.answer import Pool, catalog_pool
+from fne.search.engine import encode_sentence, ternary_products
+from fne.search.project import Catalog
+from fne.store import rows as store
+from fne.store.artifact import Artifact
+from fne.store.catalog import read_captions
+from fne.store.layout import TERNARY, Layer
+from fne.store.rows import Rows, write_rows
+from fne.text.tokenizer import END
+from fne.text.vocabulary import Vocabulary
+from tests.support.projects import change_params
+from tests.support.search import COLORS, SHAPES, SPLITS, draw, run_stages
+
+IDS = [f"{COLORS[number % len(COLORS)]}-{SHAPES[number // len(COLORS)]}.png" for number in range(len(SPLITS))]
+KEYS = (
+    "version found text image file by measure pool candidates matches unknown_words unreadable".split()  # noqa: SIM905
+)
+WORDS = ["<unk>", "a", ".", "dog", "brown", "runs"]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["search", *map(str, arguments)])
+
+
+def answer(*arguments: object) -> dict:
+    result = run(*arguments, "--json", "--k", "100")
+    assert result.exit_code == 0, (result.output, result.exception)
+    return json.loads(result.stdout)
+
+
+def fault(*arguments: object) -> str:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    return result.stderr
+
+
+def scores(answered: dict) -> dict[str, float]:
+    return {match["id"]: match["score"] for match in answered["matches"]}
+
+
+def rows(store: str) -> dict[str, np.ndarray]:
+    opened = Rows.open(Path(store))
+    return dict(zip(opened.ids, opened.read(opened.ids).astype(np.float64), strict=True))
+
+
+def ranked(expected: dict[str, float]) -> list[str]:
+    return [each for each, _ in sorted(expected.items(), key=lambda item: (-item[1], item[0]))]
+
+
+def test_a_search_records_the_shards_that_it_has_hashed(project, monkeypatch):
+    monkeypatch.setattr("fne.core.stat_cache.CLOCK_RESOLUTION", 0)
+    answer("--by", "fne", IDS[0])
+    hashed = []
+    check = store._check_shard
+    monkeypatch.setattr(store, "_check_shard", lambda *shard: hashed.append(check(*shard)))
+    answer("--by", "fne", IDS[0])
+    assert hashed == []
+    (project / ".fne/verified").unlink()
+    answer("--by", "fne", IDS[0])
+    assert hashed
+
+
+def test_a_caption_as_query_scores_all_images_as_its_stored_vector_does(project):
+    found = answer("A yellow  SQUARE.")
+    caption = rows("vectors/captions")["yellow-square.png#0"]
+    expected = {image: float(vector @ caption) for image, vector in rows("vectors/images").items()}
+    assert scores(found) == pytest.approx(expected, abs=1e-5)
+    assert set(scores(found)) == set(IDS)
+    assert [match["id"] for match in found["matches"] if match["true"]] == ["yellow-square.png"]
+    assert (found["found"], found["by"], found["measure"], found["candidates"]) == (
+        "images",
+        "model",
+        "cosine",
+        24,
+    )
+
+
+def test_an_image_finds_sentences_and_its_own_captions_are_marked(project):
+    found = answer("blue-line.png")
+    image = rows("vectors/images")["blue-line.png"]
+    expected = {caption: float(image @ vector) for caption, vector in rows("vectors/captions").items()}
+    assert scores(found) == pytest.approx(expected, abs=1e-5)
+    assert sorted(match["id"] for match in found["matches"] if match["true"]) == [
+        "blue-line.png#0",
+        "blue-line.png#1",
+    ]
+    assert next(match for match in found["matches"] if match["id"] == "blue-line.png#0")["sentences"] == [
+        "A blue line."
+    ]
+
+
+def test_an_image_of_the_gallery_has_no_true_sentences(project):
+    assert {match["true"] for match in answer("gray-line.png")["matches"]} == {None}
+
+
+def test_similar_images_are_ranked_by_the_exact_ternary_product_without_the_image_itself(project):
+    shutil.rmtree("models")
+    shutil.rmtree("vectors")
+    found = answer("--by", "fne", "red-circle.png")
+    kept = rows("features/embeddings")
+    query = kept.pop("red-circle.png")
+    expected = {
+        image: sum(int(left) * int(right) for left, right in zip(query, row, strict=True))
+        for image, row in kept.items()
+    }
+    assert scores(found) == expected
+    assert [match["id"] for match in found["matches"]] == ranked(expected)
+    assert found["measure"] == "ternary dot product"
+
+
+@pytest.mark.parametrize(
+    ("kind", "scaling"), [("layer", "unit"), ("layer", "none"), ("blocks", "none"), ("fne", "unit")]
+)
+def test_other_kinds_of_embedding_are_compared_by_cosine(project, kind, scaling):
+    change_params(project, {"embed": {"kind": kind, "rows": scaling, "layer": "fc7"}})
+    run_stages("embed")
+    found = answer("--by", kind, "red-circle.png")
+    kept = rows("features/embeddings")
+    query = kept.pop("red-circle.png")
+    lengths = {image: np.linalg.norm(row) * np.linalg.norm(query) for image, row in kept.items()}
+    assert scores(found) == pytest.approx(
+        {image: float(query @ row) / lengths[image] for image, row in kept.items()}, abs=1e-5
+    )
+    # The same photos as new files are embedded alike.
+    shutil.rmtree(".fne")
+    assert scores(answer("--by", kind, "red-circle.png", "--in", "photos")) == pytest.approx(
+        scores(found), abs=1e-5
+    )
+
+
+def test_a_copy_of_a_catalog_image_is_that_image(project):
+    shutil.copy("photos/red-circle.png", "copy.png")
+    assert answer("--by", "fne", "copy.png")["image"] == "red-circle.png"
+    assert scores(answer("copy.png")) == scores(answer("red-circle.png"))
+
+
+def test_a_folder_gives_the_same_scores_as_the_catalog(project):
+    """The same photos are extracted again as new files."""
+    shutil.rmtree(".fne")
+    by_text, in_catalog = answer("a red circle", "--in", "photos"), answer("a red circle")
+    assert scores(by_text) == scores(in_catalog)
+    assert (by_text["pool"], by_text["matches"][0]["file"]) == (
+        "photos",
+        f"photos/{by_text['matches'][0]['id']}",
+    )
+    by_image = answer("--by", "fne", "red-circle.png", "--in", "photos")
+    assert scores(by_image) == scores(answer("--by", "fne", "red-circle.png"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("a red circle's shade",), ("red-circle.png",), ("--by", "fne", "red-circle.png")],
+)
+def test_the_catalog_is_searched_without_slow_imports(project, arguments):
+    program = """
+import sys
+from fne.cli import main
+main(["search", *sys.argv[1:]], standalone_mode=False)
+heavy = "PIL dvc matplotlib nltk numba scipy sklearn torch torchvision".split()
+print(sorted(set(heavy) & sys.modules.keys()))
+"""
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert done.stdout.splitlines()[:-1] == run(*arguments).stdout.splitlines()
+
+
+def test_an_indexed_folder_is_searched_without_torch(project):
+    answer("a red circle", "--in", "photos")
+    program = """
+import sys
+from fne.cli import main
+main(["search", "a red circle", "--in", "photos"], standalone_mode=False)
+print("torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_a_new_file_is_extracted_only_once(project, monkeypatch):
+    draw(project / "new.png", "pink", "circle")
+    first = answer("new.png")
+    assert (first["image"], first["file"], first["candidates"]) == (None, "new.png", 40)
+    assert {match["true"] for match in first["matches"]} == {None}
+    monkeypatch.setattr(Extractor, "compute", lambda *_: pytest.fail("computed again"))
+    assert answer("new.png") == first
+    similar = answer("--by", "fne", "new.png")
+    assert (similar["candidates"], len(similar["matches"])) == (24, 24)
+
+
+def test_a_killed_search_of_a_folder_is_resumed(project, monkeypatch):
+    for color in ("pink", "navy", "olive"):
+        draw(project / f"new/{color}.png", color, "circle")
+    (project / "new/broken.jpg").write_bytes(b"no image")
+    computed, compute = [], Extractor.compute
+
+    def killed(extractor, pixels):
+        # The first two calls measure the speed.
+        computed.append(len(pixels))
+        if len(computed) == 4:
+            raise KeyboardInterrupt
+        return compute(extractor, pixels)
+
+    monkeypatch.setattr(Extractor, "compute", killed)
+    assert run("a red circle", "--in", "new").exit_code == 1
+    result = run("a red circle", "--in", "new", "--json")
+    assert result.exit_code == 0
+    assert "3 images: 1 done, 2 to do" in result.stderr
+    # The user asked for a search and knows nothing of stores and caches.
+    assert "for the index, so that the next search of this folder starts at once" in result.stderr
+    assert "store" not in result.stderr
+    assert "cache" not in result.stderr
+    assert (
+        "1 files skipped, not readable as images: broken.jpg: not an image of a known format" in result.stderr
+    )
+    found = json.loads(result.stdout)
+    assert list(found["unreadable"]) == ["broken.jpg"]
+    assert sorted(scores(found)) == ["navy.png", "olive.png", "pink.png"]
+    monkeypatch.setattr(embed, "open_embedder", lambda *_: pytest.fail("nothing is new"))
+    assert answer("a red circle", "--in", "new") == found
+
+
+def test_another_model_makes_a_new_index(project):
+    before = scores(answer("a red circle", "--in", "photos"))
+    change_params(project, {"train": {"seed": 1}})
+    run_stages("train", "encode")
+    after = scores(answer("a red circle", "--in", "photos"))
+    assert after != before
+    assert after == scores(answer("a red circle"))
+
+
+def test_the_terminal_shows_rank_score_id_and_caption(project):
+    lines = run("A yellow square.", "--k", "24").stdout.splitlines()
+    assert lines[0] == "images for “A yellow square.”, by model (cosine), among 24 images of the catalog"
+    assert len(lines) == 25
+    (marked,) = [line for line in lines[1:] if "*" in line]
+    match = next(each for each in answer("A yellow square.")["matches"] if each["true"])
+    shown = [str(match["rank"]), f"{match['score']:.4f}", "*", "yellow-square.png", "A", "yellow", "square."]
+    assert marked.split() == shown
+
+
+def test_the_schema_of_the_json_is_stable(project):
+    found = answer("a red circle")
+    assert list(found) == KEYS
+    assert found["version"] == 1
+    assert list(found["matches"][0]) == ["rank", "score", "id", "image", "file", "sentences", "true"]
+
+
+def test_words_need_no_quotes_and_unknown_words_are_reported(project):
+    result = run("a", "red", "zebra", "--json")
+    assert json.loads(result.stdout)["text"] == "a red zebra"
+    assert result.stderr == "Warning: not in the vocabulary: zebra\n"
+
+
+def test_a_sheet_is_written(project):
+    shutil.rmtree("photos")
+    result = run("a red circle", "--sheet", "sheet.png")
+    assert (result.exit_code, result.stderr) == (0, "sheet.png: contact sheet of 10 matches\n")
+    with Pillow.open("sheet.png") as sheet:
+        assert sheet.format == "PNG"
+
+
+@pytest.mark.parametrize("words", [(), ("",), (" ", " ")])
+def test_an_empty_query_is_refused(project, words):
+    assert fault(*words) == "Error: the query is empty; describe what the image shows, or name an image\n"
+
+
+def test_a_sentence_of_unknown_words_is_refused(project):
+    assert fault("zebra").startswith("Error: no word of 'zebra' is in the vocabulary; use some of the ")
+
+
+def test_an_unknown_image_name_is_refused_with_a_suggestion(project):
+    assert fault("red-circl.png") == (
+        "Error: 'red-circl.png' is neither a file nor an image id of the catalog "
+        "(did you mean 'red-circle.png'?); to search with a sentence, use plain words\n"
+    )
+
+
+def test_a_sentence_with_by_is_refused(project):
+    assert fault("--by", "fne", "zz") == (
+        "Error: 'zz' is neither a file nor an image id of the catalog "
+        "(ids look like 'blue-circle.png'); name an image\n"
+    )
+
+
+def test_a_kind_of_embedding_that_the_project_does_not_have_is_refused(project):
+    assert fault("--by", "layer", "red-circle.png") == (
+        "Error: features/embeddings: holds embeddings of kind 'fne', not 'layer'; search with --by fne, "
+        "or set embed.kind to layer and run `dvc repro embed`\n"
+    )
+
+
+def test_an_unknown_kind_of_embedding_is_refused(project):
+    assert fault("--by", "model", "red-circle.png") == (
+        "Error: --by: 'model' is not one of 'blocks', 'fne', 'layer', 'plain', 'raw', 'zscore'\n"
+    )
+
+
+def test_images_that_are_only_in_the_store_are_not_searched(project):
+    captioned, _ = read_captions(Path("data/captions.jsonl"))
+    known = Catalog({}, {record.id: record for record in captioned[:2]}, Path(), ())
+    pool = catalog_pool(known, Rows.open(Path("vectors/images")))
+    assert pool.ids == [record.id for record in captioned[:2]]
+
+
+def test_file_names_that_are_not_text_are_escaped(project):
+    shutil.copy("photos/red-circle.png", b"photos/\xff.png".decode(errors="surrogateescape"))
+    Path("photos/\x1b[31m.png").write_bytes(b"")
+    result = run("a red circle", "--in", "photos", "--json", "--k", "100")
+    assert result.exit_code == 0, result.exception
+    assert "\udcff.png" in [match["id"] for match in json.loads(result.stdout)["matches"]]
+    assert "1 files skipped, not readable as images: [31m.png: the file is empty\n" in result.stderr
+
+
+def test_sentences_cannot_be_searched_in_a_folder(project):
+    assert fault("red-circle.png", "--in", "photos") == (
+        "Error: photos: a folder has no sentences; find similar images with --by fne, or remove --in to "
+        "search the catalog\n"
+    )
+
+
+def test_zero_results_are_refused(project):
+    result = run("a red circle", "--k", "0")
+    assert result.exit_code == 2
+    assert "0 is not in the range x>=1" in result.stderr
+
+
+def test_a_missing_model_is_refused_with_the_command_to_get_it(project):
+    Path("models/matching.safetensors").unlink()
+    assert fault("a red circle") == (
+        "Error: models/matching.safetensors: no such file; run `dvc repro`, or `dvc pull` to fetch it\n"
+    )
+
+
+def test_vectors_of_another_model_are_refused(project):
+    Path("vectors").rename("kept")
+    change_params(project, {"train": {"seed": 1}})
+    run_stages("train", "encode")
+    shutil.rmtree("vectors")
+    Path("kept").rename("vectors")
+    assert fault("a red circle").startswith("Error: models/matching.safetensors holds model ")
+
+
+def pool(folder: Path, rows: np.ndarray) -> Pool:
+    ids = [f"{number:03d}" for number in range(len(rows))]
+    shards = [(0, ids, rows)] if len(rows) else []
+    write_rows(folder / "store", "embeddings", [Layer("all", rows.shape[1])], TERNARY, shards, {}, {})
+    return Pool("", ids, Rows.open(folder / "store"), ids, lambda _: None, lambda _: [])
+
+
+@pytest.mark.parametrize("features", [1, 3, 8, 12, 16, 333])
+def test_ternary_products_equal_those_of_plain_python(tmp_path, monkeypatch, features):
+    monkeypatch.setattr(engine, "BLOCK", 7)
+    rows = np.random.default_rng(features).integers(-1, 2, size=(30, features)).astype(np.int8)
+    found = ternary_products(rows[4], pool(tmp_path, rows))
+    by_hand = [sum(int(a) * int(b) for a, b in zip(row, rows[4], strict=True)) for row in rows]
+    assert found.tolist() == by_hand
+
+
+def test_ternary_products_do_not_overflow(tmp_path):
+    rows = np.ones((2, 5000), dtype=np.int8)
+    rows[1] = -1
+    assert ternary_products(rows[0], pool(tmp_path, rows)).tolist() == [5000, -5000]
+
+
+def test_an_empty_pool_gives_no_products(tmp_path):
+    assert (
+        ternary_products(np.ones(5, dtype=np.int8), pool(tmp_path, np.ones((0, 5), np.int8))).tolist() == []
+    )
+
+
+def vocabulary(lowercase: bool = True) -> Vocabulary:
+    return Vocabulary(Artifact(Path("vocabulary.json"), "vocabulary", "", {"lowercase": lowercase}), WORDS)
+
+
+def test_a_sentence_becomes_numbers_and_each_unknown_word_is_listed_once():
+    sentence = encode_sentence("A brown zebra runs, a zebra.", vocabulary())
+    assert sentence.numbers == [1, 4, 0, 5, 0, 1, 0, 2]
+    assert sentence.unknown == ["zebra"]
+
+
+def test_the_end_token_is_added_if_captions_have_one():
+    settings = {"lowercase": True, "end_of_sentence": True}
+    ending = Vocabulary(Artifact(Path("v"), "vocabulary", "", settings), [*WORDS, END])
+    assert encode_sentence("a dog", ending).numbers == [1, 3, 6]
+    with pytest.raises(InputError):
+        encode_sentence("zebra", ending)
+
+
+def test_a_sentence_is_cut_as_the_captions_were():
+    settings = {"lowercase": True, "cut": "split", "without_vector": "drop", "longest": 3}
+    dropping = Vocabulary(Artifact(Path("v"), "vocabulary", "", settings), WORDS)
+    sentence = encode_sentence("A brown-zebra (dog) runs.", dropping)
+    assert (sentence.numbers, sentence.unknown) == ([1, 4, 3], ["zebra"])
+
+
+def test_case_matters_if_the_vocabulary_keeps_it():
+    assert encode_sentence("A dog", vocabulary(lowercase=False)).unknown == ["A"]
+
+
+@pytest.mark.parametrize("text", ["", "  ", ".", "?! --"])
+def test_a_query_without_words_is_refused(text):
+    with pytest.raises(InputError) as error:
+        encode_sentence(text, vocabulary())
+    assert error.value.message == f"the query {text!r} has no words; describe what the image shows"
+
+
+def test_a_query_with_only_unknown_words_is_refused():
+    with pytest.raises(InputError) as error:
+        encode_sentence("zebra quagga.", vocabulary())
+    assert error.value.message == (
+        "no word of 'zebra quagga.' is in the vocabulary; use some of the 5 words of vocabulary.json, "
+        "for example dog, brown, runs"
+    )
+
+
+def test_a_photo_is_a_query_also_if_the_scratch_folder_cannot_be_written(project):
+    draw(project / "new.png", "pink", "circle")
+    expected = answer("new.png")
+    shutil.rmtree(".fne")
+    Path(".fne").touch()  # nothing can be created below a file, not even by root
+    result = run("new.png", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["matches"] == expected["matches"][:10]
+    assert "the activations of the image are not kept for the next search: " in result.stderr
+
+
+def test_the_query_photo_is_never_replaced_by_the_sheet(project):
+    draw(project / "new.png", "pink", "circle")
+    before = Path("new.png").read_bytes()
+    result = run("new.png", "--sheet", "new.png")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert Path("new.png").read_bytes() == before

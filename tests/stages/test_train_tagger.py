@@ -1,0 +1,119 @@
+import hashlib
+import os
+import re
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fne.store.history import read_history_seal
+from fne.tasks.tagging.model import read_tagger
+from fne.training.loop import Trainer
+from stages.train_tagger import main
+from tests.support.projects import change_params
+from tests.support.stages import COMMANDS
+from tests.support.tagging import scenes, write_project, write_world
+
+MODEL = Path("models/tagger.safetensors")
+WORLD = scenes(60)
+
+
+@pytest.fixture
+def train(tmp_path, monkeypatch):
+    """Run the stage in a folder with a small world."""
+    monkeypatch.chdir(tmp_path)
+    write_project(tmp_path, WORLD)
+    return lambda: CliRunner().invoke(main, COMMANDS["train_tagger"].split())
+
+
+def test_the_tagger_knows_its_settings_concepts_and_ancestors(train):
+    result = train()
+    assert result.exit_code == 0, result.output
+    assert "22 concepts, 4.8 per training image, 100.0% of all occurrences" in result.stdout
+    assert re.search(
+        r"^best epoch \d \(phase \d\): validation mAP \d+\.\d, F1 per class", result.stdout, re.M
+    )
+    tagger = read_tagger(MODEL)
+    assert len(tagger.concepts.names) == 22
+    assert tagger.artifact.settings["learns"] == ["apart", "joint"]
+    assert tagger.artifact.settings["best_epoch"] >= 1
+    assert list(tagger.artifact.lineage) == ["captions", "embeddings", "train_images"]
+    seal = read_history_seal(Path("models/tagger_history"))
+    assert seal.artifact.lineage == {"tagger": {"digest": tagger.artifact.digest, "settings": {}}}
+    assert seal.points == 4
+
+
+def test_two_runs_give_the_same_bytes(train, tmp_path):
+    train()
+    first = hashlib.sha256(MODEL.read_bytes()).hexdigest()
+    for path in (tmp_path / ".fne").rglob("*.safetensors"):
+        path.unlink()
+    assert train().exit_code == 0
+    assert hashlib.sha256(MODEL.read_bytes()).hexdigest() == first
+
+
+def test_a_terminated_training_goes_on_to_the_same_bytes(train, tmp_path, monkeypatch):
+    train()
+    first = MODEL.read_bytes()
+    for path in (tmp_path / ".fne").rglob("*.safetensors"):
+        path.unlink()
+    step = Trainer.step
+
+    def interrupted(self, batch):
+        if self.progress.updates == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return step(self, batch)
+
+    monkeypatch.setattr(Trainer, "step", interrupted)
+    assert train().exit_code == 143
+    monkeypatch.setattr(Trainer, "step", step)
+    result = train()
+    assert "resuming at epoch" in result.stdout
+    assert MODEL.read_bytes() == first
+
+
+def test_a_data_set_without_tags_is_refused_in_one_line(train, tmp_path):
+    write_world(tmp_path, [replace(record, tags=()) for record in WORLD])
+    result = train()
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: data/captions.jsonl: concepts: no training image has tags; tagging needs them (COCO's "
+        "instances_*.json or a `tags` column), or set concepts to words\n",
+    )
+
+
+def test_a_data_set_without_captions_is_tagged(train, tmp_path):
+    write_world(tmp_path, [replace(record, captions=()) for record in WORLD])
+    assert train().exit_code == 0
+
+
+def test_words_of_captions_can_be_concepts(train, tmp_path):
+    change_params(tmp_path, {"train_tagger": {"concepts": "words", "concept_sources.words.count": 12}})
+    write_world(tmp_path, [replace(record, tags=()) for record in WORLD])
+    result = train()
+    assert result.exit_code == 0, result.output
+    assert "the 12 concepts cover" in result.stdout
+    assert len(read_tagger(MODEL).concepts.names) == 12
+
+
+def test_a_wrong_variant_is_refused_with_what_is_allowed(train, tmp_path):
+    change_params(tmp_path, {"train_tagger": {"cell": "lstmm"}})
+    result = train()
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: params.yaml: section 'train_tagger': cell: 'lstmm' is not one of 'gru', 'lstm', 'lstm_relu', "
+        "'rnn_relu'\n",
+    )
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_images(train, tmp_path):
+    change_params(tmp_path, {"train_tagger": {"learning_rate": 900.0, "clip": 0.0}})
+    result = train()
+    assert result.exit_code == 2
+    assert re.search(
+        r"training stopped: the (loss|gradient) is \S+ at step \d+ of epoch \d, with images scene-\d{4}\.jpg.*"
+        r"lower train_tagger\.learning_rate or check these inputs|are not numbers",
+        result.stderr,
+    )

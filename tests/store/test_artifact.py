@@ -1,0 +1,124 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from fne.core.errors import InputError
+from fne.store.artifact import (
+    Artifact,
+    Format,
+    is_sealed,
+    merge,
+    parse_document,
+    seal_bytes,
+    seal_text,
+    unseal_bytes,
+)
+
+ACTIVATIONS = Artifact(Path("features/activations"), "activations", "a" * 64, {"crops": "ten"})
+
+
+def statistics(of: str) -> Artifact:
+    made_from = {"activations": {"digest": of, "settings": {}}}
+    return Artifact(Path("features/statistics.h5"), "statistics", "b" * 64, {}, made_from)
+
+
+def test_a_lineage_holds_every_ancestor_with_its_settings():
+    lineage = merge(ACTIVATIONS, statistics(of="a" * 64))
+    assert list(lineage) == ["activations", "statistics"]
+    assert lineage["activations"]["digest"] == "a" * 64
+
+
+def test_an_artifact_made_from_another_version_is_refused_with_both_digests():
+    with pytest.raises(InputError) as caught:
+        merge(ACTIVATIONS, statistics(of="c" * 64))
+    assert caught.value.message == (
+        "features/activations holds activations aaaaaaaaaaaa…, but features/statistics.h5 was made from "
+        "activations cccccccccccc…; run `dvc repro`"
+    )
+
+
+def test_two_artifacts_of_different_ancestors_are_refused():
+    other = Artifact(Path("m"), "model", "d" * 64, {}, {"activations": {"digest": "e" * 64, "settings": {}}})
+    with pytest.raises(
+        InputError, match="features/statistics.h5 was made from activations cccccccccccc…, but m was"
+    ):
+        merge(statistics(of="c" * 64), other)
+
+
+@pytest.mark.parametrize(
+    "lineage", [{"images": {}}, {"images": {"digest": 3}}, {"images": "abc"}, ["images"]]
+)
+def test_a_lineage_without_digests_is_refused(lineage):
+    with pytest.raises(InputError) as caught:
+        Artifact(Path("features/embeddings"), "embeddings", "d", {}, lineage)
+    assert caught.value.message == (
+        "features/embeddings: damaged (its lineage names no digests); "
+        "run `fne verify features/embeddings` to see how to repair it"
+    )
+
+
+FORM = Format("fne-test", 2)
+
+
+def sealed(**entries) -> bytes:
+    return seal_text(json.dumps(FORM.header() | entries, indent=1)).encode()
+
+
+def fault(content: bytes, path) -> str:
+    with pytest.raises(InputError) as caught:
+        parse_document(path, content, FORM, "make it again")
+    return caught.value.message
+
+
+def test_a_sealed_text_stays_json(tmp_path):
+    document = parse_document(tmp_path, sealed(word="é"), FORM, "")
+    assert {**document, "sha256": ""} == {"sha256": "", "format": "fne-test", "version": 2, "word": "é"}
+
+
+def test_every_flipped_bit_of_a_sealed_text_is_refused(tmp_path):
+    content = sealed(word="a")
+    for place in range(len(content)):
+        for bit in range(8):
+            changed = bytearray(content)
+            changed[place] ^= 1 << bit
+            assert fault(bytes(changed), tmp_path).startswith(f"{tmp_path}: ")
+
+
+def test_every_truncation_of_a_sealed_text_is_refused(tmp_path):
+    content = sealed(word="a")
+    assert all(fault(content[:size], tmp_path).endswith("; make it again") for size in range(len(content)))
+
+
+def test_a_text_of_version_1_needs_no_seal(tmp_path):
+    assert not is_sealed(b"{}")
+    older = json.dumps(FORM.header() | {"version": 1}).encode()
+    assert parse_document(tmp_path, older, FORM, "")["version"] == 1
+
+
+def test_a_text_without_its_seal_is_refused(tmp_path):
+    content = json.dumps(FORM.header()).encode()
+    assert fault(content, tmp_path) == f"{tmp_path}: damaged (its seal is missing); make it again"
+
+
+def test_a_newer_version_and_another_format_are_refused(tmp_path):
+    newer = seal_text(json.dumps(FORM.header() | {"version": 3})).encode()
+    other = seal_text(json.dumps({"format": "fne-other", "version": 1})).encode()
+    assert fault(newer, tmp_path) == (
+        f"{tmp_path}: needs a version of fne that reads fne-test 3; this one reads fne-test up to 2"
+    )
+    assert fault(other, tmp_path) == (
+        f"{tmp_path}: needs a version of fne that reads fne-other 1; this one reads fne-test up to 2"
+    )
+
+
+def test_deeply_nested_json_is_refused(tmp_path):
+    assert fault(b"[" * 200_000, tmp_path).startswith(f"{tmp_path}: damaged (")
+
+
+def test_a_seal_at_the_end_covers_all_before_it(tmp_path):
+    content = seal_bytes(b"content")
+    assert unseal_bytes(tmp_path, content, "") == b"content"
+    for damaged in (content[:-1], content[1:], b"", b"content", content.replace(b"t", b"s", 1)):
+        with pytest.raises(InputError, match="damaged, or not an artifact of fne; make it again"):
+            unseal_bytes(tmp_path, damaged, "make it again")

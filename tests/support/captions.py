@@ -1,0 +1,61 @@
+"""A small captioned world whose image rows say exactly what is on the images."""
+
+from pathlib import Path
+
+import numpy as np
+
+from fne.core.params import load_section
+from fne.store.catalog import Captioned, write_captions, write_images
+from fne.store.layout import Layer, plan_shards
+from fne.store.rows import write_rows
+from fne.tasks.captioning.data import FromWords, Inputs, Reading, read_inputs
+from fne.tasks.captioning.settings import TrainCaptioner
+from tests.support.imports import ROOT
+from tests.support.projects import change_params
+
+COLORS = ["red", "green", "blue", "gray"]
+SHAPES = ["circle", "square", "star", "ring"]
+SPLITS = ["train"] * 48 + ["val"] * 8 + ["test"] * 8
+EMBEDDINGS, CAPTIONS, IMAGES = (
+    Path("features/embeddings"),
+    Path("data/captions.jsonl"),
+    Path("data/images.jsonl"),
+)
+SMALL = {"units": 16, "word_dim": 12, "batch": 16, "epochs": 2, "min_count": 1, "dropout": 0.3}
+READING = Reading("ptb", 1, 100, 20, "words", FromWords(count=30))
+
+
+def write_world(folder: Path, noise: float = 0.1, seed: int = 0) -> None:
+    """Write embeddings and captions of 64 images: every color and shape four times."""
+    generator = np.random.default_rng(seed)
+    ids, rows, captioned = [], [], []
+    order = generator.permutation(64)
+    for number, split in zip(order, SPLITS, strict=True):
+        color, shape = COLORS[number % 4], SHAPES[number // 4 % 4]
+        name = f"{number:02d}.png"
+        row = np.zeros(8, dtype=np.float32)
+        row[[number % 4, 4 + number // 4 % 4]] = 1
+        ids.append(name)
+        rows.append(row + noise * generator.normal(size=8).astype(np.float32))
+        captions = (f"A {color} {shape}.", f"There is a {shape}, it is {color}.")
+        captioned.append(Captioned(name, split, captions, (color, shape)))
+    values = dict(zip(ids, rows, strict=True))
+    shards = [
+        (number, own, np.stack([values[each] for each in own])) for number, own in plan_shards(ids, 2).items()
+    ]
+    write_rows(folder / EMBEDDINGS, "embeddings", [Layer("truth", 8)], "float32", shards, {"kind": "raw"}, {})
+    write_captions(folder / CAPTIONS, captioned)
+    write_images(folder / IMAGES, [])
+
+
+def inputs(folder: Path, reading: Reading = READING) -> Inputs:
+    """Read what `write_world` wrote."""
+    return read_inputs(folder / EMBEDDINGS, folder / CAPTIONS, reading)
+
+
+def settings(folder: Path, **changes) -> TrainCaptioner:
+    """Return the shipped settings, smaller, with changes."""
+    path = folder / "settings.yaml"
+    path.write_text((ROOT / "params.yaml").read_text())
+    change_params(folder, {"train_captioner": SMALL | changes}, path.name)
+    return load_section(path, "train_captioner", TrainCaptioner)

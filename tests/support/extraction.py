@@ -1,0 +1,41 @@
+"""Small images, and a simple extractor with two features: how red an image is, and twice that."""
+
+import hashlib
+from pathlib import Path
+
+import torch
+from PIL import Image as Picture
+
+from fne.extraction.backbones import Tap
+from fne.extraction.extractor import Extractor
+from fne.extraction.network import Network
+from fne.extraction.preprocess import RESIZES
+from fne.store.catalog import Image
+from fne.store.layout import Layer
+
+
+def draw(root: Path, number: int) -> Image:
+    """Draw an image that is `number` tenths red."""
+    path = root / f"{number}.png"
+    Picture.new("RGB", (40, 30), (number * 25, 0, 0)).save(path)
+    content = path.read_bytes()
+    return Image(path.name, path.name, hashlib.sha256(content).hexdigest(), len(content), 40, 30)
+
+
+def redness(number: int) -> float:
+    """Return the first feature of that image."""
+    return (number * 25 / 255 - 0.485) / 0.229
+
+
+def red_extractor(computed: list[int] | None = None) -> Extractor:
+    """Return an extractor with two layers, which appends the sizes of its batches to `computed`."""
+
+    def rows(images: torch.Tensor) -> torch.Tensor:
+        if computed is not None:
+            computed.append(len(images))
+        red = images[:, 0].mean(dim=(1, 2))
+        return torch.stack([red, 2 * red], dim=1)
+
+    network = Network({}, (Tap("a", "a", "a"), Tap("b", "b", "b")), [Layer("a", 1), Layer("b", 1)])
+    kind = {"backbone": "alexnet", "crops": "center", "precision": "float32", "algorithm": "plain"}
+    return Extractor(kind, network, RESIZES["squash"], rows, torch.device("cpu"))

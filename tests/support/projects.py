@@ -1,0 +1,102 @@
+"""Copies of this project in which tests run the whole pipeline, small."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from fne.core.moved_keys import put
+from tests.support.imports import ROOT
+
+# A small world, a fast network, a short training: a minute for all stages.
+SMALL = {
+    "render": {"images": 80, "side": 96, "val_share": 0.2, "test_share": 0.3},
+    "extract": {"backbone": "alexnet", "crops": "center", "shards": 2},
+    "train": {
+        "start": "random",
+        "rates": "equal",
+        "image_head": "linear",
+        "text_encoder": "gru",
+        "clip": 2.0,
+        "embed_dim": 64,
+        "word_dim": 32,
+        "batch": 16,
+        "learning_rate": 0.001,
+        "epochs": 30,
+        "patience": 15,
+    },
+    "train_tagger": {"units": 16, "word_dim": 8, "epochs": 3},
+    "tag": {"examples": 3},
+    "train_captioner": {"units": 24, "word_dim": 16, "epochs": 3, "min_count": 1},
+    "caption": {"examples": 3, "meteor": "never"},
+    "report": {"examples": 3},
+    "runtime": {"device": "cpu", "threads": 1, "workers": 0},
+}
+
+
+def copy_project(folder: Path) -> Path:
+    """Copy what Git has or would add, so that tests see the files as they are now, and commit it."""
+    listed = _run(ROOT, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    for name in filter(None, listed):
+        if (ROOT / name).exists():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    _run(folder, "git", "init", "--quiet", "--initial-branch=main")
+    _run(folder, "git", "config", "user.name", "Test")
+    _run(folder, "git", "config", "user.email", "test@example.org")
+    commit(folder)
+    return folder
+
+
+def small_project(folder: Path) -> Path:
+    """Copy the project with small parameters, and without the demo's results of the optional pipelines."""
+    copy_project(folder)
+    for pipeline in ("tagging", "captioning"):
+        (folder / pipeline / "dvc.lock").unlink()
+    change_params(folder, SMALL)
+    commit(folder)
+    return folder
+
+
+def change_params(folder: Path, changes: dict[str, dict[str, object]], name: str = "params.yaml") -> None:
+    """Change keys of `params.yaml`, or of a file of another name; nested ones as `-S` names them."""
+    yaml = YAML()
+    params = yaml.load(folder / name)
+    for section, keys in changes.items():
+        for key, value in keys.items():
+            put(params[section], key, value)
+    yaml.dump(params, folder / name)
+
+
+def commit(folder: Path) -> None:
+    """Commit everything."""
+    _run(folder, "git", "add", "--all")
+    _run(folder, "git", "commit", "--quiet", "--allow-empty", "--message", "State")
+
+
+def dvc(folder: Path, *arguments: str) -> str:
+    """Run DVC and return what it printed."""
+    return _run(folder, sys.executable, "-m", "dvc", *arguments)
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run Git and return what it printed."""
+    return _run(folder, "git", *arguments)
+
+
+def stages_run(output: str) -> list[str]:
+    """Return the stages that DVC says it ran."""
+    return re.findall(r"^Running stage '(?:[\w/.]+:)?(\w+)'", output, flags=re.MULTILINE)
+
+
+def _run(folder: Path, *command: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_", "GIT_"))}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    environment["OMP_NUM_THREADS"] = "1"
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command} gave {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr

@@ -1,0 +1,81 @@
+"""A small world to tag: scenes of the demo, whose features ARE the truth, and settings to train with."""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from ruamel.yaml import YAML
+
+from fne.core.moved_keys import put
+from fne.core.params import parse_section
+from fne.datasets.demo.dataset import Render, describe_dataset
+from fne.store.catalog import Captioned, write_captions, write_images
+from fne.store.layout import Layer, plan_shards
+from fne.store.rows import write_rows
+from fne.tasks.tagging.data import Inputs, read_inputs
+from fne.tasks.tagging.settings import TrainTagger
+from fne.tasks.tagging.train import concept_source
+from tests.support.imports import ROOT
+from tests.support.projects import change_params
+
+EMBEDDINGS, CAPTIONS = Path("features/embeddings"), Path("data/captions.jsonl")
+IMAGES = Path("data/images.jsonl")
+SMALL = {"units": 16, "word_dim": 8, "epochs": 2, "recognizer_rate": 0.02, "learning_rate": 0.01}
+PARAMS = YAML(typ="safe").load(ROOT / "params.yaml")
+
+
+def scenes(images: int = 120) -> list[Captioned]:
+    """The captions, tags and hints of drawn scenes; a hint is a synonym of every other tag."""
+    settings = Render(seed=0, images=images, val_share=0.2, test_share=0.2, side=32)
+    return [
+        Captioned(
+            image["filename"],
+            image["split"],
+            tuple(sentence["raw"] for sentence in image["sentences"]),
+            tuple(image["tags"]),
+            image["imgid"],
+            tuple(f"my {tag}" for tag in image["tags"] if len(tag) % 2),
+        )
+        for image in describe_dataset(settings)["images"]
+    ]
+
+
+def write_world(folder: Path, records: Iterable[Captioned], noise: float = 0.0) -> None:
+    """Write a catalog, and embeddings that are the 0/1 vectors of the tags, with some noise."""
+    listed = list(records)
+    names = sorted({tag for record in listed for tag in record.tags}) or ["nothing"]
+    truth = np.array([[tag in record.tags for tag in names] for record in listed], dtype=np.float32)
+    truth += np.random.default_rng(0).normal(scale=noise, size=truth.shape).astype(np.float32)
+    rows = dict(zip([record.id for record in listed], truth, strict=True))
+    shards = [
+        (number, ids, np.stack([rows[each] for each in ids]))
+        for number, ids in plan_shards(list(rows), 1).items()
+    ]
+    write_rows(folder / EMBEDDINGS, "embeddings", [Layer("truth", len(names))], "float32", shards, {}, {})
+    write_captions(folder / CAPTIONS, listed)
+    write_images(folder / IMAGES, [])
+
+
+def write_project(folder: Path, records: Iterable[Captioned], **changes: object) -> None:
+    """Write a small world with parameters that train for a moment."""
+    shutil.copy(ROOT / "params.yaml", folder)
+    runtime = {"device": "cpu", "threads": 1}
+    change_params(folder, {"train_tagger": SMALL | changes, "tag": {"examples": 4}, "runtime": runtime})
+    write_world(folder, records)
+
+
+def settings(**changes: object) -> TrainTagger:
+    """The settings of `params.yaml` with changes, nested keys as `a__b`."""
+    content = dict(PARAMS["train_tagger"])
+    for key, value in changes.items():
+        put(content, key.replace("__", "."), value)
+    found, faults = parse_section({"train_tagger": content}, "train_tagger", TrainTagger)
+    assert found is not None, faults
+    return found
+
+
+def inputs(folder: Path, chosen: TrainTagger) -> Inputs:
+    """Open the small world for some settings."""
+    hints = chosen.user_hints.count if chosen.user_hints else 0
+    return read_inputs(folder / EMBEDDINGS, folder / CAPTIONS, concept_source(chosen), chosen.order, hints)

@@ -1,0 +1,48 @@
+import pytest
+import torch
+
+from fne.core.signals import StoppedError
+from fne.training.loop import Schedule
+from fne.training.progress import Phase
+from fne.training.run import train_or_load
+from tests.support.processes import in_processes
+from tests.support.tags_task import TagsTask
+from tests.support.training import optimizer
+
+SCHEDULE = Schedule(
+    [Phase("logistic", 0.05, 3, 3), Phase("logistic", 0.02, 2, 2)], 0, optimizer(), 2.0, "global", 0
+)
+
+
+def trained(scratch, key=None, task=None, **choices):
+    task = task or TagsTask()
+    done = train_or_load(task, SCHEDULE, scratch, key or {"seed": 0}, **choices)
+    return done, {name: value.clone() for name, value in task.trained.state_dict().items()}
+
+
+def test_a_finished_training_is_loaded_with_its_weights_and_points(tmp_path, capsys):
+    first, weights = trained(tmp_path)
+    assert list((tmp_path / "training").iterdir()) == []
+    seen = []
+    again, loaded = trained(tmp_path, on_validation=seen.append)
+    assert (again.points, again.kept, seen) == (first.points, first.kept, [])
+    assert all(torch.equal(loaded[name], weights[name]) for name in weights)
+    assert "this training has finished before" in capsys.readouterr().out
+
+
+def test_a_stopped_training_is_not_finished(tmp_path):
+    with pytest.raises(StoppedError):
+        trained(tmp_path, stopping=lambda: True)
+    assert not (tmp_path / "trained").exists()
+    _, resumed = trained(tmp_path)
+    _, expected = trained(tmp_path / "other")
+    assert all(torch.equal(resumed[name], expected[name]) for name in expected)
+
+
+def test_processes_load_what_the_first_one_finished(tmp_path):
+    def work(processes):
+        first, weights = trained(tmp_path, task=TagsTask(processes=processes), processes=processes)
+        again, loaded = trained(tmp_path, task=TagsTask(processes=processes), processes=processes)
+        return first.points == again.points and all((loaded[name] == weights[name]).all() for name in weights)
+
+    assert in_processes(2, work) == [True, True]
