@@ -159,7 +159,7 @@ class Store:
 
         Example:
             >>> fne.open_store("vectors/images", root=project).array().shape
-            (24, 8)
+            (24, 4)
         """
         if not self._rows.ids:
             return self.read()

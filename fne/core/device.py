@@ -64,7 +64,11 @@ def prepare_device(runtime: Runtime) -> torch.device:
         raise InputError(
             "params.yaml: runtime.device is 'cuda', but torch finds no GPU here; use 'auto' or 'cpu'"
         )
-    return torch.device("cuda" if available and runtime.device != "cpu" else "cpu")
+    device = torch.device("cuda" if available and runtime.device != "cpu" else "cpu")
+    # On a CPU, several threads would add up the gradient of `table[rows]` in any order.
+    torch.use_deterministic_algorithms(device.type == "cpu")
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    return device
 
 
 @contextmanager

@@ -37,6 +37,7 @@ def train_or_load(
         done = load_finished(scratch, key, processes)
         if done is not None:
             task.trained.load_state_dict(done.state)
+            checkpoints.remove()  # a run killed after it was finished has left them
             processes.log("this training has finished before; its result is in the scratch folder")
             return done
         trainer = Trainer(task, schedule, checkpoints, processes)

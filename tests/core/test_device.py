@@ -1,7 +1,8 @@
 import torch
 
 from fne.core import device
-from fne.core.device import free_memory
+from fne.core.device import free_memory, prepare_device
+from fne.core.params import Runtime
 
 CPU = torch.device("cpu")
 
@@ -29,3 +30,13 @@ def test_without_the_files_of_linux_it_is_all_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(device, "MEMINFO", tmp_path / "none")
     monkeypatch.setattr(device, "CGROUP", tmp_path)
     assert free_memory(CPU) > 2**27
+
+
+def test_on_a_cpu_gradients_of_repeated_rows_have_the_same_bits_every_time():
+    assert prepare_device(Runtime.model_construct(device="cpu", threads=2)) == CPU
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randint(0, 50, (2000,), generator=generator)
+    table = torch.rand(50, 64, generator=generator, requires_grad=True)
+    weights = torch.rand(2000, 64, generator=generator)
+    gradients = [torch.autograd.grad((table[rows] * weights).sum(), table)[0] for _ in range(20)]
+    assert all(torch.equal(gradients[0], each) for each in gradients)

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from fne.core.signals import StoppedError
+from fne.training.checkpoints import Checkpoints
 from fne.training.loop import Schedule
 from fne.training.progress import Phase
 from fne.training.run import train_or_load
@@ -28,6 +29,16 @@ def test_a_finished_training_is_loaded_with_its_weights_and_points(tmp_path, cap
     assert (again.points, again.kept, seen) == (first.points, first.kept, [])
     assert all(torch.equal(loaded[name], weights[name]) for name in weights)
     assert "this training has finished before" in capsys.readouterr().out
+    assert list((tmp_path / "training").iterdir()) == []
+
+
+def test_checkpoints_left_by_a_run_that_was_killed_after_its_end_are_removed(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "remove", lambda self: None)
+        trained(tmp_path)
+    assert [path for path in (tmp_path / "training").rglob("*") if path.is_file()]
+    trained(tmp_path)
+    assert list((tmp_path / "training").iterdir()) == []
 
 
 def test_a_stopped_training_is_not_finished(tmp_path):

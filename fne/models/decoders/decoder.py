@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from fne.models.decoders.cells import Cell, State
@@ -100,18 +101,18 @@ class Decoder(nn.Module):
         previous = _previous(targets.data, sizes, self.start)
         if dropout is None:
             different, positions = torch.unique(previous, return_inverse=True)
-            mapped = self.cell.map_input(self.words[different])[positions]
+            mapped = embedding(positions, self.cell.map_input(self.words[different]))
         else:
             factors = pack_like(dropout.words, targets)
-            mapped = self.cell.map_input(self.words[previous] * factors)
+            mapped = self.cell.map_input(embedding(previous, self.words) * factors)
         if entries.first is not None:
             # START comes first: its positions are those of the first step.
             mapped = torch.cat([mapped[: sizes[0]] + entries.first, mapped[sizes[0] :]])
         if entries.every is not None:
-            mapped = mapped + entries.every[sequence]
+            mapped = mapped + embedding(sequence, entries.every)
         hidden = self.cell.read(self._first_state(entries, sizes[0], mapped), mapped, sizes)
         if entries.output is not None:
-            hidden = hidden + entries.output[sequence]
+            hidden = hidden + embedding(sequence, entries.output)
         if dropout is not None:
             hidden = hidden * pack_like(dropout.states, targets)
         return hidden
