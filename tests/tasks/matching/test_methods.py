@@ -141,6 +141,13 @@ def test_a_closed_form_is_fitted_once_for_the_same_inputs(inputs, tmp_path, monk
     assert equal(weights(first), weights(again))
 
 
+def test_a_space_with_fewer_dimensions_than_asked_for_is_reported(inputs, tmp_path, capsys):
+    made = make_model(settings(embed_dim=400), inputs, job(tmp_path))
+    dimensions = made.matcher.shape.embed_dim
+    assert dimensions < 400
+    assert f"the joint space has {dimensions} dimensions instead of 400: " in capsys.readouterr().out
+
+
 def test_word_weights_stay_while_word_vectors_are_trained(inputs, tmp_path):
     start = weights(methods.start_matcher(settings(), inputs, job(tmp_path)))
     found, *_ = make_model(settings(keep="last"), inputs, job(tmp_path))
