@@ -20,11 +20,12 @@ from fne.core.terminal import say
 from fne.store.artifact import Artifact
 from fne.tasks.matching.classifier_file import write_classifier
 from fne.tasks.matching.data import read_inputs
-from fne.tasks.matching.methods import Job, make_model
+from fne.tasks.matching.methods import make_model
 from fne.tasks.matching.model_file import write_model
 from fne.tasks.matching.results import summary, training_metrics, warnings
 from fne.tasks.matching.settings import Train, require_precision
 from fne.training.history import write_history
+from fne.training.run import Job
 
 
 @stage("train")

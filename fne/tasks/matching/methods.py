@@ -5,15 +5,10 @@ validation. A closed-form model has one point. The model file, the later stages,
 not know the difference.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import NamedTuple
 
-import torch
-
 from fne.core.device import free_memory
-from fne.core.processes import ALONE, Processes
 from fne.core.terminal import say
 from fne.losses.clusters import k_means
 from fne.losses.instance import (
@@ -32,24 +27,7 @@ from fne.tasks.matching.task import Classes, MatchingTask
 from fne.tasks.matching.validate import validate
 from fne.training.progress import Point
 from fne.training.result_cache import Finished, keep_finished, load_finished, training_key
-from fne.training.run import train_or_load
-
-
-@dataclass(frozen=True)
-class Job:
-    """Where and with whom a model is made.
-
-    Attributes:
-        device: what computes.
-        scratch: where checkpoints and finished trainings are kept.
-        stopping: asked after every step; True saves a checkpoint and raises `StoppedError`.
-        processes: the processes that work together.
-    """
-
-    device: torch.device
-    scratch: Path
-    stopping: Callable[[], bool] = lambda: False
-    processes: Processes = ALONE
+from fne.training.run import Job, train_task
 
 
 class Made(NamedTuple):
@@ -88,9 +66,8 @@ def train_by_steps(settings: Train, inputs: Inputs, job: Job) -> Made:
         settings.rectified,
         settings.rate_factors(),
     )
-    key = training_key(settings.applied(), inputs.lineage, job.device.type, job.processes.count)
     schedule = settings.schedule(settings.loss_titles(), validate_start=settings.starts_from != "random")
-    done = train_or_load(task, schedule, job.scratch, key, job.stopping, job.processes)
+    done = train_task(task, settings, schedule, inputs.lineage, job)
     return Made(matcher, replace(done, collapsed=task.has_collapsed(done.points)), classes)
 
 

@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
+from fne.models.describer import row_moments
 from fne.store.catalog import Captioned, read_captions, write_captions
 from fne.store.rows import Rows
-from fne.tasks.captioning.data import FromTags, FromWords, Reading, row_moments
+from fne.tasks.captioning.data import Reading
 from fne.text.caption_vocabulary import END, UNKNOWN
+from fne.text.concepts import FromTags, FromWords
 from tests.support.captions import CAPTIONS, EMBEDDINGS, inputs, write_world
 
 TAGS = Reading("ptb", 1, 100, 20, "tags", FromTags(min_images=1))

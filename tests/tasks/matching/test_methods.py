@@ -17,7 +17,7 @@ from fne.losses.instance import InstanceSettings, class_numbers, classifier_byte
 from fne.losses.mining import LossChoices
 from fne.tasks.matching import methods
 from fne.tasks.matching.data import Inputs
-from fne.tasks.matching.methods import Job, label_images, make_model
+from fne.tasks.matching.methods import label_images, make_model
 from fne.tasks.matching.model import Shape, new_matcher
 from fne.tasks.matching.settings import Train
 from fne.tasks.matching.task import Classes, MatchingTask, Objective
@@ -26,6 +26,7 @@ from fne.training.checkpoints import open_checkpoints
 from fne.training.loop import Schedule, Trainer
 from fne.training.optim import OPTIMIZERS
 from fne.training.progress import Phase
+from fne.training.run import Job
 from tests.support.imports import ROOT
 from tests.support.pairs import FEATURES, WORDS
 from tests.support.processes import in_processes

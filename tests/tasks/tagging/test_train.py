@@ -9,6 +9,7 @@ from fne.metrics.labels import label_metrics
 from fne.tasks.tagging.model import answer, written_mask
 from fne.tasks.tagging.train import train_tagger
 from fne.training import checkpoints
+from fne.training.run import Job
 from tests.support.tagging import inputs, scenes, settings, write_world
 
 CPU = torch.device("cpu")
@@ -24,7 +25,7 @@ def world(tmp_path_factory):
 def train(world, scratch, stopping=lambda: False, **changes):
     chosen = settings(**changes)
     opened = inputs(world, chosen)
-    tagger, done = train_tagger(chosen, opened, CPU, scratch, stopping)
+    tagger, done = train_tagger(chosen, opened, Job(CPU, scratch, stopping))
     return tagger, done, opened
 
 
