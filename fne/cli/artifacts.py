@@ -27,6 +27,7 @@ from fne.models.describer_file import FORMAT as DESCRIBER
 from fne.models.describer_file import read_describer, read_describer_file
 from fne.report.record import page_artifact
 from fne.report.sources import read_tables
+from fne.store.annotations import CAPTIONS_FORMAT, read_tagged, read_written
 from fne.store.arrays import Arrays, read_arrays
 from fne.store.artifact import Artifact, Format
 from fne.store.catalog import (
@@ -43,9 +44,6 @@ from fne.store.history import SEAL, read_history_seal
 from fne.store.layout import MANIFEST, value_fault
 from fne.store.rows import Rows
 from fne.store.tensors import read_description
-from fne.store.written_captions import FORMAT as WRITTEN_FORMAT
-from fne.store.written_captions import read_written
-from fne.store.written_tags import read_tagged
 from fne.tasks.captioning.model_file import NAME as CAPTIONER
 from fne.tasks.captioning.model_file import vocabulary
 from fne.tasks.matching.classifier_file import read_classifier
@@ -118,7 +116,7 @@ class Kind:
 def artifact_kind(path: Path) -> str:
     """Return the kind of the artifact at `path`: a key of `KINDS`, or something that is none."""
     if not path.is_dir():
-        if path.name == CAPTIONS and _names_format(path, WRITTEN_FORMAT):
+        if path.name == CAPTIONS and _names_format(path, CAPTIONS_FORMAT):
             return WRITTEN
         return path.name if path.name in NAMED else path.suffix
     if (path / MANIFEST).exists() or any(path.glob("shard-*.h5")):

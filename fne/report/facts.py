@@ -195,5 +195,36 @@ def flatten(settings: Mapping[str, Any]) -> dict[str, str]:
     return flat
 
 
+def describer_facts(model: Mapping[str, Any]) -> dict[str, str]:
+    """Return the main settings of a tagger or captioner, by title."""
+    titles = {
+        "Condition": "condition",
+        "Enters as": "inject",
+        "Cell": "cell",
+        "Order": "order",
+        "Seed": "seed",
+    }
+    found = {title: str(model[key]).replace("_", " ") for title, key in titles.items() if key in model}
+    learns = model.get("learns")
+    return found | ({"Learns": ", then ".join(map(str, learns))} if isinstance(learns, list) else {})
+
+
+def describer_phases(model: Mapping[str, Any], history: History) -> list[dict[str, str]]:
+    """Return the settings and the steps of each phase of a tagger or captioner; empty for a single phase."""
+    learns = model.get("learns")
+    if not isinstance(learns, list) or len(learns) < 2:
+        return []
+    rows = []
+    for number, name in enumerate(learns):
+        row = {"learns": str(name)}
+        for key in ("learning_rate", "recognizer_rate"):
+            values = model.get(key)
+            if isinstance(values, list) and values:
+                row[key] = f"{values[number % len(values)]:g}"
+        span = history.phase_spans.get(number + 1)
+        rows.append(row | {f"{history.unit}s": "{}–{}".format(*span) if span else "none"})
+    return rows
+
+
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

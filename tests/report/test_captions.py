@@ -6,8 +6,8 @@ import pytest
 from fne.metrics.caption_scores import score_captions
 from fne.report.captions import MAIN, choose_examples, render_captions
 from fne.report.sources import History
+from fne.store.annotations import Sentence, Written
 from fne.store.catalog import Captioned
-from fne.store.written_captions import Sentence, Written
 
 CAPTIONER = {"seed": 1, "condition": "concepts", "learns": ["apart", "joint"], "learning_rate": [0.001]}
 LINEAGE = {"captioner": {"digest": "0" * 64, "settings": CAPTIONER}}

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from fne.core.errors import InputError
+from fne.store.annotations import DIGITS, Tagged
 from fne.store.catalog import Captioned
 from fne.store.rows import Rows
-from fne.store.written_tags import DIGITS, Tagged
 from fne.tasks.tagging.data import Examples, hint_labels
 from fne.tasks.tagging.model import Answers, Tagger
 from fne.tasks.tagging.validate import answer_all
