@@ -189,7 +189,7 @@ def find_missing(
 def find_unfilled(
     experiments: Iterable[PlannedExperiment], runs: Iterable[Run], dataset: str, paper: str
 ) -> list[PlannedExperiment]:
-    """Return the experiments without a run that stands in the row of their method."""
+    """Return the experiments whose method has no run in its row."""
     filled = {
         (method.name, method.following, run.seed)
         for run in runs
@@ -365,7 +365,7 @@ def _data_obstacle(catalog: dict[str, Any], wanted: Preset) -> str | None:
 
 
 def _converted_from(file: Path) -> str | None:
-    """Return the SHA-256 of the file that weights were converted from, if they say so."""
+    """Return the SHA-256 of the file that weights were converted from, if it is recorded."""
     if file.suffix != ".safetensors":
         return None
     try:

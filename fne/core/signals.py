@@ -1,4 +1,4 @@
-"""Stop signals: SIGTERM and Ctrl-C, delayed until the work at hand is saved."""
+"""Stop signals: SIGTERM and Ctrl-C, delayed until the current work is saved."""
 
 import os
 import signal

@@ -53,8 +53,8 @@ PRECISIONS = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": t
 
 # What becomes of the crops of an image: their mean, or a view each, which keeps its own columns.
 VIEWS = ("each", "mean")
-# What earlier versions computed, which did not have these keys: rows keep their kind.
-UNSAID = {"layers": ALL, "views": "mean"}
+# What earlier versions computed, without these keys. Rows of these values keep their kind.
+DEFAULT_KIND = {"layers": ALL, "views": "mean"}
 
 RowFunction = Callable[[Tensor], Tensor]
 
@@ -164,8 +164,8 @@ def build_extractor(
     chosen = choose_algorithm(
         algorithm, network, settings.crops, device, settings.resize, weights.input.size, settings.views
     )
-    said = settings.model_dump(include=set(ExtractorSettings.model_fields))
-    kind = {key: value for key, value in said.items() if value != UNSAID.get(key)} | {
+    own = settings.model_dump(include=set(ExtractorSettings.model_fields))
+    kind = {key: value for key, value in own.items() if value != DEFAULT_KIND.get(key)} | {
         "weights": weights.artifact.digest,
         "algorithm": chosen,
         "device": device.type,

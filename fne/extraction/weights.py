@@ -53,7 +53,7 @@ class Weights:
 
 
 class Description(Section):
-    """What a converted file says of its weights: how they expect images, and the file they are from."""
+    """What a converted file records of its weights: how they expect images, and the file they come from."""
 
     input: InputFormat
     source_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -108,8 +108,8 @@ def load_weights(path: Path, backbone: str, wanted: str | InputFormat = AUTO) ->
         )
     format_wanted = INPUTS.get(wanted) if isinstance(wanted, str) else wanted
     if path.suffix not in (".yaml", ".yml"):
-        weights, said = _from_file(path)
-        return replace(weights, input=_resolve_input(path, format_wanted, said))
+        weights, recorded = _from_file(path)
+        return replace(weights, input=_resolve_input(path, format_wanted, recorded))
     named = parse_weights(path)
     if isinstance(named, Torchvision):
         loaded = _from_torchvision(path, named, backbone)
@@ -170,19 +170,19 @@ def _random_artifact(path: Path, named: Random, backbone: str) -> Artifact:
     return Artifact(path, "weights", text_digest(json.dumps({"backbone": backbone} | settings)), settings)
 
 
-def _resolve_input(path: Path, wanted: InputFormat | None, said: InputFormat | None) -> InputFormat:
-    if wanted is None and said is None:
+def _resolve_input(path: Path, wanted: InputFormat | None, recorded: InputFormat | None) -> InputFormat:
+    if wanted is None and recorded is None:
         raise InputError(
             f"{path}: does not say how its weights expect images (channel order, range, mean); set "
             "extract.input to torchvision (RGB, 0..1, mean and deviation of ImageNet) or caffe (BGR, 0..255, "
             "mean pixel)"
         )
-    if wanted is not None and said is not None and wanted != said:
+    if wanted is not None and recorded is not None and wanted != recorded:
         raise InputError(
-            f"{path}: its weights expect {describe_input(said)}, but extract.input asks for "
+            f"{path}: its weights expect {describe_input(recorded)}, but extract.input asks for "
             f"{describe_input(wanted)}; set extract.input to auto"
         )
-    found = wanted or said
+    found = wanted or recorded
     assert found is not None
     return found
 
@@ -283,13 +283,13 @@ def _from_named_file(path: Path, named: File) -> Weights:
     file = path.parent / named.file
     if not file.is_file():
         raise InputError(f"{path}: names '{named.file}', but there is no {file}; save the file there")
-    weights, said = _from_file(file)
+    weights, recorded = _from_file(file)
     if not weights.artifact.digest.startswith(named.sha256):
         raise InputError(
             f"{file}: expected SHA-256 {named.sha256}, found {weights.artifact.digest}; "
             f"fix sha256 in {path}, or use the right file"
         )
-    _resolve_input(path, _input_format(named.input), said)
+    _resolve_input(path, _input_format(named.input), recorded)
     return weights
 
 
@@ -348,5 +348,5 @@ def _from_file(path: Path) -> tuple[Weights, InputFormat | None]:
     floats = {name: value.float() if value.is_floating_point() else value for name, value in state.items()}
     if description:
         settings["source"] = description.source_sha256
-    said = description.input if description else None
-    return Weights(Artifact(path, "weights", hashlib.sha256(content).hexdigest(), settings), floats), said
+    recorded = description.input if description else None
+    return Weights(Artifact(path, "weights", hashlib.sha256(content).hexdigest(), settings), floats), recorded

@@ -279,7 +279,7 @@ def _checked(
 
 
 def _unchanged(source: Path) -> Callable[[], bool]:
-    """Return a function that tells whether a file is still the same; without a file it is."""
+    """Return a function that checks whether a file is unchanged; without a file it returns True."""
     if not source.is_file():
         return lambda: True
     before = file_state(source).identity

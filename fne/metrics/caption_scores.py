@@ -31,7 +31,7 @@ class CaptionScores:
         above: by how much the captioner's CIDEr-D is above the consensus, and the interval of that.
         per_image: the CIDEr-D of the captioner for each image; empty for a single image.
         warning: what is wrong with the captioner, if anything.
-        notes: what a reader should know about the figures.
+        notes: remarks about the figures, for the reader.
     """
 
     name: str

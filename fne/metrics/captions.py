@@ -150,7 +150,7 @@ def intervals(
 
 
 def collapse_warning(candidates: Sentences) -> str | None:
-    """Return a sentence about a captioner that writes the same for (nearly) all images, else None.
+    """Return a warning about a captioner that writes the same for (nearly) all images, otherwise None.
 
     Example:
         >>> collapse_warning({"1": "a dog", "2": "a dog"})

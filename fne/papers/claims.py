@@ -1,11 +1,11 @@
 """The claims of the paper, recomputed from its printed tables and from the runs of this project.
 
-A claim is a list of pairs of rows, of which the second is said to be better. The difference of a pair
-is the mean over its six recalls, in points. For our own runs it comes with a paired interval over
+A claim is a list of pairs of rows. It says that the second row of each pair is better. The difference of a
+pair is the mean over its six recalls, in points. For our own runs it comes with a paired interval over
 test images and seeds (see `fne.papers.comparison`), and counts as shown only with enough seeds.
 
-Pairs of our runs that stand in rows of the paper are beside the printed ones. Pairs with other weights,
-features or images say as much about a claim as about these, so they have lines of their own below, with
+Pairs of our runs that meet the conditions of the paper are shown beside the printed ones. With other
+weights, features or images, a difference may come from these. Such pairs have lines of their own below, with
 a description and without a printed number.
 """
 
@@ -33,12 +33,12 @@ NO_RUNS = "no runs"
 NOT_SHOWN = "not shown"
 
 Groups = dict[tuple[str, str, str], list[Run]]  # data set, following, model: runs of all seeds
-Others = dict[Origin, Groups]  # the same for runs that stand in no row, by where their results are from
+Others = dict[Origin, Groups]  # the same for runs that belong to no row, by the origin of their results
 
 
 @dataclass(frozen=True)
 class Own:
-    """What our runs say of a pair: the difference, its interval, the seeds of both sides, and the verdict."""
+    """Our result for a pair: the difference, its interval, the seeds of both sides, and the verdict."""
 
     difference: float
     low: float
@@ -71,7 +71,7 @@ def printed_difference(table: str, model_a: str, model_b: str) -> tuple[float, i
 
 
 def own_groups(runs: Iterable[Run]) -> Groups:
-    """Return the runs that stand in rows of the paper, by data set, whom they follow, and model."""
+    """Return the runs that belong to rows of the paper, by data set, what they follow, and model."""
     groups: Groups = {}
     for group in group_by_experiment(runs):
         for dataset in _datasets():
@@ -81,7 +81,7 @@ def own_groups(runs: Iterable[Run]) -> Groups:
 
 
 def other_groups(runs: Iterable[Run]) -> Others:
-    """Return the runs of the paper's methods that stand in no row, by origin.
+    """Return the runs of the paper's methods that belong to no row, by origin.
 
     The data set of a group is the one whose settings the runs have. Their images may be others.
     """
@@ -97,7 +97,7 @@ def other_groups(runs: Iterable[Run]) -> Others:
 
 
 def own_difference(side_a: Sequence[Run], side_b: Sequence[Run]) -> Own | None:
-    """Return what two groups of runs say of a pair, or None if their ranks are not available."""
+    """Compare two groups of runs, or return None if their ranks are not available."""
     ranks_a, ranks_b = ([run.ranks for run in side if run.ranks] for side in (side_a, side_b))
     if not ranks_a or not ranks_b:
         return None
@@ -146,7 +146,7 @@ def _claim(claim: dict[str, list[list[str]]], groups: Groups, others: Others) ->
 
 
 def _other_pairs(pairs: Sequence[Sequence[str]], others: Others) -> list[list[str]]:
-    """Return the pairs of our runs that stand in no row of the paper, and their mean for each origin."""
+    """Return the pairs of our runs that belong to no row of the paper, and their mean for each origin."""
     body: list[list[str]] = []
     for where, groups in others.items():
         datasets = list(dict.fromkeys(dataset for dataset, _, _ in groups))
@@ -168,7 +168,7 @@ def _datasets() -> list[str]:
 
 
 def _own_of_pair(groups: Groups, dataset: str, model_a: str, model_b: str) -> Own | None:
-    """Return what our runs say of a pair, both following the paper, or else both following its code."""
+    """Compare our runs of a pair: both following the paper, otherwise both following its code."""
     for following in FOLLOWING:
         sides = [groups.get((dataset, following, model)) for model in (model_a, model_b)]
         if sides[0] and sides[1]:
@@ -204,7 +204,7 @@ def _starts(groups: Groups, others: Others) -> Grid:
 
 
 def _counted(groups: Groups, dataset: str, model: str) -> str:
-    """Return how many of our runs of a model started, by whom they follow; empty without runs."""
+    """Return how many of our runs of a model started, by what they follow; empty without runs."""
     return "; ".join(
         f"{sum(recorded)} of {len(recorded)}, {following}"
         for following in FOLLOWING

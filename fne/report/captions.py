@@ -157,12 +157,12 @@ def _example(
     captioned: Mapping[str, Captioned],
 ) -> CaptionExample:
     own = written[image]
-    said = {word for reference in scores.references[image] for word in reference.split()}
+    used = {word for reference in scores.references[image] for word in reference.split()}
     return CaptionExample(
         image,
         outcome,
         scores.per_image.get(image),
-        [ExampleWord(word, word in said) for word in own.caption.split()],
+        [ExampleWord(word, word in used) for word in own.caption.split()],
         [each.text for each in own.sentences[1:]],
         [(name, 100 * value) for name, value in own.concepts.items()],
         list(captioned[image].captions),

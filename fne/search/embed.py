@@ -21,7 +21,7 @@ from fne.core.errors import InputError
 from fne.core.params import Runtime
 from fne.core.terminal import say
 from fne.extraction.cache import Scratch
-from fne.extraction.extractor import UNSAID, Extractor, ExtractorSettings, build_extractor
+from fne.extraction.extractor import DEFAULT_KIND, Extractor, ExtractorSettings, build_extractor
 from fne.extraction.preprocess import TORCHVISION, InputFormat
 from fne.extraction.run import check_finite, complete
 from fne.extraction.weights import load_weights
@@ -141,7 +141,7 @@ def recorded_extraction(origin: Artifact) -> dict[str, Any]:
     Raises:
         InputError: if its activations were imported, so that no further image can be extracted.
     """
-    settings: dict[str, Any] = UNSAID | origin.lineage.get("activations", {}).get("settings", {})
+    settings: dict[str, Any] = DEFAULT_KIND | origin.lineage.get("activations", {}).get("settings", {})
     if "weights" not in origin.lineage or not ExtractorSettings.model_fields.keys() <= settings.keys():
         raise InputError(
             f"{origin.path} was made from imported features, and the network that computed them is unknown; "

@@ -31,7 +31,7 @@ FAULTS = (ValueError, TypeError, KeyError, IndexError, RecursionError)  # of a f
 
 @dataclass(frozen=True)
 class Tagged:
-    """What a tagger says about one image."""
+    """The answers of a tagger for one image."""
 
     id: str
     tags: list[str] | None

@@ -108,7 +108,7 @@ class DescriberTask(Generic[AnyDescriberBatch]):
     sequences: str  # the name of the decoder's loss
 
     def __init__(self, describer: Describer, objective: Objective, processes: Processes = ALONE) -> None:
-        """Train a describer with fresh weights, together with other processes."""
+        """Prepare the training of a describer with fresh weights."""
         self.describer = describer
         self.trained = nn.ModuleDict({"model": describer})
         self._objective, self._processes = objective, processes

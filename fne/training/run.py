@@ -19,7 +19,7 @@ from fne.training.task import AnyBatch, Task
 
 @dataclass(frozen=True)
 class Job:
-    """Where and with whom a model is made.
+    """The device, the scratch folder and the processes of a training.
 
     Attributes:
         device: what computes.
@@ -44,7 +44,7 @@ def train_task(
         settings: the section of `params.yaml` that the task was made from.
         schedule: how it is trained.
         lineage: the inputs that it learns from.
-        job: where and with whom.
+        job: the device, the scratch folder and the processes.
     """
     key = training_key(settings.applied(), lineage, job.device.type, job.processes.count)
     return train_or_load(task, schedule, job.scratch, key, job.stopping, job.processes)

@@ -237,7 +237,7 @@ def test_a_folder_without_a_store_is_refused(folder):
     ("processors", "said"),
     [("EPYC", "EPYC"), ({"EPYC": ["a", "b"], "Xeon": ["c"]}, "EPYC (2 rows), Xeon (1 rows)")],
 )
-def test_the_processors_that_computed_a_row_store_are_told(folder, processors, said):
+def test_the_processors_that_computed_a_row_store_are_printed(folder, processors, said):
     rows = np.zeros((3, 1), dtype=np.float32)
     shards = [(0, ["a", "b", "c"], rows)]
     write_rows(folder / "s", "activations", [Layer("conv", 1)], "float32", shards, {}, {}, processors)

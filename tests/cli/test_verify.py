@@ -233,7 +233,7 @@ def test_artifacts_made_from_others_than_those_here_are_named_with_both_digests(
     ]
 
 
-def test_another_catalog_is_noticed_by_all_that_was_made_from_it():
+def test_another_catalog_is_detected_in_all_that_was_made_from_it():
     old, old_images = (
         read(path)[1].digest for read, path in ((read_captions, CAPTIONS), (read_images, IMAGES))
     )

@@ -106,7 +106,7 @@ def test_names_that_collide_get_the_name_of_the_folder_and_others_stay():
     assert [layer.name for layer in rows.layers] == ["vgg.conv", "fc", "alexnet.conv", "fc8"]
 
 
-def test_folders_of_one_name_are_told_apart_by_their_number():
+def test_folders_of_one_name_are_distinguished_by_a_number():
     write("x/features", FIRST, [Layer("conv", 3)])
     write("y/features", SECOND, [Layer("conv", 2)])
     rows = join_stores([Path("x/features"), Path("y/features")], Path("joined"))

@@ -53,7 +53,7 @@ def test_every_pair_of_a_claim_is_in_all_tables():
             assert {model for pair in claim["pairs"] for model in pair} <= models
 
 
-def test_without_runs_nothing_is_said_of_ours():
+def test_without_runs_there_is_no_line_of_ours():
     assert {row[-1] for row in claims_tables([])[0].rows} == {"no runs", "0 of 9 pairs run"}
     assert [row[2] for row in claims_tables([])[-1].rows] == ["no runs"] * 6
 

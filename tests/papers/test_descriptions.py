@@ -22,7 +22,7 @@ PARAMS = YAML(typ="safe", pure=True).load(ROOT / "params.yaml")
 DATASETS = ("flickr8k", "flickr30k", "coco", "demo")
 
 
-def test_papers_about_retrieval_and_about_descriptions_are_kept_apart():
+def test_papers_about_retrieval_and_about_descriptions_are_separate():
     assert "semantic" in description_papers()
     assert not set(papers()) & set(description_papers())
     assert not set(names()) & set(description_names())

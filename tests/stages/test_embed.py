@@ -62,7 +62,7 @@ def test_quantiles_are_found_and_recorded(run):
     assert settings["z_high"] == pytest.approx(np.quantile(scores, 0.75, method="inverted_cdf"), abs=1e-3)
 
 
-def test_where_the_source_stands_does_not_matter(run):
+def test_the_place_of_the_source_does_not_matter(run):
     run("standardize", "embed")
     before = Path("features/embeddings/manifest.json").read_bytes()
     Path("features/activations").rename("features/imported")

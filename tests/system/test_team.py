@@ -51,7 +51,7 @@ def test_a_colleague_computes_nothing(team, tmp_path):
     assert (clone / model).read_bytes() == (team / "first" / model).read_bytes()
 
 
-def test_results_come_back_without_a_lock_file(team, tmp_path, monkeypatch):
+def test_results_are_restored_without_a_lock_file(team, tmp_path, monkeypatch):
     monkeypatch.chdir(team / "first")
     assert verify_remote(NAME, repair=True, run_cache=True).faults == []
     clone = colleague(team, tmp_path / "clone")

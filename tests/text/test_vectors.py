@@ -73,7 +73,7 @@ def test_with_drop_only_words_with_a_vector_are_known(path):
     assert known_words(WORDS, None, "drop") == WORDS
 
 
-def test_vectors_come_back_with_their_origin(path, tmp_path):
+def test_vectors_are_read_back_with_their_origin(path, tmp_path):
     write_word_vectors(tmp_path / "v.h5", vocabulary(WORDS), load_vectors(path, WORDS), "mean")
     found = read_word_vectors(tmp_path / "v.h5")
     assert found.values.tolist() == [[2, 3], [1, 1], [3, 5], [2, 3], [2, 3]]

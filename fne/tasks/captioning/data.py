@@ -53,7 +53,7 @@ class Batch:
 
 
 class Examples:
-    """The captioned images of one split, with their rows, sequences and concepts at hand.
+    """The captioned images of one split, with their rows, sequences and concepts.
 
     Attributes:
         ids: the image ids.
@@ -129,7 +129,7 @@ def all_captions(counts: np.ndarray, generator: np.random.Generator) -> tuple[np
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a captioner learns from and is judged by, and where it is from.
+    """The training and validation data of a captioner, and its origin.
 
     Attributes:
         training: the training images.
@@ -138,9 +138,9 @@ class Inputs:
         words: the words that the captioner writes.
         concepts: what it recognizes.
         mean: of each feature over the training images (features).
-        deviation: the same.
-        lineage: where all of it is from.
-        notes: what a user should know about the captions.
+        deviation: of each feature over the training images (features).
+        lineage: the artifacts that all of it was made from.
+        notes: remarks about the captions, for the user.
     """
 
     training: Examples

@@ -56,7 +56,7 @@ class CaptioningTask(DescriberTask[Batch]):
             objective: what each phase learns.
             words: the words that it writes.
             training: what it learns from.
-            validation: what it is judged by.
+            validation: what it is validated with.
             seed: of the order of the captions.
             batch: captions per step.
             captions: a key of `fne.tasks.captioning.data.DRAWS`.

@@ -15,7 +15,7 @@ from fne.training.run import Job, train_task
 
 
 def reading_of(settings: TrainCaptioner) -> Reading:
-    """Return how the settings want captions to be read."""
+    """Return how captions are read, by the settings."""
     return Reading(
         settings.words,
         settings.min_count,

@@ -57,7 +57,7 @@ class Batch:
 
 
 class Pairs:
-    """The captioned images of one split, with their embeddings and words at hand."""
+    """The captioned images of one split, with their embeddings and words."""
 
     def __init__(self, captioned: Sequence[Captioned], embeddings: Rows, tokens: Tokens) -> None:
         embeddings.check_ids([record.id for record in captioned])
@@ -180,7 +180,7 @@ def require_images(pairs: Pairs, split: str, least: int, purpose: str) -> None:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The pairs to learn from and to judge by, what they ask of a model, and where they are from."""
+    """The pairs for training and validation, the sizes that a model needs for them, and their origin."""
 
     training: Pairs
     validation: Pairs

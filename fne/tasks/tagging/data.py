@@ -51,7 +51,7 @@ class Batch:
 
 
 class Examples:
-    """The images of one split, with their concepts, hints and tag sequences at hand."""
+    """The images of one split, with their concepts, hints and tag sequences."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Examples:
 
     @cached_property
     def _in_memory(self) -> np.ndarray:
-        """All rows, in the type of the store: an epoch in random order would read every row anew."""
+        """All rows, in the type of the store: an epoch in random order would read every row again."""
         return self._rows.read(self.ids)
 
     def truth(self, positions: Sequence[int] | np.ndarray) -> Tensor:
@@ -112,7 +112,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a tagger learns from and is judged by, and where it is from.
+    """The training and validation data of a tagger, and its origin.
 
     Attributes:
         training: the training images.
@@ -121,9 +121,9 @@ class Inputs:
         concepts: what is recognized and written.
         hints: the hints that are read, the most frequent first; empty if none are.
         mean: of each feature over the training images (features).
-        deviation: the same.
-        lineage: where all of it is from.
-        notes: what a user should know about the concepts.
+        deviation: of each feature over the training images (features).
+        lineage: the artifacts that all of it was made from.
+        notes: remarks about the concepts, for the user.
     """
 
     training: Examples

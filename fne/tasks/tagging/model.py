@@ -1,4 +1,4 @@
-"""A tagger: a describer with the names of its concepts and hints, and what it says about images."""
+"""A tagger: a describer with the names of its concepts and hints, its file, and its answers."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +21,7 @@ NAME = "tagger"  # in lineages
 
 
 class Answers(NamedTuple):
-    """What a tagger says about images; None where it lacks a part."""
+    """The answers of a tagger; None where it lacks a part."""
 
     probabilities: np.ndarray | None  # of the concepts (images, concepts)
     written: list[list[int]] | None  # concepts in the order in which they were written

@@ -1,4 +1,4 @@
-"""The tags of a split: what a tagger says about its images, and how good that is."""
+"""The answers of a tagger for the images of a split."""
 
 from collections.abc import Sequence
 

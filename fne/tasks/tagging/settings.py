@@ -103,7 +103,7 @@ class TrainTagger(DescriberSection):
 
 
 class Tag(Section):
-    """Which images are tagged and scored, and the answers that stand beside the tagger's own."""
+    """Which images are tagged and scored, and the other answers that are scored beside the tags."""
 
     split: Annotated[str, one_of(SCORED)]
     top_k: Count

@@ -42,7 +42,7 @@ class TaggingTask(DescriberTask[Batch]):
             describer: the tagger, with fresh weights.
             objective: what each phase learns.
             training: what it learns from.
-            validation: what it is judged by.
+            validation: what it is validated with.
             seed: of the order of the images.
             batch: images per step.
             processes: the processes that train together.

@@ -53,7 +53,7 @@ def test_an_epoch_has_every_caption_once_in_an_order_of_its_own(read):
     assert len({tuple(order(seed, epoch)) for seed in (0, 1) for epoch in (0, 1)}) == 4
 
 
-def test_one_caption_of_each_image_is_drawn_anew(read):
+def test_one_caption_of_each_image_is_drawn_per_epoch(read):
     batches = [read.training.batches(0, epoch, 100, "one") for epoch in (0, 1)]
     (first,), (second,) = batches
     assert sorted(first.images) == sorted(second.images) == list(range(48))

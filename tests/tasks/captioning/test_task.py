@@ -95,7 +95,7 @@ def test_jointly_the_words_train_the_recognizer_too(read, tmp_path):
     assert min(found.values()) > 0
 
 
-def test_a_held_recognizer_is_not_trained(read, tmp_path):
+def test_a_fixed_recognizer_is_not_trained(read, tmp_path):
     task, _ = task_of(read, tmp_path, learns=["recognizer", "decoder"])
     assert [group.name for group in task.parameter_groups()] == ["recognizer"]
     assert list(first_loss(task).terms) == ["concepts"]

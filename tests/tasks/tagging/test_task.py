@@ -65,7 +65,7 @@ def test_joint_the_tags_train_the_recognizer_too(world):
     assert gradients(task(world, "joint"), "concepts") == [True, False]
 
 
-def test_a_held_recognizer_gets_no_gradient_and_is_no_parameter(world):
+def test_a_fixed_recognizer_gets_no_gradient_and_is_no_parameter(world):
     made = task(world, "decoder")
     assert gradients(made) == [False, True]
     assert [group.name for group in made.parameter_groups()] == ["decoder"]
@@ -103,7 +103,7 @@ def test_the_loss_of_a_batch_is_its_sum_for_the_history_and_its_mean_for_the_ste
     assert loss.terms.keys() == {"concepts", "tags"}
 
 
-def test_image_and_hints_learn_apart_and_then_together(world):
+def test_image_and_hints_learn_separately_and_then_together(world):
     apart, joint = (task(world, learns, hints="user") for learns in ("apart", "joint"))
     positions = np.arange(5)
     batch = Batch(positions, apart._training)
