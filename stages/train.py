@@ -52,7 +52,7 @@ def main(
     """Train a MODEL to match EMBEDDINGS of images with the TOKENS of their CAPTIONS.
 
     Words start from their pretrained VECTORS, where there are any. The CLASSIFIER of an instance loss is
-    written apart from the model; without such a loss it is empty. The validations go to HISTORY, and what
+    written to a file of its own; without such a loss it is empty. The validations go to HISTORY, and what
     the best one found to METRICS.
     """
     settings, runtime = load_section(params, "train", Train), load_runtime(params)

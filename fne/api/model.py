@@ -124,7 +124,7 @@ def load_model(path: str | Path = ".", *, root: str | Path | None = None) -> Mod
 
     Args:
         path: the folder of a project, whose model is then loaded, or the file of a model.
-        root: the folder of the project, if `path` is a file that does not stand in it.
+        root: the folder of the project, if `path` is a file outside it.
 
     Raises:
         InputError: if the model or the vocabulary is missing or damaged, or if they do not belong together.

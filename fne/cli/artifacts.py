@@ -335,7 +335,7 @@ def _read_any_model(path: Path) -> tuple[Artifact, dict[str, Tensor]]:
 
 
 def _is_describer(path: Path) -> bool:
-    """Tell a tagger or captioner from a matching model, which also reports what is damaged."""
+    """Distinguish a tagger or captioner from a matching model, which also reports what is damaged."""
     try:
         return read_description(path).get("format") == DESCRIBER.name
     except InputError:

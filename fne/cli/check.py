@@ -342,7 +342,7 @@ def _missing_layer(extract: Extract | None, embed: Embed | None) -> list[str]:
         whose = "the layers of extract.layers"
     if extract.views == "each" and embed.kind != OF_VIEWS:
         return [
-            f"section 'embed': kind: extract.views is 'each', which only kind '{OF_VIEWS}' keeps apart, "
+            f"section 'embed': kind: extract.views is 'each', which only kind '{OF_VIEWS}' keeps separately, "
             f"got '{embed.kind}'"
         ]
     if embed.kind in ONE_LAYER:

@@ -1,7 +1,7 @@
 """The experiments that a table of a paper still lacks: planned, estimated, queued in DVC, or run.
 
 `fne table --dry` prints them, `--queue` puts them into DVC's queue, and `--run` runs them. A row is
-missing if running its preset would fill it and no run stands in it yet, by the rule of
+missing if running its preset would fill it and no run belongs to it yet, by the rule of
 `fne.papers.rule`. With parameters that keep results out of the paper's rows, nothing is missing: the
 obstacle is shown instead. For results in rows of their own, which are also those of the demo, an
 experiment counts as done if a recorded run has its settings and seed, with the data and the weights

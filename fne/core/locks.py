@@ -83,7 +83,7 @@ class FileLock:
             return None
 
     def _is_current(self, handle: int) -> bool:
-        """Tell whether the path still names the locked file: its last owner may have removed it."""
+        """Return whether the path still names the locked file: its last owner may have removed it."""
         try:
             return os.path.samestat(self.path.stat(), os.fstat(handle))
         except FileNotFoundError:

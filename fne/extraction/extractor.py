@@ -230,7 +230,7 @@ def plain(network: Network, crops: str) -> RowFunction:
 
 
 def each_view(network: Network, crops: str) -> RowFunction:
-    """Compute what `plain` does, and keep the crops apart: the columns of one after those of the other."""
+    """Compute what `plain` does, and keep the crops separate: the columns of one follow those of another."""
     return lambda images: torch.stack(
         [crop_activations(network, CROPS[crops](image)).flatten() for image in images]
     )

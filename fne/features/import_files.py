@@ -283,7 +283,7 @@ def _send(
 
 
 def _limit_memory(memory: int) -> None:
-    """Let this process allocate only some more memory; without Linux's notes about it, nothing is limited."""
+    """Limit the memory that this process may still allocate; without /proc, nothing is limited."""
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/self/status").read_text().splitlines()
         used = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))

@@ -154,9 +154,7 @@ def check_destination(store: Path) -> None:
         raise InputError(f"{store}: exists and is not an intact row store of activations; {hint}")
     others = sorted(file.name for file in store.iterdir() if file.name not in expected or not file.is_file())
     if others:
-        raise InputError(
-            f"{store}: holds files of others beside the store, the first is {others[0]!r}; {hint}"
-        )
+        raise InputError(f"{store}: holds other files beside the store, the first is {others[0]!r}; {hint}")
 
 
 def _joined_shards(

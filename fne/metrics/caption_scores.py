@@ -1,7 +1,7 @@
 """Scores of a captioner beside floors that need no captioner.
 
 A captioner must beat the consensus of neighbors on the same images and features, or it has learned
-nothing. So every score stands beside three floors: one sentence for all images, a caption of the
+nothing. So every score is shown beside three floors: one sentence for all images, a caption of the
 nearest training image, and the consensus of the captions of the nearest ones.
 """
 

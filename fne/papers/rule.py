@@ -150,7 +150,7 @@ def matches_preset(settings: Settings, overrides: Overrides, scoring: bool = Fal
         section, name = key.split(".", 1)
         if not applies(name, settings.get(section, {})) or (section == "evaluate" and not scoring):
             continue
-        # The counts of images and captions stand for the section `catalog`, and the lineage for `extract`.
+        # The counts of images and captions replace the section `catalog`, and the lineage replaces `extract`.
         if section in ("catalog", "extract") and section not in settings:
             continue
         if name not in settings.get(section, {}):

@@ -27,7 +27,7 @@ OTHERS = {
     "distinct_captions": ("Distinct captions", "of all images", "{:.0%}"),
     "found_in_training": (
         "Found in training",
-        "captions that stand word for word in the training set",
+        "captions that are in the training set word for word",
         "{:.0%}",
     ),
     "words_used": ("Words used", "different words in all captions", "{:.0f}"),

@@ -258,7 +258,7 @@ def render(found: Comparison) -> str:
 
 
 def is_page(head: bytes) -> bool:
-    """Tell from the beginning of a file whether `fne compare` wrote it."""
+    """Return whether `fne compare` wrote a file, given its beginning."""
     return GENERATOR.encode() in head
 
 

@@ -129,7 +129,7 @@ def tag_rows(results: Results, tagged: Sequence[Tagged]) -> list[TagRow]:
 
 
 def mean_positions(tagged: Sequence[Tagged]) -> dict[str, float]:
-    """Return where each tag stands in what was written, on average and from 1.
+    """Return the mean position of each tag among the written ones, counted from 1.
 
     Example:
         >>> mean_positions([Tagged("1", ["dog", "sea"], None, None), Tagged("2", ["sea"], None, None)])

@@ -37,7 +37,7 @@ class Job:
 def train_task(
     task: Task[AnyBatch], settings: TrainingSection, schedule: Schedule, lineage: Lineage, job: Job
 ) -> Finished:
-    """Train a task; killed and run again, it goes on from the last checkpoint.
+    """Train a task; killed and run again, it continues from the last checkpoint.
 
     Args:
         task: what is learned, with fresh weights; it ends with the weights that were kept.

@@ -212,7 +212,7 @@ def test_a_store_with_files_of_others_is_not_replaced():
     with pytest.raises(InputError) as caught:
         check_destination(store)
     assert caught.value.message == (
-        "vgg: holds files of others beside the store, the first is 'notes.txt'; choose another folder with "
+        "vgg: holds other files beside the store, the first is 'notes.txt'; choose another folder with "
         "--to, or remove it"
     )
 

@@ -127,7 +127,7 @@ def variants(field: FieldInfo) -> dict[str, type[Section]]:
 
 
 def is_block(field: FieldInfo) -> bool:
-    """Tell whether a key holds a block of keys of its own."""
+    """Return whether a key holds a block of keys of its own."""
     return isinstance(field.annotation, type) and issubclass(field.annotation, Section)
 
 

@@ -198,13 +198,15 @@ def read_inputs(embeddings: Path, captions: Path, reading: Reading) -> Inputs:
     )
     source = concept_source(reading.concepts, reading.concept_settings, cut)
     concepts = source.choose(training)
-    learned, judged = (
+    train_examples, val_examples = (
         Examples(own, rows, cut, words, concepts, reading.max_length, source)
         for own in (training, validation)
     )
     mean, deviation = row_moments(rows, list(sentences))
     notes = [*_cut_captions(captions, sentences, reading.max_length), *concepts.warnings()]
-    return Inputs(learned, judged, rows.features, words, concepts, mean, deviation, lineage, notes)
+    return Inputs(
+        train_examples, val_examples, rows.features, words, concepts, mean, deviation, lineage, notes
+    )
 
 
 def _require_images(captioned: Sequence[Captioned], split: str, least: int, purpose: str) -> None:

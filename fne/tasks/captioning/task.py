@@ -1,4 +1,4 @@
-"""The captioning task: a recognizer of concepts and a decoder of words, apart or together.
+"""The captioning task: a recognizer of concepts and a decoder of words, trained separately or together.
 
 `fne.training.describer_task` has the phases and the losses. An item of a batch is a caption.
 """

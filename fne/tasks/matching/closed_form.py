@@ -386,7 +386,7 @@ def fit(
 ) -> Alignment:
     """Align the images and captions of a training split.
 
-    Every point of the grid is fitted without the images that it is judged by: the validation images, or
+    Every point of the grid is fitted without the images that it is scored on: the validation images, or
     training images that are drawn by the seed. The best sum of recalls wins, the first of equal ones in the
     order of the lists. In the second case the final maps are fitted on all training images.
 
@@ -449,7 +449,7 @@ def needed_memory(features: int, text_dim: int) -> int:
 def _divide(
     training: CaptionedImages, validation: CaptionedImages | None, settings: ClosedForm
 ) -> tuple[CaptionedImages, CaptionedImages]:
-    """Return the images that the grid is fitted on, and those that it is judged by."""
+    """Return the images that the grid is fitted on, and those that it is scored on."""
     held = min(settings.holdout, int(MOST_HELD * len(training)))
     least = 2 if settings.choose_on == "val" else int(1 / MOST_HELD)
     if len(training) < least:

@@ -67,7 +67,7 @@ def read_model(path: Path) -> "tuple[Matcher, Artifact]":
 
 
 def read_model_file(path: Path, prefix: str = "") -> ModelFile:
-    """Read a model as it is kept, without torch, checking the digest of the whole file.
+    """Read the file of a model, without torch, checking the digest of the whole file.
 
     Args:
         path: the file.

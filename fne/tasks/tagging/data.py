@@ -169,7 +169,7 @@ def read_inputs(
         )
     hints = frequent_hints(training, hint_count, captions) if hint_count else []
     numbers = ORDERS[order](concepts)
-    learned, judged = (
+    train_examples, val_examples = (
         Examples(
             [record.id for record in records],
             rows,
@@ -181,7 +181,9 @@ def read_inputs(
     )
     mean, deviation = row_moments(rows, [record.id for record in training])
     notes = [_density(concepts, len(hints)), *concepts.warnings(), *_left_out(concepts)]
-    return Inputs(learned, judged, rows.features, concepts, hints, mean, deviation, lineage, notes)
+    return Inputs(
+        train_examples, val_examples, rows.features, concepts, hints, mean, deviation, lineage, notes
+    )
 
 
 def frequent_hints(training: Sequence[Captioned], count: int, captions: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""The tagging task: a recognizer of concepts and a decoder of tags, apart or together.
+"""The tagging task: a recognizer of concepts and a decoder of tags, trained separately or together.
 
 `fne.training.describer_task` has the phases and the losses. An item of a batch is an image.
 """
