@@ -65,7 +65,7 @@ def test_written_captions_are_distinguished_from_the_catalog(project):
         (PAGE, "caption_page", "captioner"),
     ],
 )
-def test_artifacts_know_what_they_are_and_were_made_from(project, path, name, ancestor):
+def test_artifacts_record_what_they_are_and_were_made_from(project, path, name, ancestor):
     contents = checked(path)
     assert contents.faults == []
     assert contents.artifact.name == name

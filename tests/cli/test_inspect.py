@@ -130,7 +130,7 @@ def test_metrics_come_as_a_table(folder):
     ]
 
 
-def test_what_guessing_would_score_stands_beside_the_sum_of_recalls(folder):
+def test_what_guessing_would_score_is_shown_beside_the_sum_of_recalls(folder):
     direction = {"R@1": 10.0, "R@5": 20.0, "R@10": 30.0}
     metrics = {"image_to_text": direction, "text_to_image": direction, "rsum": 120.0, "captions": 250}
     for images, guessing, more in (

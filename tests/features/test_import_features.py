@@ -217,7 +217,7 @@ def test_a_value_too_large_for_single_precision_is_refused(folder):
     )
 
 
-def test_columns_of_a_layer_must_stand_together(folder):
+def test_columns_of_a_layer_must_be_adjacent(folder):
     assert fault(npz(folder, features=VALUES, ids=IDS, layers=["a", "b", "b", "a", "c"])) == (
         "layer 'a' ends before column 1 and starts again at column 3; put the columns of each layer together"
     )
@@ -330,7 +330,7 @@ def test_what_another_process_reads_comes_as_it_is(folder):
 
 
 @pytest.mark.usefixtures("_in_a_process")
-def test_a_refusal_in_another_process_is_raised_here(folder):
+def test_an_error_in_another_process_is_raised_in_this_one(folder):
     assert fault(hdf5(folder, features=VALUES, ids=IDS[:1] * 7)) == (
         "1 ids are duplicated, the first is 'image-0.jpg' in rows 0 and 1"
     )

@@ -50,7 +50,7 @@ def fault(sources, store="joined", common=False) -> str:
     return caught.value.message
 
 
-def test_rows_and_layers_stand_side_by_side_in_the_order_of_the_stores():
+def test_joined_layers_have_the_order_of_the_stores():
     rows = join_stores(both(), Path("joined"))
     assert np.array_equal(rows.read(IDS), np.concatenate([FIRST, SECOND], axis=1))
     assert rows.layers == [Layer("conv", 1), Layer("fc", 2), Layer("pool", 2)]

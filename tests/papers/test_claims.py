@@ -120,7 +120,7 @@ def test_starts_of_runs_with_other_weights_are_counted_below():
     assert ["FNE-MOE-abs, random weights, Flickr8k, 1,000 test images", "", "1 of 2, paper"] in rows_of_starts
 
 
-def test_starts_of_our_runs_stand_beside_table_5(caffe):
+def test_starts_of_our_runs_are_shown_beside_table_5(caffe):
     runs = [run("FNE-MOE-abs", seed=seed, started=seed > 0) for seed in range(3)]
     assert list(own_groups(runs)) == [("flickr8k", "paper", "FNE-MOE-abs")]
     rows_of_starts = {row[0]: row[1:] for row in claims_tables(runs)[-1].rows}

@@ -9,7 +9,7 @@ from tests.support.projects import change_params
 from tests.support.stages import write_activations
 
 
-def test_the_embedding_is_ternary_and_knows_its_ancestors(run):
+def test_the_embedding_is_ternary_and_records_its_ancestors(run):
     assert run("standardize", "embed").exit_code == 0
     rows = Rows.open(Path("features/embeddings"), "embeddings")
     assert (rows.dtype, rows.features) == ("ternary", 6)

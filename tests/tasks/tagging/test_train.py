@@ -104,7 +104,7 @@ def test_hints_help_where_the_image_says_little(tmp_path):
     assert with_hints > without + 5
 
 
-def test_a_killed_training_goes_on_to_the_same_bits(world, tmp_path, monkeypatch):
+def test_a_killed_training_ends_with_the_same_bits(world, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "SECONDS", 0.0)
     changes = {"epochs": 3, "recognizer_rate": 0.01, "dropout": 0.3, "hints": "user"}
     whole, done, _ = train(world, tmp_path / "whole", **changes)
