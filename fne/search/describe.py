@@ -219,12 +219,8 @@ def describe_tags(
     for number in range(len(images)):
         values: dict[str, Any] = {}
         if probabilities is not None:
-            likeliest = np.argsort(-probabilities[number], kind="stable").tolist()
-            values["tags"] = [names[each] for each in likeliest[:LIKELIEST]]
-            values["concepts"] = {
-                names[each]: round(float(probabilities[number, each]), 4)
-                for each in likeliest[: wanted.concepts]
-            }
+            values["tags"] = list(_likeliest(names, probabilities[number], LIKELIEST))
+            values["concepts"] = _likeliest(names, probabilities[number], wanted.concepts)
         if written is not None:
             values["tags"] = [names[each] for each in written[number]]
         found.append(values)
@@ -270,11 +266,7 @@ def describe_captions(
         ]
         values: dict[str, Any] = {"caption": listed[0]["text"], "sentences": listed}
         if probabilities is not None:
-            likeliest = np.argsort(-probabilities[number], kind="stable").tolist()
-            values["concepts"] = {
-                concepts.names[each]: round(float(probabilities[number, each]), 4)
-                for each in likeliest[: wanted.concepts]
-            }
+            values["concepts"] = _likeliest(concepts.names, probabilities[number], wanted.concepts)
         found.append(values)
     return found
 
@@ -364,6 +356,12 @@ def _open_embedder(project: Project, model: Artifact) -> "Embedder":
     from fne.search.embed import open_embedder  # slow to import
 
     return open_embedder(model, project.weights, project.statistics, project.runtime, project.scratch)
+
+
+def _likeliest(names: Sequence[str], probabilities: np.ndarray, count: int) -> dict[str, float]:
+    """Return the most probable concepts of an image with their probabilities."""
+    order = np.argsort(-probabilities, kind="stable")[:count]
+    return {names[each]: round(float(probabilities[each]), 4) for each in order.tolist()}
 
 
 def _read_tagger(path: Path) -> DescriberFile:

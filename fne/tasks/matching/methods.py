@@ -151,8 +151,8 @@ def _align(method: str, settings: ClosedForm, inputs: Inputs) -> Finished:
     matcher = to_matcher(found)
     if matcher.shape.embed_dim < settings.dim:
         say(
-            f"the joint space has {matcher.shape.embed_dim} dimensions instead of {settings.dim}: these images "
-            "and captions have no more in common"
+            f"the joint space has {matcher.shape.embed_dim} dimensions instead of {settings.dim}: these "
+            "images and captions have no more in common"
         )
     point = Point(1, 1, 0.0, {}, validate(matcher, inputs.validation))
     return Finished([point], point, dict(matcher.state_dict()))
