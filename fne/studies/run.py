@@ -163,6 +163,7 @@ class Workspace:
         self._folder = folder
         self._job = Job(prepare_device(runtime), scratch)
         self._images: dict[Catalog, list[Captioned]] = {}
+        self._sentences: dict[str, dict[str, list[str]]] = {}  # the words of each caption
         self._statistics: dict[tuple[str, Path], Statistics] = {}
         self._words: dict[tuple[str, ...], WordFeatures] = {}
         self._digests: dict[Path, str] = {}  # of captions
@@ -229,7 +230,12 @@ class Workspace:
             folder.mkdir(parents=True, exist_ok=True)
             known = self._catalog(settings.catalog)
             write_captions(captions, divide(known, file.folds, fold, file.validation, file.seed))
-            _write_tokens(captions, tokens, folder / "vocabulary.json", settings.tokenize)
+            if own not in self._sentences:
+                chosen = settings.tokenize
+                cut = tokenize_captions(known, chosen.lowercase, chosen.end_of_sentence, chosen.cut)
+                self._sentences[own] = {caption_id: words for caption_id, (_, words) in cut.items()}
+            vocabulary = folder / "vocabulary.json"
+            _write_tokens(captions, tokens, vocabulary, settings.tokenize, self._sentences[own])
         return captions, tokens
 
     def _catalog(self, settings: Catalog) -> list[Captioned]:
@@ -292,13 +298,24 @@ class Workspace:
         return self._words[key]
 
 
-def _write_tokens(captions: Path, tokens: Path, vocabulary: Path, settings: Tokenize) -> None:
+def _write_tokens(
+    captions: Path, tokens: Path, vocabulary: Path, settings: Tokenize, sentences: Mapping[str, list[str]]
+) -> None:
+    """Write what the stage `tokenize` writes, from the words of all captions."""
     captioned, catalog = read_captions(captions)
-    sentences = tokenize_captions(captioned, settings.lowercase, settings.end_of_sentence, settings.cut)
-    in_vocabulary = [words for split, words in sentences.values() if split in settings.vocabulary]
+    in_vocabulary = [
+        sentences[caption_id]
+        for record in captioned
+        if record.split in settings.vocabulary
+        for caption_id in record.caption_ids
+    ]
     recorded = settings.recorded(pretrained=False)
     known = write_vocabulary(vocabulary, choose_words(in_vocabulary, settings.min_count), recorded)
-    encoded = {caption_id: known.encode(words) for caption_id, (_, words) in sentences.items()}
+    encoded = {
+        caption_id: known.encode(sentences[caption_id])
+        for record in captioned
+        for caption_id in record.caption_ids
+    }
     write_tokens(tokens, encoded, recorded | {"words": len(known.words)}, merge(catalog, known.artifact))
 
 
