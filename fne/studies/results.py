@@ -21,7 +21,7 @@ from fne.metrics.paired import (
     holm,
     rsum_samples,
 )
-from fne.metrics.recall import chance_of_rsum, sum_of_recalls, summarize
+from fne.metrics.recall import chance_of_rsum, has_started
 from fne.papers.tables import Grid
 from fne.studies.file import Cell, Hypothesis, Study
 from fne.studies.record import Result, find_result
@@ -43,6 +43,8 @@ class CellResult:
         features: the values of an image.
         size: the bytes of an image.
         folds: the sum of recalls of each fold, averaged over seeds.
+        started: how many trainings are clearly above guessing, out of `trainings`.
+        trainings: how many there are.
     """
 
     cell: Cell
@@ -52,6 +54,8 @@ class CellResult:
     features: int
     size: int
     folds: list[float]
+    started: int
+    trainings: int
 
 
 @dataclass(frozen=True)
@@ -154,7 +158,7 @@ def grids(found: StudyResults) -> list[Grid]:
     ]
     for grid, content in study.file.grids.items():
         own = [each for each in found.cells if each.cell.grid == grid]
-        columns = [*content.factors, "values", "bytes", "validation", "rsum", f"{LEVEL:.0%}"]
+        columns = [*content.factors, "values", "bytes", "started", "validation", "rsum", f"{LEVEL:.0%}"]
         rows = [_cell_row(each) for each in own]
         planned = sum(cell.grid == grid for cell in study.cells)
         title = f"{grid}: {len(own)} of {planned} cells"
@@ -184,6 +188,7 @@ def _cell_row(each: CellResult) -> list[str]:
         *each.cell.levels.values(),
         str(each.features),
         str(each.size),
+        f"{each.started} of {each.trainings}",
         f"{each.validation:.1f}",
         f"{each.rsum:.1f}",
         f"{each.interval[0]:.1f} to {each.interval[1]:.1f}",
@@ -194,13 +199,13 @@ def _cell_result(
     cell: Cell, results: Sequence[Sequence[Result]], rsum: float, drawn: np.ndarray
 ) -> CellResult:
     flat = [each for seed in results for each in seed]
-    folds = np.mean([[_rsum(each) for each in seed] for seed in results], axis=0)
+    folds = np.mean([[each.rsum for each in seed] for seed in results], axis=0)
     validation = float(np.mean([each.validation for each in flat]))
-    return CellResult(cell, rsum, central(drawn), validation, flat[0].features, flat[0].size, folds.tolist())
-
-
-def _rsum(result: Result) -> float:
-    return sum_of_recalls(summarize(result.image_ranks), summarize(result.caption_ranks))
+    started = sum(has_started(each.rsum, np.bincount(each.caption_image)) for each in flat)
+    first, interval = flat[0], central(drawn)
+    return CellResult(
+        cell, rsum, interval, validation, first.features, first.size, folds.tolist(), started, len(flat)
+    )
 
 
 def _joined(folds: Sequence[Result]) -> Ranked:

@@ -19,6 +19,8 @@ def cell(series: str, size: int, validation: float, rsum: float, panel: str = "S
         8,
         size,
         [rsum],
+        1,
+        1,
     )
 
 

@@ -60,6 +60,13 @@ def test_cells_have_the_mean_of_their_folds(study, tmp_path):
     assert cell.folds == pytest.approx(expected)
     assert cell.rsum == pytest.approx(np.mean(expected))
     assert cell.interval[0] <= cell.rsum <= cell.interval[1]
+    assert (cell.started, cell.trainings) == (5, 5)
+
+
+def test_trainings_that_only_guess_have_not_started(study, tmp_path):
+    keep(study, tmp_path, {"small/all/z": 50})
+    (cell,) = collect(study, tmp_path, samples=100).cells
+    assert (cell.started, cell.trainings) == (0, 5)
 
 
 def test_the_correction_counts_hypotheses_that_were_not_run(study, tmp_path):
