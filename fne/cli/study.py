@@ -18,6 +18,9 @@ seed_option = click.option("--seed", type=click.IntRange(0), help="Repeat the st
 official_option = click.option(
     "--official", is_flag=True, help="Use the splits of the catalog instead of folds: its test images."
 )
+images_option = click.option(
+    "--images", type=click.IntRange(0), default=0, help="A pilot with only so many images, drawn by the seed."
+)
 to_option = click.option(
     "--to", "folder", type=FOLDER, help="The folder of the results; by default FILE without .yaml."
 )
@@ -31,11 +34,12 @@ def study() -> None:
     recorded before the first run, and a file that was changed afterwards is refused.
 
     \b
-      fne study run studies/demo.yaml              run what is missing
-      fne study run studies/demo.yaml --seed 1     the same with other folds, draws and seeds
-      fne study run studies/demo.yaml --official   the same on the test images of the catalog
-      fne study show studies/demo.yaml             tables with corrected intervals
-      fne study show studies/demo.yaml --html study.html --figure study.svg
+      fne study run studies/flickr8k.yaml                 run what is missing
+      fne study run studies/flickr8k.yaml --seed 1        the same with other folds, draws and seeds
+      fne study run studies/flickr8k.yaml --official      the same on the test images of the catalog
+      fne study run studies/flickr8k.yaml --images 1000   a pilot with 1,000 images
+      fne study show studies/flickr8k.yaml                tables with corrected intervals
+      fne study show studies/flickr8k.yaml --html study.html --figure study.svg
     """
 
 
@@ -44,9 +48,12 @@ def study() -> None:
 @to_option
 @seed_option
 @official_option
+@images_option
 @click.option("--only", default="", help="Run only cells whose names begin with this, such as vgg16/all.")
 @params_option
-def run(file: Path, folder: Path | None, seed: int | None, official: bool, only: str, params: Path) -> None:
+def run(
+    file: Path, folder: Path | None, seed: int | None, official: bool, images: int, only: str, params: Path
+) -> None:
     """Run the missing trainings of a study, one after the other, in one process.
 
     The project is not changed: everything is written to the folder of the results. Finished
@@ -56,9 +63,9 @@ def run(file: Path, folder: Path | None, seed: int | None, official: bool, only:
     from fne.studies.record import record_study
     from fne.studies.run import check_cells, run_study
 
-    found = load_study(file, seed, official)
+    found = load_study(file, seed, official, images)
     check_cells(found, params)
-    target = folder or default_folder(file, seed, official)
+    target = folder or default_folder(file, seed, official, images)
     with locked(target / "lock", "runs this study", partial(say, err=True)), explain_interrupt():
         record_study(found, target)
         say(
@@ -73,6 +80,7 @@ def run(file: Path, folder: Path | None, seed: int | None, official: bool, only:
 @to_option
 @seed_option
 @official_option
+@images_option
 @click.option(
     "--format",
     "form",
@@ -88,6 +96,7 @@ def show(
     folder: Path | None,
     seed: int | None,
     official: bool,
+    images: int,
     form: str,
     html: Path | None,
     figure: Path | None,
@@ -106,8 +115,8 @@ def show(
     for path, option, is_own in ((html, "--html", is_page), (figure, "--figure", is_figure)):
         if path:
             check_output(path, option, is_own, file)
-    found = load_study(file, seed, official)
-    target = folder or default_folder(file, seed, official)
+    found = load_study(file, seed, official, images)
+    target = folder or default_folder(file, seed, official, images)
     check_record(found, target)
     results = collect(found, target)
     say(FORMATS[form](grids(results)))
@@ -118,12 +127,13 @@ def show(
         write_text(figure, size_figure(results))
 
 
-def default_folder(file: Path, seed: int | None, official: bool) -> Path:
+def default_folder(file: Path, seed: int | None, official: bool, images: int) -> Path:
     """Return where the results of a study are kept.
 
     Example:
-        >>> str(default_folder(Path("studies/demo.yaml"), 1, False))
-        'studies/demo-seed-1'
+        >>> str(default_folder(Path("studies/flickr8k.yaml"), 1, False, 1000))
+        'studies/demo-seed-1-images-1000'
     """
-    ending = ("" if seed is None else f"-seed-{seed}") + ("-official" if official else "")
+    parts = [f"-seed-{seed}"] * (seed is not None) + ["-official"] * official
+    ending = "".join(parts + [f"-images-{images}"] * bool(images))
     return file.with_name(file.stem + ending)

@@ -151,12 +151,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Study:
-    """A study: its file, the digest of that file, and its cells in the order in which they run."""
+    """A study: its file, the digest of that file, and its cells in the order in which they run.
+
+    A pilot uses only some of the images; `images` is 0 for all.
+    """
 
     path: Path
     digest: str
     file: StudyFile
     cells: list[Cell]
+    images: int = 0
 
     @property
     def draws(self) -> list[Overrides]:
@@ -175,13 +179,14 @@ class Study:
         return range(self.file.seed, self.file.seed + self.file.seeds)
 
 
-def load_study(path: Path, seed: int | None = None, official: bool = False) -> Study:
+def load_study(path: Path, seed: int | None = None, official: bool = False, images: int = 0) -> Study:
     """Read the file of a study.
 
     Args:
         path: the file.
         seed: replaces the seed of the file, for a repetition.
         official: whether to use the splits of the catalog instead of folds.
+        images: how many images a pilot uses; 0: all.
 
     Raises:
         InputError: naming every fault at once.
@@ -202,7 +207,7 @@ def load_study(path: Path, seed: int | None = None, official: bool = False) -> S
     named = {name for hypothesis in file.hypotheses for name in (hypothesis.a, hypothesis.b)}
     # What a hypothesis names runs first; Python's sort keeps the order of the others.
     cells = sorted(_cells(file), key=lambda cell: cell.name not in named)
-    return Study(path, hashlib.sha256(content).hexdigest(), file, cells)
+    return Study(path, hashlib.sha256(content).hexdigest(), file, cells, images)
 
 
 def _cells(file: StudyFile) -> Iterator[Cell]:

@@ -16,7 +16,7 @@ DIVIDED = ("train", "val")
 
 
 def divide(
-    captioned: Sequence[Captioned], folds: int, fold: int, validation: float, seed: int
+    captioned: Sequence[Captioned], folds: int, fold: int, validation: float, seed: int, images: int = 0
 ) -> list[Captioned]:
     """Return the images of a fold with their splits: train, val (the inner validation) and test.
 
@@ -26,6 +26,7 @@ def divide(
         fold: which of them is tested.
         validation: the fraction of the other images that is the inner validation.
         seed: of the division.
+        images: use only so many images, for a pilot; 0: all.
 
     Raises:
         InputError: if there are too few images.
@@ -35,11 +36,14 @@ def divide(
             raise InputError("the catalog has no test images; leave out --official to use folds")
         return list(captioned)
     known = [record for record in captioned if record.split in DIVIDED and record.captions]
+    order = sorted(known, key=lambda record: _draw(seed, "fold", record.id))
+    if images:
+        kept = {record.id for record in order[:images]}
+        order, known = order[:images], [record for record in known if record.id in kept]
     if len(known) < 3 * folds:
         raise InputError(
             f"the catalog has {len(known)} images in train and val; {folds} folds need {3 * folds}"
         )
-    order = sorted(known, key=lambda record: _draw(seed, "fold", record.id))
     number = {record.id: place % folds for place, record in enumerate(order)}
     rest = sorted(
         (record.id for record in known if number[record.id] != fold),

@@ -61,7 +61,7 @@ def record_study(study: Study, folder: Path) -> None:
         InputError: if the file was changed, with both digests.
     """
     path = folder / RECORD
-    current = {"file": study.digest, "seed": study.file.seed, "folds": study.file.folds}
+    current = {"file": study.digest, **_conditions(study)}
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_text(path, json.dumps(current | {"hypotheses": len(study.file.hypotheses)}, indent=2) + "\n")
@@ -80,7 +80,7 @@ def check_record(study: Study, folder: Path) -> None:
         raise InputError(f"{folder}: nothing was run yet; use `fne study run {study.path}`")
     try:
         recorded = json.loads(read_bytes(path))
-        before, seed, folds = recorded["file"], recorded["seed"], recorded["folds"]
+        before, conditions = recorded["file"], {name: recorded[name] for name in _conditions(study)}
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: damaged ({error}); choose another folder with --to") from None
     if before != study.digest:
@@ -88,10 +88,13 @@ def check_record(study: Study, folder: Path) -> None:
             f"{study.path} was recorded as {before[:12]}… before its first run, and is "
             f"{study.digest[:12]}… now; restore the file, or run the new one in another folder with --to"
         )
-    if (seed, folds) != (study.file.seed, study.file.folds):
+    if conditions != _conditions(study):
+        said = [
+            ", ".join(f"{name} {value}" for name, value in each.items())
+            for each in (conditions, _conditions(study))
+        ]
         raise InputError(
-            f"{folder}: was run with seed {seed} and {folds} folds, not with seed {study.file.seed} and "
-            f"{study.file.folds} folds; choose another folder with --to"
+            f"{folder}: was run with {said[0]}, not with {said[1]}; choose another folder with --to"
         )
 
 
@@ -140,6 +143,10 @@ def find_result(
         size=int(settings["bytes"]),
         trials=list(settings["trials"]),
     )
+
+
+def _conditions(study: Study) -> dict[str, int]:
+    return {"seed": study.file.seed, "folds": study.file.folds, "images": study.images}
 
 
 def _digest(key: dict[str, Any]) -> str:

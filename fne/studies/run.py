@@ -229,7 +229,9 @@ class Workspace:
         if not tokens.exists():
             folder.mkdir(parents=True, exist_ok=True)
             known = self._catalog(settings.catalog)
-            write_captions(captions, divide(known, file.folds, fold, file.validation, file.seed))
+            write_captions(
+                captions, divide(known, file.folds, fold, file.validation, file.seed, self._study.images)
+            )
             if own not in self._sentences:
                 chosen = settings.tokenize
                 cut = tokenize_captions(known, chosen.lowercase, chosen.end_of_sentence, chosen.cut)
@@ -261,7 +263,8 @@ class Workspace:
             self._statistics[common] = fit(rows, training)
         embedding = EMBEDDINGS[section.kind](rows, self._statistics[common], section.choices())
         lineage: Lineage = {"activations": {"digest": rows.artifact.digest, "settings": {}}}
-        write_embeddings(path, rows, embedding, section.model_dump(exclude={"source"}), lineage)
+        known = [record.id for record in captioned]
+        write_embeddings(path, rows, embedding, section.model_dump(exclude={"source"}), lineage, known)
         features = sum(layer.features for layer in embedding.layers)
         if cell.project is None:
             bits = BITS[section.kind] if section.kind in BITS else 8 * _bytes(embedding.dtype)

@@ -43,3 +43,12 @@ def test_too_few_images_for_the_folds_are_refused():
     with pytest.raises(InputError) as caught:
         divide(IMAGES[:8], 3, 0, 0.2, seed=0)
     assert caught.value.message == "the catalog has 8 images in train and val; 3 folds need 9"
+
+
+def test_a_pilot_uses_the_first_images_of_the_same_division():
+    whole = [ids(divide(IMAGES, 4, fold, 0.2, seed=0), "test") for fold in range(4)]
+    pilot = [divide(IMAGES, 4, fold, 0.2, seed=0, images=12) for fold in range(4)]
+    assert [len(fold) for fold in pilot] == [12] * 4
+    for fold, all_of_it in zip(pilot, whole, strict=True):
+        assert len(ids(fold, "test")) == 3
+        assert ids(fold, "test") < all_of_it

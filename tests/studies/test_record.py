@@ -45,8 +45,8 @@ def test_another_seed_needs_another_folder(study, tmp_path):
     with pytest.raises(InputError) as caught:
         record_study(load_study(tmp_path / "s.yaml", seed=1), tmp_path / "out")
     assert caught.value.message == (
-        f"{tmp_path / 'out'}: was run with seed 0 and 3 folds, not with seed 1 and 3 folds; choose another "
-        "folder with --to"
+        f"{tmp_path / 'out'}: was run with seed 0, folds 3, images 0, not with seed 1, folds 3, images 0; choose "
+        "another folder with --to"
     )
 
 
