@@ -36,7 +36,7 @@ ALLOWED = {
     "report": BASE | {"metrics", "papers", "report", "studies"},
     "papers": BASE | {"metrics", "papers"},
     # A study runs what the stages run, in one process.
-    "studies": BASE | {"datasets", "features", "text", "metrics", "tasks", "papers", "studies"},
+    "studies": BASE | {"datasets", "features", "text", "metrics", "training", "tasks", "papers", "studies"},
     "sharing": BASE | {"sharing"},
     # The Python interface: artifacts, and what a search computes.
     "api": BASE | {"search", "tasks", "text", "api"},

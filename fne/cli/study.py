@@ -49,10 +49,18 @@ def study() -> None:
 @seed_option
 @official_option
 @images_option
-@click.option("--only", default="", help="Run only cells whose names begin with this, such as vgg16/all.")
+@click.option(
+    "--only", multiple=True, help="Only cells whose names begin with this, such as vgg16/all; repeatable."
+)
 @params_option
 def run(
-    file: Path, folder: Path | None, seed: int | None, official: bool, images: int, only: str, params: Path
+    file: Path,
+    folder: Path | None,
+    seed: int | None,
+    official: bool,
+    images: int,
+    only: tuple[str, ...],
+    params: Path,
 ) -> None:
     """Run the missing trainings of a study, one after the other, in one process.
 

@@ -12,7 +12,7 @@ again only for the same ones, so a study that was killed continues where it stop
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,13 +42,14 @@ from fne.studies.record import Result, find_result, keep_result
 from fne.tasks.matching.closed_form import ClosedForm, align_pairs, to_matcher, word_features
 from fne.tasks.matching.data import Inputs, Pairs, read_inputs
 from fne.tasks.matching.encode import encode_captions, encode_images
-from fne.tasks.matching.methods import Job, make_model
+from fne.tasks.matching.methods import make_model
 from fne.tasks.matching.model import Matcher
 from fne.tasks.matching.settings import Train
 from fne.text.bags import Bags, WordFeatures
 from fne.text.tokenizer import tokenize_captions
 from fne.text.tokens import read_tokens, write_tokens
 from fne.text.vocabulary import Tokenize, choose_words, write_vocabulary
+from fne.training.run import Job
 
 # Raised whenever the same settings and inputs give other ranks.
 VERSION = 1
@@ -113,7 +114,9 @@ def check_cells(study: Study, params: Path) -> None:
             settings_of(content, {**cell.overrides, **draw}, f"{study.path}: {cell.name}")
 
 
-def run_study(study: Study, params: Path, folder: Path, log: Callable[[str], None], only: str = "") -> int:
+def run_study(
+    study: Study, params: Path, folder: Path, log: Callable[[str], None], only: Sequence[str] = ()
+) -> int:
     """Run what is missing of a study; return how many trainings were run.
 
     Args:
@@ -121,7 +124,7 @@ def run_study(study: Study, params: Path, folder: Path, log: Callable[[str], Non
         params: the parameter file whose values the study overrides.
         folder: where results are kept.
         log: called with a line per training.
-        only: the beginning of the names of the cells to run; empty: all.
+        only: the beginnings of the names of the cells to run; none: all.
     """
     work = folder / "work"
     shutil.rmtree(work, ignore_errors=True)
@@ -129,7 +132,7 @@ def run_study(study: Study, params: Path, folder: Path, log: Callable[[str], Non
     planned = [
         (cell, fold, seed)
         for cell in study.cells
-        if cell.name.startswith(only)
+        if not only or cell.name.startswith(tuple(only))
         for fold in study.folds
         for seed in study.seeds
     ]
@@ -229,12 +232,11 @@ class Workspace:
         if not tokens.exists():
             folder.mkdir(parents=True, exist_ok=True)
             known = self._catalog(settings.catalog)
-            write_captions(
-                captions, divide(known, file.folds, fold, file.validation, file.seed, self._study.images)
-            )
-            if own not in self._sentences:
+            divided = divide(known, file.folds, fold, file.validation, file.seed, self._study.images)
+            write_captions(captions, divided)
+            if own not in self._sentences:  # the images of all folds are the same
                 chosen = settings.tokenize
-                cut = tokenize_captions(known, chosen.lowercase, chosen.end_of_sentence, chosen.cut)
+                cut = tokenize_captions(divided, chosen.lowercase, chosen.end_of_sentence, chosen.cut)
                 self._sentences[own] = {caption_id: words for caption_id, (_, words) in cut.items()}
             vocabulary = folder / "vocabulary.json"
             _write_tokens(captions, tokens, vocabulary, settings.tokenize, self._sentences[own])

@@ -119,10 +119,10 @@ def test_a_killed_study_continues_and_ends_with_the_same_bytes(study, tmp_path, 
 
 def test_a_changed_setting_is_run_again(study, tmp_path):
     params = tmp_path / "params.yaml"
-    run_study(study, params, tmp_path / "out", lambda line: None, only="small/all/ternary")
+    run_study(study, params, tmp_path / "out", lambda line: None, only=["small/all/ternary"])
     content = params.read_text().replace("high: 0.15", "high: 0.75")
     params.write_text(content)
-    assert run_study(study, params, tmp_path / "out", lambda line: None, only="small/all/ternary") == 3
+    assert run_study(study, params, tmp_path / "out", lambda line: None, only=["small/all/ternary"]) == 3
 
 
 def test_bytes_are_those_of_the_code(study, tmp_path):
