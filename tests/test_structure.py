@@ -33,8 +33,10 @@ ALLOWED = {
     "evaluation": BASE | {"text", "metrics", "models", "evaluation"},
     # What makes the embedding of a new image and the vector of a sentence.
     "search": BASE | {"datasets", "extraction", "features", "text", "models", "tasks", "search"},
-    "report": BASE | {"metrics", "papers", "report"},
+    "report": BASE | {"metrics", "papers", "report", "studies"},
     "papers": BASE | {"metrics", "papers"},
+    # A study runs what the stages run, in one process.
+    "studies": BASE | {"datasets", "features", "text", "metrics", "training", "tasks", "papers", "studies"},
     "sharing": BASE | {"sharing"},
     # The Python interface: artifacts, and what a search computes.
     "api": BASE | {"search", "tasks", "text", "api"},

@@ -2,7 +2,8 @@
 
 A claim is a list of pairs of rows. It says that the second row of each pair is better. The difference of a
 pair is the mean over its six recalls, in points. For our own runs it comes with a paired interval over
-test images and seeds (see `fne.papers.comparison`), and counts as shown only with enough seeds.
+test images and seeds (see `fne.metrics.paired`), corrected for the number of pairs of the claim. It counts as
+shown only with enough seeds.
 
 Pairs of our runs that meet the conditions of the paper are shown beside the printed ones. With other
 weights, features or images, a difference may come from these. Such pairs have lines of their own below, with
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.papers.comparison import ENOUGH_SEEDS, compare
+from fne.metrics.paired import ENOUGH_SEEDS
+from fne.papers.comparison import compare
 from fne.papers.presets import FNE, FOLLOWING, load, split_address
 from fne.papers.results import group_by_experiment
 from fne.papers.rule import Origin, find_methods, matching_methods, origin
@@ -25,7 +27,8 @@ from fne.papers.tables import RECALL_POSITIONS, STARTS, Grid, rows, starts
 COLUMNS = ["data set", "A", "B", "printed", "better", "ours", "interval", "seeds", "verdict"]
 LEGEND = (
     "B - A, mean over the six recalls, in points; better: in how many recalls B is above A; ours: the same "
-    "from our runs, with a 95 % interval; a side is called better if the interval excludes 0, with "
+    "from our runs, with a 95 % interval that is corrected for the number of pairs of the claim; a side is "
+    "called better if the interval excludes 0, with "
     f"{ENOUGH_SEEDS} seeds or more on both sides"
 )
 TABLES = ("2", "3", "4")  # of results
@@ -96,13 +99,13 @@ def other_groups(runs: Iterable[Run]) -> Others:
     return others
 
 
-def own_difference(side_a: Sequence[Run], side_b: Sequence[Run]) -> Own | None:
-    """Compare two groups of runs, or return None if their ranks are not available."""
+def own_difference(side_a: Sequence[Run], side_b: Sequence[Run], pairs: int = 1) -> Own | None:
+    """Compare two groups of runs, one of so many pairs, or return None if their ranks are not available."""
     ranks_a, ranks_b = ([run.ranks for run in side if run.ranks] for side in (side_a, side_b))
     if not ranks_a or not ranks_b:
         return None
     try:
-        found = next(each for each in compare(ranks_a, ranks_b) if each.metric == "rsum")
+        found = next(each for each in compare(ranks_a, ranks_b, comparisons=pairs) if each.metric == "rsum")
     except InputError:  # other test images
         return None
     low, high = found.low / len(RECALL_POSITIONS), found.high / len(RECALL_POSITIONS)
@@ -122,7 +125,7 @@ def _claim(claim: dict[str, list[list[str]]], groups: Groups, others: Others) ->
             difference, better = printed_difference(table, model_a, model_b)
             printed.append(difference)
             cells = [title["title"], model_a, model_b, f"{difference:+.2f}", f"{better} of 6"]
-            found = _own_of_pair(groups, dataset, model_a, model_b)
+            found = _own_of_pair(groups, dataset, model_a, model_b, len(claim["pairs"]))
             if found:
                 own.append(found.difference)
             body.append([*cells, *_own_cells(found)])
@@ -152,7 +155,7 @@ def _other_pairs(pairs: Sequence[Sequence[str]], others: Others) -> list[list[st
         datasets = list(dict.fromkeys(dataset for dataset, _, _ in groups))
         counted = []
         for model_a, model_b in pairs:
-            found = (_own_of_pair(groups, dataset, model_a, model_b) for dataset in datasets)
+            found = (_own_of_pair(groups, dataset, model_a, model_b, len(pairs)) for dataset in datasets)
             own = next((each for each in found if each), None)
             if own:
                 counted.append(own.difference)
@@ -167,12 +170,12 @@ def _datasets() -> list[str]:
     return [load(f"table{table}")["dataset"] for table in TABLES]
 
 
-def _own_of_pair(groups: Groups, dataset: str, model_a: str, model_b: str) -> Own | None:
-    """Compare our runs of a pair: both following the paper, otherwise both following its code."""
+def _own_of_pair(groups: Groups, dataset: str, model_a: str, model_b: str, pairs: int) -> Own | None:
+    """Compare our runs of one of so many pairs: both following the paper, otherwise both its code."""
     for following in FOLLOWING:
         sides = [groups.get((dataset, following, model)) for model in (model_a, model_b)]
         if sides[0] and sides[1]:
-            return own_difference(sides[0], sides[1])
+            return own_difference(sides[0], sides[1], pairs)
     return None
 
 

@@ -112,7 +112,7 @@ class Manifest(BaseModel):
     name: str
     settings: dict[str, Any]
     lineage: Lineage
-    dtype: Literal["ternary", "float16", "float32", "float64"]
+    dtype: Literal["ternary", "int8", "float16", "float32", "float64"]
     layers: list[tuple[str, Annotated[int, Field(ge=0, le=MAX_FEATURES)]]]
     processors: Hardware | None = None
     shards: list[Shard]

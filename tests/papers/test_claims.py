@@ -82,6 +82,17 @@ def test_a_clear_difference_with_enough_seeds_is_shown():
     assert own_difference(side_a[:4], side_b).verdict == "not shown"
 
 
+def test_an_interval_is_corrected_for_the_number_of_pairs_of_its_claim():
+    side_a, side_b = (
+        [run(name, seed=seed, stored=ranks(seed=start + seed, images=40)) for seed in range(5)]
+        for name, start in (("FC7-SH", 0), ("FNE-SH", 5))
+    )
+    alone, among = own_difference(side_a, side_b), own_difference(side_a, side_b, pairs=20)
+    assert among.difference == alone.difference
+    assert among.low <= alone.low <= alone.high <= among.high
+    assert among.high - among.low > alone.high - alone.low
+
+
 def test_runs_on_other_test_images_are_not_compared():
     other = run("FNE-SH", stored=ranks(catalog="9" * 64))
     assert own_difference([run("FC7-SH")], [other]) is None

@@ -383,6 +383,7 @@ def fit(
     settings: ClosedForm,
     vectors: np.ndarray | None = None,
     memory: int | None = None,
+    text: WordFeatures | None = None,
 ) -> Alignment:
     """Align the images and captions of a training split.
 
@@ -399,12 +400,14 @@ def fit(
         settings: the keys of closed-form alignment.
         vectors: word vectors (words, dim), with `text: vectors`.
         memory: the bytes that may be used; by default the memory of the machine.
+        text: what `word_features` returns for the same captions and settings, if it is known already.
 
     Raises:
         InputError: if there is too little memory, or too few images, or if a value is not finite.
     """
     fitted_on, judged_by = _divide(training, validation, settings)
-    text = _word_features(training.bags, words, settings, vectors, memory)
+    if text is None:
+        text = word_features(training.bags, words, settings, vectors, memory)
     features = rows.features // count_views(rows.layers)
     moments: Moments | FewImages
     if len(training) < features and NUMBER * len(training) * features <= FEW_BYTES:
@@ -425,14 +428,16 @@ def fit(
     return _alignment(solution, axes, text, best, trials)
 
 
-def align_pairs(inputs: Inputs, method: str, settings: ClosedForm) -> Alignment:
-    """Align the training pairs of a stage's inputs; raises as `fit` does."""
+def align_pairs(
+    inputs: Inputs, method: str, settings: ClosedForm, text: WordFeatures | None = None
+) -> Alignment:
+    """Align the training pairs of a stage's inputs; arguments and errors are those of `fit`."""
     training, validation = (
         CaptionedImages.of([record.id for record in pairs.captioned], pairs.word_numbers())
         for pairs in (inputs.training, inputs.validation)
     )
     vectors = inputs.vectors.values if inputs.vectors else None
-    return fit(inputs.training.rows, training, validation, inputs.words, method, settings, vectors)
+    return fit(inputs.training.rows, training, validation, inputs.words, method, settings, vectors, text=text)
 
 
 def needed_memory(features: int, text_dim: int) -> int:
@@ -467,9 +472,18 @@ def _divide(
     return training.select(np.sort(order[held:])), training.select(np.sort(order[:held]))
 
 
-def _word_features(
-    bags: Bags, words: int, settings: ClosedForm, vectors: np.ndarray | None, memory: int | None
+def word_features(
+    bags: Bags,
+    words: int,
+    settings: ClosedForm,
+    vectors: np.ndarray | None = None,
+    memory: int | None = None,
 ) -> WordFeatures:
+    """Return the features of captions, which do not depend on the images; arguments as for `fit`.
+
+    Raises:
+        InputError: if there is too little memory, or if no word is frequent enough.
+    """
     if settings.text == "vectors":
         if vectors is None or len(vectors) != words or not np.isfinite(vectors).all():
             found = (
