@@ -20,8 +20,9 @@ from fne.datasets.catalog import Catalog
 from fne.datasets.demo.dataset import Render
 from fne.datasets.location import file_fault
 from fne.evaluation.protocols import Evaluate
-from fne.extraction.backbones import BACKBONES
+from fne.extraction.backbones import find_backbone
 from fne.extraction.extractor import ALGORITHMS, AUTO, Extract
+from fne.extraction.timm_networks import is_timm
 from fne.extraction.weights import Torchvision, parse_weights, says_its_input
 from fne.features.embed import EXTRACTED
 from fne.features.embeddings import ALL, OF_VIEWS, ONE_LAYER, Embed, kept_layers
@@ -267,7 +268,8 @@ def _missing_files(folder: Path, catalog: Catalog | None, extract: Extract | Non
 def _input_faults(weights: Path, extract: Extract) -> list[str]:
     """Check that something says how a weights file expects images."""
     try:
-        if extract.input != AUTO or says_its_input(weights):
+        # The configuration of a network of timm says it.
+        if extract.input != AUTO or is_timm(extract.backbone) or says_its_input(weights):
             return []
     except InputError as error:
         return [f"section 'extract': weights: {error.message}"]
@@ -328,7 +330,10 @@ def _missing_layer(extract: Extract | None, embed: Embed | None) -> list[str]:
     """Find layers that the backbone does not have; an imported store has its own layers."""
     if not extract or not embed or embed.source != EXTRACTED:
         return []
-    backbone = BACKBONES[extract.backbone]
+    try:
+        backbone = find_backbone(extract.backbone)
+    except InputError as error:
+        return [f"section 'extract': backbone: {error.message}"]
     if extract.layers == ALL:
         layers, whose = [tap.layer for tap in backbone.taps], f"the layers of {extract.backbone}"
         if embed.layer in backbone.names:

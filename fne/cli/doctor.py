@@ -169,6 +169,8 @@ def _weights(params: Path) -> tuple[list[str], list[str]]:
     if not path.is_file():
         return [f"extract.weights: {path}: no such file; fix: dvc pull {path}"], []
     if path.suffix in (".yaml", ".yml") and isinstance(named := parse_weights(path), Torchvision):
+        if backbone not in named.sha256:
+            return [], []  # `fne check` says so
         from torchvision.models import get_model_weights  # slow to import
 
         file = get_model_weights(backbone)[named.name].url.rpartition("/")[2]

@@ -168,11 +168,11 @@ def open_extractor(origin: Artifact, weights: Path, runtime: Runtime) -> Extract
         say("the catalog was computed on a GPU; on this CPU, the last digits may differ", err=True)
         device, algorithm = torch.device("cpu"), "auto"
     extractor = build_extractor(chosen, loaded, algorithm, device)
-    for key in ("decoder", "extractor"):
-        if extractor.kind[key] != settings[key]:
+    for key, name in (("decoder", "the decoder"), ("extractor", "the extractor"), ("timm", "timm")):
+        if extractor.kind.get(key) != settings.get(key):
             raise InputError(
-                f"{origin.path} was made with version {settings[key]} of the {key}, but this is version "
-                f"{extractor.kind[key]}; run `dvc repro`"
+                f"{origin.path} was made with version {settings.get(key)} of {name}, but this is version "
+                f"{extractor.kind.get(key)}; run `dvc repro`"
             )
     return extractor
 
