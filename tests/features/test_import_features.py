@@ -250,7 +250,9 @@ def test_a_square_of_values_needs_usual_names_to_tell_ids_from_layers(folder):
 @pytest.mark.parametrize("content", [b"", b"not HDF5 at all", b"<html></html>"])
 def test_another_file_is_refused_by_its_content(folder, content):
     (folder / "a.h5").write_bytes(content)
-    assert fault(folder / "a.h5") == f"not an HDF5, .npy or .npz file; it begins with {content[:8]!r}"
+    assert (
+        fault(folder / "a.h5") == f"not an HDF5, .npy, .npz or Parquet file; it begins with {content[:8]!r}"
+    )
 
 
 def test_truncated_files_are_refused(folder):
@@ -271,7 +273,7 @@ def test_a_member_that_claims_more_than_it_holds_is_refused(folder):
 
 
 def test_a_missing_file_is_refused(folder):
-    assert fault(folder / "a.h5") == "no such file; name an HDF5, .npy or .npz file"
+    assert fault(folder / "a.h5") == "no such file; name an HDF5, .npy, .npz or Parquet file"
     (folder / "a.h5").mkdir()
     assert fault(folder / "a.h5") == "not a file"
 
