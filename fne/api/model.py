@@ -8,7 +8,7 @@ import numpy as np
 
 from fne.api.project import find_project, open_project
 from fne.core.errors import InputError
-from fne.search.engine import embed_sentences, encode_sentence
+from fne.search.engine import embed_sentences, encode_sentence, without_encoder
 from fne.search.project import CatalogImage, ExternalImage, Project, QueryImage, parse_query
 from fne.search.without_torch import PREFIX
 from fne.store.artifact import merge
@@ -61,6 +61,11 @@ class Model:
         """
         if isinstance(sentences, str):
             raise InputError(f"sentences: expected a list of sentences, got {sentences!r}")
+        if without_encoder(self._file.artifact):
+            raise InputError(
+                f"{self.path}: the vectors of captions were imported, and the encoder that computed them is "
+                "unknown; sentences cannot be encoded"
+            )
         numbers = [encode_sentence(each, self._vocabulary).numbers for each in sentences]
         return embed_sentences(self._file, numbers) if numbers else np.empty((0, self.dim), dtype=np.float32)
 

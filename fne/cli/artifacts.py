@@ -47,7 +47,7 @@ from fne.store.tensors import read_description
 from fne.tasks.captioning.model_file import NAME as CAPTIONER
 from fne.tasks.captioning.model_file import vocabulary
 from fne.tasks.matching.classifier_file import read_classifier
-from fne.tasks.matching.model_file import read_model
+from fne.tasks.matching.model_file import is_imported, read_model, read_model_file
 from fne.tasks.tagging.model import read_tagger
 from fne.text.tokens import tokens_fault
 from fne.text.vocabulary import read_vocabulary
@@ -330,6 +330,8 @@ def _read_any_model(path: Path) -> tuple[Artifact, dict[str, Tensor]]:
         if file.artifact.name == CAPTIONER:
             vocabulary(file)
         return file.artifact, describer.state_dict()
+    if is_imported(artifact := read_model_file(path).artifact):
+        return artifact, {}
     matcher, artifact = read_model(path)
     return artifact, matcher.state_dict()
 
@@ -345,7 +347,7 @@ def _is_describer(path: Path) -> bool:
 def _open_model(path: Path) -> Contents:
     if _is_describer(path):
         return Contents(read_describer_file(path).artifact)
-    return Contents(read_model(path)[1])
+    return Contents(_read_any_model(path)[0])
 
 
 def _check_model(path: Path, done: Done) -> Contents:

@@ -31,8 +31,9 @@ from fne.report.page import Report
 from fne.store.catalog import is_annotation_file, read_captions
 from fne.store.layout import MANIFEST
 from fne.tasks.captioning.settings import Caption, TrainCaptioner
-from fne.tasks.matching.settings import Train
+from fne.tasks.matching.settings import Encode, Train
 from fne.tasks.tagging.settings import Tag, TrainTagger
+from fne.text.caption_vectors import is_caption_store
 from fne.text.vectors import NO_VECTORS, is_no_vectors
 from fne.text.vocabulary import Tokenize
 
@@ -43,6 +44,7 @@ SECTIONS: dict[str, type[Section]] = {
     "embed": Embed,
     "tokenize": Tokenize,
     "train": Train,
+    "encode": Encode,
     "train_tagger": TrainTagger,
     "tag": Tag,
     "train_captioner": TrainCaptioner,
@@ -287,7 +289,7 @@ def _root_fault(root: Path, catalog: Catalog) -> str | None:
 
 
 def _missing_vectors(folder: Path, tokenize: Tokenize | None) -> list[str]:
-    if not tokenize or (folder / tokenize.vectors).is_file():
+    if not tokenize or (folder / tokenize.vectors).is_file() or is_caption_store(folder / tokenize.vectors):
         return []
     return [
         f"section 'tokenize': vectors: there is no file '{tokenize.vectors}'; "

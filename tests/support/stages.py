@@ -27,7 +27,7 @@ COMMANDS = {
     "train": "features/embeddings data/captions.jsonl captions/tokens.h5 captions/vectors.h5 "
     "models/matching.safetensors models/classifier.safetensors models/history metrics/training.json",
     "encode": "models/matching.safetensors features/embeddings data/captions.jsonl captions/tokens.h5 "
-    "vectors/images vectors/captions",
+    "captions/vectors.h5 vectors/images vectors/captions",
     "evaluate": "vectors/images vectors/captions data/captions.jsonl "
     "metrics/retrieval.json metrics/intervals.json metrics/curves metrics/ranks.h5",
     "train_captioner": "features/embeddings data/captions.jsonl "

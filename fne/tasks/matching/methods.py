@@ -21,8 +21,14 @@ from fne.losses.instance import (
 )
 from fne.tasks.matching.closed_form import ClosedForm, align_pairs, matcher_of, to_matcher
 from fne.tasks.matching.data import Inputs, Pairs
+from fne.tasks.matching.imported import open_imported
 from fne.tasks.matching.model import Matcher, new_matcher
-from fne.tasks.matching.settings import Train, require_positions, require_vectors
+from fne.tasks.matching.settings import (
+    Train,
+    require_caption_head,
+    require_positions,
+    require_vectors,
+)
 from fne.tasks.matching.task import Classes, MatchingTask
 from fne.tasks.matching.validate import validate
 from fne.training.progress import Point
@@ -43,8 +49,16 @@ def make_model(settings: Train, inputs: Inputs, job: Job) -> Made:
     return METHODS[settings.method](settings, inputs, job)
 
 
+def validate_imported(inputs: Inputs, similarity: str) -> Made:
+    """Return imported vectors of both sides as a model, with a single validation."""
+    matcher = open_imported(inputs.training.rows, inputs.caption_vectors, similarity)
+    point = Point(1, 1, 0.0, {}, validate(matcher, inputs.validation))
+    return Made(matcher, Finished([point], point, {}))
+
+
 def train_by_steps(settings: Train, inputs: Inputs, job: Job) -> Made:
     """Train by gradient steps."""
+    require_caption_head(settings, inputs.caption_vectors)
     require_vectors(settings, inputs.vectors)
     require_positions(settings, inputs.longest)
     classes = _make_classes(settings, inputs.training, job) if settings.has_instance_loss else None
@@ -121,6 +135,7 @@ def align(settings: Train, inputs: Inputs, job: Job) -> Made:
     """Align both sides in closed form."""
     own = settings.methods[settings.method]
     assert isinstance(own, ClosedForm)
+    require_caption_head(settings, inputs.caption_vectors)
     return Made(*aligned(settings.method, own, inputs, job))
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from fne.tasks.matching.model import Matcher
 
 FORMAT = Format("fne-model", 2)
+# What a model without weights says in its settings that it stands for: imported vectors of both sides.
+IMPORTED = "imported"
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,10 @@ def read_model(path: Path) -> "tuple[Matcher, Artifact]":
     from fne.tasks.matching.model import Matcher, Shape
 
     file = read_model_file(path)
+    if is_imported(file.artifact):
+        raise InputError(
+            f"{path}: stands for imported vectors and has no weights; nothing can be encoded with it"
+        )
     try:
         # Drawing weights only to replace them would take longer than reading them.
         with torch.device("meta"):
@@ -84,6 +90,11 @@ def read_model_file(path: Path, prefix: str = "") -> ModelFile:
         return ModelFile(artifact, dict(header["shape"]), file.arrays)
     except (KeyError, TypeError, ValueError) as error:
         raise not_a_model(path, error) from None
+
+
+def is_imported(model: Artifact) -> bool:
+    """Return whether a model only stands for imported vectors."""
+    return bool(model.settings.get("source") == IMPORTED)
 
 
 def not_a_model(path: Path, error: Exception) -> InputError:
