@@ -111,9 +111,8 @@ def load_weights(path: Path, backbone: str, wanted: str | InputFormat = AUTO) ->
     format_wanted = INPUTS.get(wanted) if isinstance(wanted, str) else wanted
     if path.suffix not in (".yaml", ".yml"):
         weights, recorded = _from_file(path)
-        return replace(
-            weights, input=_resolve_input(path, format_wanted, recorded or find_backbone(backbone).input)
-        )
+        feeding = _resolve_input(path, format_wanted, recorded or find_backbone(backbone).input)
+        return replace(weights, input=feeding)
     named = parse_weights(path)
     if isinstance(named, Torchvision):
         loaded = _from_torchvision(path, named, backbone)
