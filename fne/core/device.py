@@ -6,6 +6,7 @@ the GPU is a call of `download`.
 """
 
 import os
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,6 +81,30 @@ def _container_memory() -> int:
         return max(0, limit - used + int(statistics.get("inactive_file", 0)))
     except (OSError, ValueError):
         return 1 << 62
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until a device has computed everything that is queued."""
+    if is_gpu(device):
+        torch.cuda.synchronize(device)
+
+
+def device_name(device: torch.device) -> str:
+    """Return the model of a GPU, and `cpu` for a CPU."""
+    return torch.cuda.get_device_name(device) if is_gpu(device) else "cpu"
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Let `peak_memory` of a GPU count from now on."""
+    if is_gpu(device):
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_memory(device: torch.device) -> int:
+    """Return the most bytes used at once: on a GPU since the last reset, on a CPU by this process."""
+    if is_gpu(device):
+        return int(torch.cuda.max_memory_allocated(device))
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def prepare_device(runtime: Runtime) -> torch.device:

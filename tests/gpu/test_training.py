@@ -280,6 +280,7 @@ def test_tensors_of_the_pretended_gpu_say_so_and_have_true_values():
         assert values.device == GPU
         assert values.is_cuda
         assert values.view(2, 2).T.device == (values * 2).device == torch.zeros_like(values).device == GPU
+        assert torch.tensor([1.0], device=CUDA).device == GPU
         assert torch.zeros(3).device.type == "cpu"
         with pytest.raises(TypeError, match="on the GPU"):
             values.numpy()

@@ -143,6 +143,8 @@ class _Functions(TorchFunctionMode):
             result = func(*args, **kwargs)
         finally:
             gpu.frames.pop()
+        if named is not None and own is None and isinstance(result, Tensor) and not result.is_meta:
+            return gpu.place(result, named)  # a new tensor; torch.tensor() makes it where no mode sees it
         if named is not None and own is not None and named != own and result is not None:
             if own == GPU and not kwargs.get("non_blocking"):
                 gpu.read(func.__name__)
