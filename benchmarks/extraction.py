@@ -23,12 +23,11 @@ from torch import Tensor, nn
 from torchvision.models.feature_extraction import create_feature_extractor
 from torchvision.transforms import TenCrop
 
-from benchmarks.timing import compare, print_table, ratio
+from benchmarks.timing import PROJECT, compare, print_table, ratio
 from fne.extraction.extractor import ExtractorSettings, build_extractor
 from fne.extraction.preprocess import CROP, SIDE
 from fne.extraction.weights import Weights, load_weights
 
-PROJECT = Path(__file__).parent.parent
 IMAGES = 2  # the batch of the stage on a CPU
 ROUNDS = 5
 SIZES = (100, 600)  # images, for the memory benchmark

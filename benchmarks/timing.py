@@ -3,6 +3,9 @@
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
+
+PROJECT = Path(__file__).parent.parent
 
 
 def compare(variants: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:

@@ -17,9 +17,10 @@ from typing import Any
 import click
 import torch
 
+from fne.core.device import has_gpu
 from fne.core.dvc import open_project
 from fne.core.errors import InputError
-from fne.core.files import files_in, read_bytes
+from fne.core.files import files_in, read_bytes, write_text
 from fne.core.options import OUTPUT, params_option
 from fne.core.params import Runtime, load_key, load_runtime
 from fne.core.terminal import say
@@ -49,7 +50,14 @@ TRAININGS = "trainings"  # the name of finished trainings in --prune
     "--share", type=OUTPUT, metavar="DIR", help="Share the cache and the scratch folder with a group, in DIR."
 )
 @click.option("--group", metavar="NAME", help="With --share, for a new DIR: the group that may use it.")
-def doctor(params: Path, prune: str | None, share: Path | None, group: str | None) -> None:
+@click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda"]),
+    help="Test a device for about a minute.",
+)
+def doctor(
+    params: Path, prune: str | None, share: Path | None, group: str | None, device: str | None
+) -> None:
     """Describe the machine and the scratch folder, and list problems.
 
     Checks links, permissions, free space, the Git identity, DVC's remotes and locks, settings
@@ -59,9 +67,15 @@ def doctor(params: Path, prune: str | None, share: Path | None, group: str | Non
     The scratch folder (runtime.scratch) keeps finished rows of the extraction, so that no
     image is computed twice. Clones and users can share it. It can be removed at any time:
     missing rows are computed again.
+
+    --device computes drawn images with the settings of params.yaml and compares them with the
+    plain algorithm on the CPU. It prints a table and advice for the section runtime, and
+    writes a JSON file to the scratch folder, which belongs into a bug report.
     """
     runtime = load_runtime(params)
-    if share:
+    if device:
+        say(check_device(runtime, params, device))
+    elif share:
         say(share_with_group(runtime, share.absolute(), group))
     else:
         say(prune_rows(runtime, prune) if prune else diagnose(runtime, params))
@@ -71,7 +85,7 @@ def diagnose(runtime: Runtime, params: Path) -> str:
     """Return a description of the machine and the scratch folder, and the problems found."""
     scratch = runtime.scratch_folder()
     free = shutil.disk_usage(scratch if scratch.exists() else Path()).free
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    gpu = torch.cuda.get_device_name() if has_gpu() else "none"
     lines = [
         f"python {platform.python_version()}, torch {torch.__version__}, dvc {version('dvc')}",
         f"GPU: {gpu}; torch threads: {runtime.threads or torch.get_num_threads()}",
@@ -96,6 +110,18 @@ def diagnose(runtime: Runtime, params: Path) -> str:
             *(f"  {line}" for line in could),
         ]
     )
+
+
+def check_device(runtime: Runtime, params: Path, device: str) -> str:
+    """Run the self-test of a device, write its JSON file and return its table."""
+    # Slow to import.
+    from fne.cli.device_test import format_report, report_content, run_device_test
+
+    report = run_device_test(params, device)
+    path = runtime.scratch_folder() / "doctor" / f"{device}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(report_content(report), indent=2) + "\n")
+    return f"{format_report(report)}\n{path}: the same and more, for a bug report"
 
 
 def share_with_group(runtime: Runtime, folder: Path, group: str | None) -> str:
@@ -155,7 +181,7 @@ def _training_lines(scratch: Path) -> Iterator[str]:
 def _unsupported_settings(runtime: Runtime) -> Iterator[str]:
     """Find settings that this machine does not support."""
     cores = os.cpu_count() or 1
-    if runtime.device == "cuda" and not torch.cuda.is_available():
+    if runtime.device == "cuda" and not has_gpu():
         yield "runtime.device is cuda, but torch finds no GPU; fix: set it to auto in params.yaml"
     for key in ("threads", "workers"):
         if (value := getattr(runtime, key)) > cores:

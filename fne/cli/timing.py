@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fne.core.device import synchronize
 from fne.losses.instance import new_instance
 from fne.tasks.matching.data import Batch
 from fne.tasks.matching.model import new_matcher
@@ -120,6 +121,19 @@ def time_training(
 ) -> Timing:
     """Time an epoch of a training and its validation on random data, each for at most `max_seconds`."""
     settings = Train.model_validate(train)
+    trainer, batch = random_training(settings, work, device)
+    steps = _steps(settings, work)
+    step_seconds, timed = _repeat(partial(trainer.step, batch), steps, max_seconds, device)
+    matcher = cast(MatchingTask, trainer.task).matcher.eval()
+    words, lengths = RandomPairs(work, settings.batch).captions(batch.caption_ids)
+    with torch.no_grad():
+        encode = partial(matcher.embed_captions, words.to(device), lengths)
+        encode_seconds, _ = _repeat(encode, _validation_batches(settings, work), max_seconds, device)
+    return Timing(step_seconds, encode_seconds, timed, steps)
+
+
+def random_training(settings: Train, work: Workload, device: torch.device) -> tuple[Trainer[Batch], Batch]:
+    """Return a trainer with fresh weights on a device, and a batch of random data."""
     matcher = new_matcher(settings.shape(work.features, work.words), settings.seed).to(device)
     pairs: Any = RandomPairs(work, settings.batch)
     task = MatchingTask(
@@ -132,17 +146,8 @@ def time_training(
         settings.captions,
         classes=_classes(settings, work, device),
     )
-    trainer = Trainer(task, settings.schedule(settings.loss_titles()))
     ids = [str(number) for number in range(settings.batch)]
-    steps = _steps(settings, work)
-    step_seconds, timed = _repeat(partial(trainer.step, Batch(ids, ids)), steps, max_seconds, device)
-    matcher.eval()
-    words, lengths = pairs.captions(ids)
-    matcher.eval()
-    with torch.no_grad():
-        encode = partial(matcher.embed_captions, words.to(device), lengths)
-        encode_seconds, _ = _repeat(encode, _validation_batches(settings, work), max_seconds, device)
-    return Timing(step_seconds, encode_seconds, timed, steps)
+    return Trainer(task, settings.schedule(settings.loss_titles())), Batch(ids, ids)
 
 
 def _classes(settings: Train, work: Workload, device: torch.device) -> Classes | None:
@@ -181,5 +186,4 @@ def _repeat(
 
 def _call(work: Callable[[], object], device: torch.device) -> None:
     work()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+    synchronize(device)

@@ -1,17 +1,54 @@
-"""The device that torch computes on, its numerical settings, and a clear message when memory runs out."""
+"""The device that torch computes on: its numerical settings, transfers, and what to do when memory runs out.
+
+Other modules ask here whether a device is a GPU, and move tensors with `upload` and `download`. So a test
+can let them take the path of a GPU on a machine that has none, and every read that makes the host wait for
+the GPU is a call of `download`.
+"""
 
 import os
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from fne.core.errors import InputError
 from fne.core.params import Runtime
 
 MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")  # of a container, if there is one
+# The workspace of cuBLAS with which its results do not depend on how work is spread over streams.
+CUBLAS_VARIABLE, CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+
+# What torch and cuDNN write in errors of the type RuntimeError.
+OUT_OF_MEMORY = (
+    "allocate memory",
+    "out of memory",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
+
+
+def is_gpu(device: torch.device) -> bool:
+    """Return whether a device is a GPU: computes beside the host, with memory of its own."""
+    return device.type == "cuda"
+
+
+def has_gpu() -> bool:
+    """Return whether torch finds a GPU."""
+    return torch.cuda.is_available()
+
+
+def upload(tensor: Tensor, device: torch.device) -> Tensor:
+    """Send a tensor to a device, without waiting where that is a GPU."""
+    return tensor.pin_memory().to(device, non_blocking=True) if is_gpu(device) else tensor.to(device)
+
+
+def download(tensor: Tensor) -> Tensor:
+    """Return a tensor on the CPU; the host waits until a GPU has computed it."""
+    return tensor.cpu()
 
 
 def free_memory(device: torch.device) -> int:
@@ -20,7 +57,7 @@ def free_memory(device: torch.device) -> int:
     On a CPU, that is what the system can free without swapping, within the limit of the container, divided
     by the number of processes that torchrun has started on this machine.
     """
-    if device.type == "cuda":
+    if is_gpu(device):
         return int(torch.cuda.mem_get_info(device)[0])
     return min(_system_memory(), _container_memory()) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
@@ -46,6 +83,30 @@ def _container_memory() -> int:
         return 1 << 62
 
 
+def synchronize(device: torch.device) -> None:
+    """Wait until a device has computed everything that is queued."""
+    if is_gpu(device):
+        torch.cuda.synchronize(device)
+
+
+def device_name(device: torch.device) -> str:
+    """Return the model of a GPU, and `cpu` for a CPU."""
+    return torch.cuda.get_device_name(device) if is_gpu(device) else "cpu"
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Let `peak_memory` of a GPU count from now on."""
+    if is_gpu(device):
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_memory(device: torch.device) -> int:
+    """Return the most bytes used at once: on a GPU since the last reset, on a CPU by this process."""
+    if is_gpu(device):
+        return int(torch.cuda.max_memory_allocated(device))
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def prepare_device(runtime: Runtime) -> torch.device:
     """Configure torch and return the device that `runtime` asks for.
 
@@ -59,16 +120,28 @@ def prepare_device(runtime: Runtime) -> torch.device:
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
-    available = torch.cuda.is_available()
+    available = has_gpu()
     if runtime.device == "cuda" and not available:
         raise InputError(
             "params.yaml: runtime.device is 'cuda', but torch finds no GPU here; use 'auto' or 'cpu'"
         )
     device = torch.device("cuda" if available and runtime.device != "cpu" else "cpu")
-    # On a CPU, several threads would add up the gradient of `table[rows]` in any order.
-    torch.use_deterministic_algorithms(device.type == "cpu")
+    if is_gpu(device):
+        # cuBLAS reads this when it is first used.
+        os.environ.setdefault(CUBLAS_VARIABLE, CUBLAS_WORKSPACE)
+    # On a CPU, several threads would add up the gradient of `table[rows]` in any order; on a GPU, atomic
+    # additions would. Some kernels have no deterministic version on a GPU. There torch only warns: a
+    # training with other last bits is better than one that stops.
+    torch.use_deterministic_algorithms(True, warn_only=is_gpu(device))
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     return device
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error is one of the various ways in which torch says that memory ran out."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in OUT_OF_MEMORY)
 
 
 @contextmanager
@@ -77,6 +150,6 @@ def explain_out_of_memory(remedy: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error):
+        if is_out_of_memory(error):
             raise InputError(f"out of memory; {remedy}") from None
         raise

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from fne.core.device import is_out_of_memory
 from fne.extraction.backbones import build_backbone, find_backbone
 from fne.extraction.extractor import Extractor
 from fne.extraction.preprocess import CROPS
@@ -122,13 +123,18 @@ def plain_flops(extractor: Extractor) -> int:
 
 
 def time_per_image(extractor: Extractor, batch: int) -> float:
-    """Return the seconds per image, measured with a batch of blank images."""
+    """Return the seconds per image, measured with a batch of blank images, fewer if memory runs out."""
     size = extractor.input.size
     blank = [torch.zeros(3, size, size, dtype=torch.uint8)] * batch
-    extractor.compute(blank)  # warm-up: compiles code and allocates memory
-    start = time.perf_counter()
-    extractor.compute(blank)
-    return (time.perf_counter() - start) / batch
+    try:
+        extractor.compute(blank)  # warm-up: compiles code and allocates memory
+        start = time.perf_counter()
+        extractor.compute(blank)
+        return (time.perf_counter() - start) / batch
+    except (RuntimeError, MemoryError) as error:
+        if batch == 1 or not is_out_of_memory(error):
+            raise
+    return time_per_image(extractor, batch // 2)
 
 
 def _per_worker(statistics: RunStatistics) -> str:

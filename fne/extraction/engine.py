@@ -19,13 +19,15 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from fne.core.device import prepare_device
+from fne.core.device import is_gpu, prepare_device
 from fne.core.dvc import restore_advice
 from fne.core.errors import InputError
 from fne.core.params import Runtime
+from fne.core.terminal import say
 from fne.extraction.cache import hardware_name
 from fne.extraction.cost import RunStatistics, time_per_image
 from fne.extraction.extractor import Extractor, ExtractorSettings
+from fne.extraction.pipeline import DeviceQueue, compute_rows, open_queue
 from fne.extraction.preprocess import Resize
 from fne.extraction.weights import AUTO
 from fne.store.catalog import Image
@@ -83,6 +85,7 @@ class Job:
         batch: the number of images per batch.
         workers: the number of processes that prefetch images.
         todo: the number of images to compute, at most.
+        log: called with messages for the user.
         statistics: measurements, which the engine updates.
     """
 
@@ -91,6 +94,7 @@ class Job:
     batch: int
     workers: int
     todo: int
+    log: Log = say
     statistics: RunStatistics = field(default_factory=RunStatistics)
 
 
@@ -131,8 +135,16 @@ def local_engine(device: torch.device) -> Engine:
     return Engine(device, False, compute_locally, time_per_image)
 
 
-def compute_locally(job: Job, positions: Iterator[int]) -> Generator[ComputedRows, None, None]:
-    """Compute rows in this process; other processes only prefetch images."""
+def compute_locally(
+    job: Job, positions: Iterator[int], queue: DeviceQueue | None = None
+) -> Generator[ComputedRows, None, None]:
+    """Compute rows in this process; other processes only prefetch images.
+
+    Args:
+        job: the images to compute.
+        positions: their positions.
+        queue: what computes, by default the device of the extractor.
+    """
     reading: deque[int] = deque()
 
     def recorded() -> Iterator[int]:
@@ -140,11 +152,12 @@ def compute_locally(job: Job, positions: Iterator[int]) -> Generator[ComputedRow
             reading.append(position)
             yield position
 
-    extractor = job.extractor
-    pixels = read_ahead(job.files, recorded(), job.workers, pin=extractor.device.type == "cuda")
-    hardware = hardware_name(extractor.device.type)
-    for batch in _batches(_timed(pixels, job.statistics), job.batch):
-        yield ComputedRows([reading.popleft() for _ in batch], extractor.compute(batch), hardware)
+    device = job.extractor.device
+    pixels = read_ahead(job.files, recorded(), job.workers, pin=is_gpu(device))
+    hardware = hardware_name(device.type)
+    queue = queue or open_queue(job.extractor)
+    for rows in compute_rows(queue, _timed(pixels, job.statistics), job.batch, job.log):
+        yield ComputedRows([reading.popleft() for _ in rows], rows, hardware)
 
 
 def read_ahead(files: ImageFiles, positions: Iterable[int], workers: int, pin: bool) -> Iterator[Tensor]:
@@ -218,14 +231,3 @@ def _timed(pixels: Iterator[Tensor], statistics: RunStatistics) -> Iterator[Tens
         if each is None:
             return
         yield each
-
-
-def _batches(pixels: Iterator[Tensor], size: int) -> Iterator[list[Tensor]]:
-    batch: list[Tensor] = []
-    for each in pixels:
-        batch.append(each)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

@@ -22,6 +22,7 @@ import torch
 from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
+from fne.core.device import download, is_gpu
 from fne.core.errors import InputError
 from fne.core.params import OneOf, Section, one_of
 from fne.core.terminal import say
@@ -138,15 +139,20 @@ class Extractor:
         return sum(layer.features for layer in self.layers)
 
     @torch.inference_mode()
-    def compute(self, pixels: list[Tensor]) -> np.ndarray:
-        """Return the rows of images, in float32."""
-        uploaded = [normalize(each.to(self.device, non_blocking=True), self.input) for each in pixels]
-        same = len({each.shape for each in uploaded}) == 1
+    def start(self, pixels: list[Tensor]) -> Tensor:
+        """Return the rows of images on the device, in float32; a GPU only queues the work."""
+        prepared = [normalize(each, self.input) for each in pixels]
+        same = len({each.shape for each in prepared}) == 1
         # Images of different sizes cannot be stacked; every image is computed separately anyway.
-        groups = [torch.stack(uploaded)] if same else [each[None] for each in uploaded]
+        groups = [torch.stack(prepared)] if same else [each[None] for each in prepared]
         dtype = PRECISIONS[self.kind["precision"]]
         with torch.autocast(self.device.type, dtype, enabled=dtype != torch.float32):
-            return torch.cat([self.rows(group).float() for group in groups]).cpu().numpy()
+            return torch.cat([self.rows(group).float() for group in groups])
+
+    def compute(self, pixels: list[Tensor]) -> np.ndarray:
+        """Return the rows of images, in float32."""
+        rows: np.ndarray = download(self.start([each.to(self.device) for each in pixels])).numpy()
+        return rows
 
 
 def build_extractor(
@@ -168,11 +174,16 @@ def build_extractor(
 
     Raises:
         InputError: if the weights do not fit, if the algorithm is not possible, or if half
-            precision is requested on a CPU, where it is slower and less exact.
+            precision is requested on a CPU, where it is slower and less exact, or on a GPU without it.
     """
-    if settings.precision != "float32" and device.type == "cpu":
+    if settings.precision != "float32" and not is_gpu(device):
         raise InputError(
             f"params.yaml: extract.precision is '{settings.precision}', which needs a GPU; use 'float32' here"
+        )
+    if settings.precision == "bfloat16" and not remote and not torch.cuda.is_bf16_supported():
+        raise InputError(
+            "params.yaml: extract.precision is 'bfloat16', which this GPU does not support; use 'float16' or "
+            "'float32'"
         )
     place = torch.device("meta") if remote else device
     network = build_network(settings.backbone, weights, place, settings.activations, settings.layers)
@@ -192,7 +203,7 @@ def build_extractor(
         "decoder": DECODER_VERSION,
         "extractor": EXTRACTOR_VERSION,
     }
-    if chosen == "plain" and device.type == "cpu":
+    if chosen == "plain" and not is_gpu(device):
         # Only here do the last bits depend on the number of threads.
         kind["threads"] = torch.get_num_threads()
     kind |= network.version
@@ -233,12 +244,10 @@ def choose_algorithm(
         reason = f"the network receives crops of {network.side} pixels, not {CROP}"
     elif views != "mean":
         reason = f"with views '{views}', crops are not averaged"
-    if requested == AUTO and (reason or device.type != "cpu"):
+    if requested == AUTO and (reason or is_gpu(device)):
         return "plain" if reason else "sharing"
     if reason is None and requested != "sharing":
-        reason = (
-            numba_unsupported_reason() if device.type == "cpu" else f"it needs a CPU, not '{device.type}'"
-        )
+        reason = f"it needs a CPU, not '{device.type}'" if is_gpu(device) else numba_unsupported_reason()
         if reason and requested == AUTO:
             _warn_once(f"Algorithm 'winograd' is not possible here, using 'sharing' instead: {reason}")
             return "sharing"
@@ -275,7 +284,7 @@ def _per_image(row: Callable[[Tensor], Tensor]) -> RowFunction:
     workers = ThreadPoolExecutor(torch.get_num_threads(), "image", torch.set_num_threads, (1,))
 
     def rows(images: Tensor) -> Tensor:
-        if images.device.type != "cpu":
+        if is_gpu(images.device):
             return torch.stack([row(image) for image in images])
         threads = torch.get_num_threads()
         # MKL has one global number of threads besides the number of each worker.

@@ -91,9 +91,11 @@ def build_network(
     for name, module in known.modules(model).items():
         prefix = f"{name}." if name else ""
         module.load_state_dict(
-            {key: weights.state[f"{prefix}{key}"] for key in module.state_dict()}, assign=True
+            {key: _placed(weights.state[f"{prefix}{key}"], device) for key in module.state_dict()},
+            assign=True,
         )
-        modules[name] = module.to(device).to(memory_format=torch.channels_last)
+        # A network of timm may have tensors that no weights file has.
+        modules[name] = module.to(device) if is_timm(backbone) else module
         if is_part(taps[-1].activated, name):
             break
     kept = [Layer(tap.layer, tap.features or len(weights.state[f"{tap.weighted}.weight"])) for tap in taps]
@@ -128,6 +130,12 @@ def crop_activations(network: Network, crops: Tensor) -> Tensor:
         for handle in handles:
             handle.remove()
     return torch.cat([kept[tap.layer] for tap in network.taps], dim=1)
+
+
+def _placed(weight: Tensor, device: torch.device) -> Tensor:
+    """Return a weight on the device; filters have their channels last there, as images have."""
+    placed = weight.to(device)
+    return placed.contiguous(memory_format=torch.channels_last) if placed.ndim == 4 else placed
 
 
 def _register_hook(network: Network, tap: Tap, kept: dict[str, Tensor]) -> RemovableHandle:

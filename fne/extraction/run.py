@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fne.core.device import is_gpu
 from fne.core.errors import InputError
 from fne.core.progress import Progress, progress
 from fne.extraction.cache import LockedJournal, Scratch
@@ -29,8 +30,9 @@ from fne.store.layout import Layer, plan_shards
 
 # Work that takes longer is not started if a remote may have its result.
 LONG_SECONDS = 600.0
-# Rows that may wait to be written: bounded, so that a slow disk does not fill the memory.
-UNWRITTEN = 64
+# Bytes of rows that may wait to be written: bounded, so that a slow disk does not fill the memory, and large
+# enough that a fast device does not wait for a disk that pauses.
+UNWRITTEN_BYTES = 256 * 2**20
 # Images per batch on a GPU with `runtime.batch: 0`; on a CPU, one per thread.
 GPU_BATCH = 16
 # The images whose first layer is looked at, and the relative deviation below which they look all the same.
@@ -79,7 +81,7 @@ def complete(
     pending = set(positions) - set(scratch.rows(positions))
     if not pending:
         return
-    batch = batch or (GPU_BATCH if extractor.device.type == "cuda" else torch.get_num_threads())
+    batch = batch or (GPU_BATCH if is_gpu(extractor.device) else torch.get_num_threads())
     engine = engine or local_engine(extractor.device)
     done = len(positions) - len(pending)
     seconds = engine.time_per_image(extractor, batch)
@@ -89,7 +91,7 @@ def complete(
             f"dvc.lock names this store, but the cache does not have it and computing it takes long; run "
             f"`dvc fetch extract` to get it from '{remote}', or set runtime.missing_store to compute"
         )
-    job = Job(ImageFiles(images, root, extractor.resize), extractor, batch, workers, len(pending))
+    job = Job(ImageFiles(images, root, extractor.resize), extractor, batch, workers, len(pending), log)
     work = _Work(scratch, positions, pending, engine, job, log)
     start, waited_for = time.perf_counter(), list[str]()
     with progress(title, len(positions), done, "image") as shown:
@@ -195,11 +197,13 @@ class _Work:
                     for position, row in zip(done.positions, done.rows, strict=True):
                         check_finite(row, images[position].id, self.job.extractor.layers)
                         self._watch(row)
-                        claim = replace(claims.pop(position), hardware=done.hardware)
-                        writing.append(writer.submit(_write, claim, row))
+                    own = [replace(claims.pop(each), hardware=done.hardware) for each in done.positions]
+                    writing.append(writer.submit(_write, own, done.rows))
                     started = time.perf_counter()
                     # Check finished writes immediately: if the disk is full, stop computing.
-                    while writing and (writing[0].done() or len(writing) > UNWRITTEN):
+                    while writing and (
+                        writing[0].done() or len(writing) * done.rows.nbytes > UNWRITTEN_BYTES
+                    ):
                         writing.popleft().result()
                     statistics.output_seconds += time.perf_counter() - started
                     statistics.images += len(done.positions)
@@ -234,11 +238,12 @@ class _Work:
             yield from (self.positions[digest] for digest in unfinished)
 
 
-def _write(claim: _Claim, row: np.ndarray) -> None:
-    claim.journal.append(claim.digest, row, claim.hardware)
-    claim.missing.discard(claim.digest)
-    if not claim.missing:
-        claim.journal.unlock()
+def _write(claims: Sequence[_Claim], rows: np.ndarray) -> None:
+    for claim, row in zip(claims, rows, strict=True):
+        claim.journal.append(claim.digest, row, claim.hardware)
+        claim.missing.discard(claim.digest)
+        if not claim.missing:
+            claim.journal.unlock()
 
 
 @contextmanager

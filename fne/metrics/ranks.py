@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fne.core.device import download
 from fne.core.processes import ALONE, Processes
 
 Similarity = Callable[[Tensor, Tensor], Tensor]
@@ -157,7 +158,7 @@ class Blocks:
     def _block(self, images: slice, captions: slice, caption_vectors: Tensor) -> Block:
         scores = self._similarity(_pad(self._images[images], self._shape[0]), caption_vectors)
         valid = scores[: images.stop - images.start, : captions.stop - captions.start]
-        return Block(images, captions, valid.contiguous().cpu().numpy())
+        return Block(images, captions, download(valid.contiguous()).numpy())
 
 
 class _Tally:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
+from fne.core.device import is_gpu
 from fne.core.errors import InputError
 from fne.core.params import Section
 from fne.core.variants import Variant
@@ -110,7 +111,7 @@ class Recurrent(nn.Module):
             units = self.reader.hidden_size * (2 if self.reader.bidirectional else 1)
             return next(self.reader.parameters()).new_zeros((0, units)).requires_grad_()
         packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        if isinstance(self.reader, nn.GRU) and not self.reader.bidirectional and not words.is_cuda:
+        if isinstance(self.reader, nn.GRU) and not self.reader.bidirectional and not is_gpu(words.device):
             states = last_states(self.words, self.reader, packed)
         else:
             states = self.read_with_torch(packed)

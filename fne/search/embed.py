@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fne.core.device import prepare_device
+from fne.core.device import has_gpu, is_gpu, prepare_device
 from fne.core.errors import InputError
 from fne.core.params import Runtime
 from fne.core.terminal import say
@@ -164,7 +164,7 @@ def open_extractor(origin: Artifact, weights: Path, runtime: Runtime) -> Extract
     merge(origin, loaded.artifact)
     prepare_device(runtime)
     device, algorithm = torch.device(settings["device"]), settings["algorithm"]
-    if device.type == "cuda" and not torch.cuda.is_available():
+    if is_gpu(device) and not has_gpu():
         say("the catalog was computed on a GPU; on this CPU, the last digits may differ", err=True)
         device, algorithm = torch.device("cpu"), "auto"
     extractor = build_extractor(chosen, loaded, algorithm, device)

@@ -6,6 +6,7 @@ last). It ends after its epochs, or when its own validation has not improved for
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic
@@ -13,7 +14,7 @@ from typing import Generic
 import torch
 from torch import Tensor, nn
 
-from fne.core.device import explain_out_of_memory
+from fne.core.device import download, explain_out_of_memory
 from fne.core.errors import InputError
 from fne.core.processes import ALONE, Processes
 from fne.core.progress import progress as show_progress
@@ -105,16 +106,21 @@ class Trainer(Generic[AnyBatch]):
         """Make one update; return the loss of the batch and its terms."""
         self.task.trained.train()
         loss = self.task.loss(batch, step_generator(self.schedule.seed, self.progress.updates))
-        self._require_finite(loss.total, batch, "loss")
         self.optimizer.zero_grad()
         loss.total.backward()  # type: ignore[no-untyped-call]
         self.processes.add_gradients(self.parameters)
         norm = clip_gradients(self.groups, self.schedule.clip, self.schedule.clip_by)
-        self._require_finite(norm, batch, "gradient")
-        self.optimizer.step()
-        # A single term equals the value, and reading it twice would stall a GPU twice.
+        # All values in one read, because every read makes the host wait for a GPU.
+        # A single term equals the value.
         terms = loss.terms if len(loss.terms) > 1 else {}
-        return loss.value.item(), {name: value.item() for name, value in terms.items()}
+        read = torch.stack(
+            [each.detach().double() for each in (loss.total, norm, loss.value, *terms.values())]
+        )
+        total, length, value, *values = download(read).tolist()
+        self._require_finite(total, batch, "loss")
+        self._require_finite(length, batch, "gradient")
+        self.optimizer.step()
+        return value, dict(zip(terms, values, strict=True))
 
     def save(self) -> None:
         """Write a checkpoint."""
@@ -201,11 +207,11 @@ class Trainer(Generic[AnyBatch]):
         is_validated = progress.best_in_phase is not None
         return progress.epoch_in_phase >= phase.epochs or (is_validated and waited >= phase.patience)
 
-    def _require_finite(self, value: Tensor, batch: AnyBatch, name: str) -> None:
+    def _require_finite(self, value: float, batch: AnyBatch, name: str) -> None:
         """Stop before a value that is not finite reaches the weights, and with them a checkpoint."""
-        if not value.isfinite():
+        if not math.isfinite(value):
             raise InputError(
-                f"training stopped: the {name} is {value.item()} at step {self.progress.step + 1} of epoch "
+                f"training stopped: the {name} is {value} at step {self.progress.step + 1} of epoch "
                 f"{self.progress.epoch + 1}, with {batch}; lower {self.task.section}.learning_rate or check "
                 "these inputs"
             )

@@ -15,6 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from fne.core.device import download
 from fne.core.params import Section
 from fne.core.variants import Variant
 from fne.training.task import ParameterGroup
@@ -50,9 +51,18 @@ class UncorrectedAdam(torch.optim.Adam):
     Adam. Written as Adam with another rate and epsilon in every step, which is the same.
     """
 
+    _steps: int | None = None  # made so far; not known before the first one
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a state."""
+        super().load_state_dict(state_dict)
+        self._steps = None
+
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Make one step."""
-        number = 1 + next((int(state["step"]) for state in self.state.values()), 0)
+        if self._steps is None:  # read once: the state is on the device
+            self._steps = next((int(download(state["step"])) for state in self.state.values()), 0)
+        self._steps = number = self._steps + 1
         before = [(group["lr"], group["eps"]) for group in self.param_groups]
         for group in self.param_groups:
             first, second = (1 - beta**number for beta in group["betas"])

@@ -1,7 +1,10 @@
+import os
+
+import pytest
 import torch
 
 from fne.core import device
-from fne.core.device import free_memory, prepare_device
+from fne.core.device import CUBLAS_VARIABLE, free_memory, is_out_of_memory, prepare_device
 from fne.core.params import Runtime
 
 CPU = torch.device("cpu")
@@ -40,3 +43,50 @@ def test_on_a_cpu_gradients_of_repeated_rows_have_the_same_bits_every_time():
     weights = torch.rand(2000, 64, generator=generator)
     gradients = [torch.autograd.grad((table[rows] * weights).sum(), table)[0] for _ in range(20)]
     assert all(torch.equal(gradients[0], each) for each in gradients)
+
+
+@pytest.fixture
+def settings_of_torch():
+    """Restore what `prepare_device` sets for the whole process."""
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    yield
+    torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+@pytest.mark.parametrize(("own", "expected"), [(None, ":4096:8"), (":16:8", ":16:8")])
+def test_a_gpu_computes_deterministically_and_warns_where_it_cannot(
+    monkeypatch, settings_of_torch, own, expected
+):
+    monkeypatch.setattr(device, "has_gpu", lambda: True)
+    monkeypatch.setenv(CUBLAS_VARIABLE, own or "")
+    if own is None:
+        monkeypatch.delenv(CUBLAS_VARIABLE)
+    assert prepare_device(Runtime.model_construct(device="auto", threads=0)).type == "cuda"
+    assert os.environ[CUBLAS_VARIABLE] == expected
+    assert torch.are_deterministic_algorithms_enabled()
+    assert torch.is_deterministic_algorithms_warn_only_enabled()
+    assert not torch.backends.cuda.matmul.allow_tf32
+    assert torch.backends.cudnn.deterministic
+
+
+def test_on_a_cpu_what_is_not_deterministic_is_an_error(settings_of_torch):
+    prepare_device(Runtime.model_construct(device="cpu", threads=0))
+    assert not torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (MemoryError(), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_errors_of_scarce_memory_are_told_from_others(error, expected):
+    assert is_out_of_memory(error) == expected

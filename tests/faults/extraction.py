@@ -21,6 +21,7 @@ from pathlib import Path
 
 import click
 import dvc.repo  # like torchvision, imported here so that forked children need not import it
+import numpy as np
 import torch
 import torchvision
 from click.testing import CliRunner
@@ -299,10 +300,11 @@ def _extract(store: Path, scratch: Path) -> None:
     """Run the stage in this process, and record each image whose row is written."""
     write = extraction._write
 
-    def recorded(claim: extraction._Claim, row: object) -> None:
-        with Path("appended").open("a") as file:
-            file.write(f"{claim.digest}\n")
-        write(claim, row)
+    def recorded(claims: list[extraction._Claim], rows: np.ndarray) -> None:
+        for claim, row in zip(claims, rows, strict=True):
+            with Path("appended").open("a") as file:
+                file.write(f"{claim.digest}\n")
+            write([claim], row[None])
 
     extraction._write = recorded
     # One parameter file per scratch folder: a child killed while it writes a common one would break the next.

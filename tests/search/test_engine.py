@@ -307,7 +307,8 @@ def test_a_kind_of_embedding_that_the_project_does_not_have_is_refused(project):
 
 def test_an_unknown_kind_of_embedding_is_refused(project):
     assert fault("--by", "model", "red-circle.png") == (
-        "Error: --by: 'model' is not one of 'blocks', 'fne', 'layer', 'plain', 'raw', 'zscore'\n"
+        "Error: --by: 'model' is not one of 'blocks', 'fne', 'layer', 'plain', 'raw', 'raw_float16', "
+        "'raw_int8', 'sign', 'zscore', 'zscore_int8'\n"
     )
 
 

@@ -34,6 +34,7 @@ EXCEPTIONS = {
     "glove.txt": "real word vectors",
     "--dataset flickr": "real data, if it is run",
     "bfloat16": "a GPU",
+    "--device cuda": "a GPU; tests/cli/test_device_test.py",
     "ray": "a cluster; tests/system/test_ray.py",
     "stages.train": "several nodes; tests/system/test_torchrun.py",
     "repro train": "several nodes; tests/system/test_torchrun.py",

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fne.core.device import is_gpu
 from fne.extraction.fast.strips import (
     Frame,
     Scale,
@@ -178,7 +179,7 @@ def _advance(values: SharedCrops | Tensor, step: Step, convolve: Convolve) -> Sh
 
 
 def _linear(module: nn.Linear, values: Tensor) -> Tensor:
-    if values.device.type != "cpu":
+    if is_gpu(values.device):
         result: Tensor = module(values)
         return result
     # In parts, because this takes a CPU only two thirds of the time for a layer as large as fc6.

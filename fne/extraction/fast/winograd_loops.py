@@ -2,9 +2,10 @@
 
 The result is computed in tiles of 4 x 4 pixels, each from 6 x 6 input pixels; tiles may extend
 beyond the result. Channels are the last axis and the innermost loop, one block at a time, so
-that both passes over a tile, along its columns and along its rows, stay in the L1 cache. Blocks
-are flat arrays with parts of constant length, so that the compiler can prove that they do not
-overlap, and vectorizes the loops.
+that what is between the two passes over a tile, along its columns and along its rows, stays in the
+L1 cache. The first pass reads its input and the second one writes its result in place. Loops run
+over slices of constant length: with indexes into whole arrays, which might be negative, the compiler
+would not vectorize them.
 
 The module needs numba, which is optional, so it is imported only inside functions.
 """
@@ -47,15 +48,59 @@ def transform(piece: np.ndarray, padding: int, first: int, last: int, tiles: np.
     for number in range(first, last):
         image, within = number // (down * across), number % (down * across)
         top, left = within // across * 4 - padding, within % across * 4 - padding
+        tile = offset + number - first
+        inside = top >= 0 and left >= 0 and top + 6 <= height and left + 6 <= width
         for begin in range(0, channels, BLOCK):
-            _read_pixels(piece, image, top, left, begin, pixels)
+            end = begin + BLOCK
+            if not inside:
+                _read_pixels(piece, image, top, left, begin, pixels)
             for column in range(6):
-                _transform_line(pixels, half, column * BLOCK, ROW)
+                start = column * BLOCK
+                if inside:
+                    x = left + column
+                    d0, d1 = piece[image, top, x, begin:end], piece[image, top + 1, x, begin:end]
+                    d2, d3 = piece[image, top + 2, x, begin:end], piece[image, top + 3, x, begin:end]
+                    d4, d5 = piece[image, top + 4, x, begin:end], piece[image, top + 5, x, begin:end]
+                    for c in range(BLOCK):
+                        (
+                            half[start + c],
+                            half[start + c + ROW],
+                            half[start + c + 2 * ROW],
+                            half[start + c + 3 * ROW],
+                            half[start + c + 4 * ROW],
+                            half[start + c + 5 * ROW],
+                        ) = _transform_values(d0[c], d1[c], d2[c], d3[c], d4[c], d5[c])
+                else:
+                    for c in range(start, start + BLOCK):
+                        (
+                            half[c],
+                            half[c + ROW],
+                            half[c + 2 * ROW],
+                            half[c + 3 * ROW],
+                            half[c + 4 * ROW],
+                            half[c + 5 * ROW],
+                        ) = _transform_values(
+                            pixels[c],
+                            pixels[c + ROW],
+                            pixels[c + 2 * ROW],
+                            pixels[c + 3 * ROW],
+                            pixels[c + 4 * ROW],
+                            pixels[c + 5 * ROW],
+                        )
             for row in range(6):
-                _transform_line(half, pixels, row * ROW, BLOCK)
-            for position in range(POSITIONS):
+                t0, t1 = tiles[6 * row, tile, begin:end], tiles[6 * row + 1, tile, begin:end]
+                t2, t3 = tiles[6 * row + 2, tile, begin:end], tiles[6 * row + 3, tile, begin:end]
+                t4, t5 = tiles[6 * row + 4, tile, begin:end], tiles[6 * row + 5, tile, begin:end]
+                line = half[row * ROW : (row + 1) * ROW]
                 for c in range(BLOCK):
-                    tiles[position, offset + number - first, begin + c] = pixels[position * BLOCK + c]
+                    t0[c], t1[c], t2[c], t3[c], t4[c], t5[c] = _transform_values(
+                        line[c],
+                        line[c + BLOCK],
+                        line[c + 2 * BLOCK],
+                        line[c + 3 * BLOCK],
+                        line[c + 4 * BLOCK],
+                        line[c + 5 * BLOCK],
+                    )
 
 
 @_compiled
@@ -76,65 +121,95 @@ def inverse_transform(
     _, height, width, channels = result.shape
     down, across = (height + 3) // 4, (width + 3) // 4
     lowest = _ZERO if relu else _LOWEST
-    half = np.empty(POSITIONS * BLOCK, dtype=np.float32)
-    pixels = np.empty(POSITIONS * BLOCK, dtype=np.float32)
+    half = np.empty(4 * ROW, dtype=np.float32)
+    pixels = np.empty(16 * BLOCK, dtype=np.float32)
     for number in range(first, last):
         image, within = number // (down * across), number % (down * across)
         top, left = within // across * 4, within % across * 4
+        tile = offset + number - first
         for begin in range(0, channels, BLOCK):
-            for position in range(POSITIONS):
-                for c in range(BLOCK):
-                    pixels[position * BLOCK + c] = products[position, offset + number - first, begin + c]
+            end = begin + BLOCK
             for column in range(6):
-                _inverse_transform_line(pixels, half, column * BLOCK, ROW)
+                m0, m1 = products[column, tile, begin:end], products[6 + column, tile, begin:end]
+                m2, m3 = products[12 + column, tile, begin:end], products[18 + column, tile, begin:end]
+                m4, m5 = products[24 + column, tile, begin:end], products[30 + column, tile, begin:end]
+                start = column * BLOCK
+                for c in range(BLOCK):
+                    (
+                        half[start + c],
+                        half[start + c + ROW],
+                        half[start + c + 2 * ROW],
+                        half[start + c + 3 * ROW],
+                    ) = _inverse_transform_values(m0[c], m1[c], m2[c], m3[c], m4[c], m5[c])
+            biases = bias[begin:end]
             for row in range(4):
-                _inverse_transform_line(half, pixels, row * ROW, BLOCK)
+                line, start = row * ROW, row * 4 * BLOCK
+                for c in range(BLOCK):
+                    v0, v1, v2, v3 = _inverse_transform_values(
+                        half[line + c],
+                        half[line + c + BLOCK],
+                        half[line + c + 2 * BLOCK],
+                        half[line + c + 3 * BLOCK],
+                        half[line + c + 4 * BLOCK],
+                        half[line + c + 5 * BLOCK],
+                    )
+                    pixels[start + c] = _at_least(lowest, v0 + biases[c])
+                    pixels[start + c + BLOCK] = _at_least(lowest, v1 + biases[c])
+                    pixels[start + c + 2 * BLOCK] = _at_least(lowest, v2 + biases[c])
+                    pixels[start + c + 3 * BLOCK] = _at_least(lowest, v3 + biases[c])
             for row in range(min(4, height - top)):
                 for column in range(min(4, width - left)):
+                    target = result[image, top + row, left + column, begin:end]
+                    start = (4 * row + column) * BLOCK
                     for c in range(BLOCK):
-                        value = pixels[row * ROW + column * BLOCK + c] + bias[begin + c]
-                        # NaN compares false, so it is kept and detected later.
-                        result[image, top + row, left + column, begin + c] = (
-                            lowest if value < lowest else value
-                        )
+                        target[c] = pixels[start + c]
 
 
 @_compiled
 def _read_pixels(piece: np.ndarray, image: int, top: int, left: int, begin: int, pixels: np.ndarray) -> None:
     _, height, width, _ = piece.shape
     for position in range(POSITIONS):
-        y, x = top + position // 6, left + position % 6
+        y, x, start = top + position // 6, left + position % 6, position * BLOCK
         if 0 <= y < height and 0 <= x < width:
+            line = piece[image, y, x, begin : begin + BLOCK]
             for c in range(BLOCK):
-                pixels[position * BLOCK + c] = piece[image, y, x, begin + c]
+                pixels[start + c] = line[c]
         else:
             for c in range(BLOCK):
-                pixels[position * BLOCK + c] = _ZERO
+                pixels[start + c] = _ZERO
 
 
 @_compiled
-def _transform_line(source: np.ndarray, target: np.ndarray, start: int, step: int) -> None:
-    """Multiply six values, `step` apart, by Lavin and Gray's input matrix."""
-    for c in range(start, start + BLOCK):
-        d0, d1, d2 = source[c], source[c + step], source[c + 2 * step]
-        d3, d4, d5 = source[c + 3 * step], source[c + 4 * step], source[c + 5 * step]
-        even, odd = d4 - _FOUR * d2, d3 - _FOUR * d1
-        near, far = d4 - d2, _TWO * (d3 - d1)
-        target[c] = _FOUR * d0 - _FIVE * d2 + d4
-        target[c + step] = even + odd
-        target[c + 2 * step] = even - odd
-        target[c + 3 * step] = near + far
-        target[c + 4 * step] = near - far
-        target[c + 5 * step] = _FOUR * d1 - _FIVE * d3 + d5
+def _transform_values(
+    d0: np.float32, d1: np.float32, d2: np.float32, d3: np.float32, d4: np.float32, d5: np.float32
+) -> tuple[np.float32, ...]:
+    """Multiply six values by Lavin and Gray's input matrix."""
+    even, odd = d4 - _FOUR * d2, d3 - _FOUR * d1
+    near, far = d4 - d2, _TWO * (d3 - d1)
+    return (
+        _FOUR * d0 - _FIVE * d2 + d4,
+        even + odd,
+        even - odd,
+        near + far,
+        near - far,
+        _FOUR * d1 - _FIVE * d3 + d5,
+    )
 
 
 @_compiled
-def _inverse_transform_line(source: np.ndarray, target: np.ndarray, start: int, step: int) -> None:
-    """Multiply six values, `step` apart, by Lavin and Gray's output matrix, which gives four values."""
-    for c in range(start, start + BLOCK):
-        m0, m1, m2 = source[c], source[c + step], source[c + 2 * step]
-        m3, m4, m5 = source[c + 3 * step], source[c + 4 * step], source[c + 5 * step]
-        target[c] = m0 + (m1 + m2) + (m3 + m4)
-        target[c + step] = (m1 - m2) + _TWO * (m3 - m4)
-        target[c + 2 * step] = (m1 + m2) + _FOUR * (m3 + m4)
-        target[c + 3 * step] = (m1 - m2) + _EIGHT * (m3 - m4) + m5
+def _inverse_transform_values(
+    m0: np.float32, m1: np.float32, m2: np.float32, m3: np.float32, m4: np.float32, m5: np.float32
+) -> tuple[np.float32, ...]:
+    """Multiply six values by Lavin and Gray's output matrix, which gives four values."""
+    return (
+        m0 + (m1 + m2) + (m3 + m4),
+        (m1 - m2) + _TWO * (m3 - m4),
+        (m1 + m2) + _FOUR * (m3 + m4),
+        (m1 - m2) + _EIGHT * (m3 - m4) + m5,
+    )
+
+
+@_compiled
+def _at_least(lowest: np.float32, value: np.float32) -> np.float32:
+    # NaN compares false, so it is kept and detected later.
+    return lowest if value < lowest else value

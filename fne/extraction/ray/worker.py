@@ -19,9 +19,11 @@ import numpy as np
 
 from fne.core.device import prepare_device
 from fne.core.errors import InputError
+from fne.core.terminal import say
 from fne.extraction.cache import hardware_name
 from fne.extraction.engine import EngineConfig, read_pixels
 from fne.extraction.extractor import Extractor, build_extractor
+from fne.extraction.pipeline import compute_rows, open_queue
 from fne.extraction.weights import load_weights
 from fne.store.catalog import Image
 
@@ -88,11 +90,15 @@ class Worker:
 
         def rows() -> WorkerResult:
             idle_seconds = time.perf_counter() - self._idle_since
-            computed = extractor.compute(pixels)
+            parts = compute_rows(open_queue(extractor), iter(pixels), len(pixels), say)
+            computed = np.concatenate(list(parts))
             self._idle_since = time.perf_counter()
             return WorkerResult(computed, hardware_name(extractor.device.type), idle_seconds)
 
-        return self._computing.submit(rows).result()
+        try:
+            return self._computing.submit(rows).result()
+        except InputError as error:
+            return error.message
 
     def _prepare(self) -> Extractor:
         if self._extractor is None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
+from fne.core.device import is_gpu
 from fne.models.decoders.cells import Cell, State
 from fne.models.decoders.injections import INJECTIONS, Entries, Widths
 
@@ -88,7 +89,7 @@ class Decoder(nn.Module):
         """Read true sequences; return the hidden states that predict each target (positions, units).
 
         The input of a position is the target before it, and START at first. A word that comes again is mapped
-        only once where there is no dropout of words.
+        only once on a CPU where there is no dropout of words.
 
         Args:
             conditions: one row per sequence, in the order before packing (captions, condition).
@@ -100,12 +101,14 @@ class Decoder(nn.Module):
         order = targets.sorted_indices
         entries = self._enter(conditions if order is None else conditions[order])
         previous = _previous(targets.data, sizes, self.start)
-        if dropout is None:
-            different, positions = torch.unique(previous, return_inverse=True)
-            mapped = embedding(positions, self.cell.map_input(self.words[different]))
-        else:
+        if dropout is not None:
             factors = pack_like(dropout.words, targets)
             mapped = self.cell.map_input(embedding(previous, self.words) * factors)
+        elif is_gpu(previous.device):  # the host would wait for the number of different words
+            mapped = self.cell.map_input(embedding(previous, self.words))
+        else:
+            different, positions = torch.unique(previous, return_inverse=True)
+            mapped = embedding(positions, self.cell.map_input(self.words[different]))
         if entries.first is not None:
             # START comes first: its positions are those of the first step.
             mapped = torch.cat([mapped[: sizes[0]] + entries.first, mapped[sizes[0] :]])

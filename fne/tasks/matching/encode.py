@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fne.core.device import download, upload
 from fne.core.processes import ALONE, Processes
 from fne.core.progress import progress
 from fne.models.layers import Step
@@ -33,7 +34,7 @@ def encode_images(
     """Yield the vectors of images (some, embed_dim), on the CPU, all of them to all processes."""
 
     def encode(block: Sequence[str]) -> Tensor:
-        return matcher.embed_images(pairs.images(block).to(matcher.device))
+        return matcher.embed_images(upload(pairs.images(block), matcher.device))
 
     return _encode(matcher, encode, ids, processes)
 
@@ -45,7 +46,7 @@ def encode_captions(
 
     def encode(block: Sequence[str]) -> Tensor:
         words, lengths = pairs.captions(block)
-        return matcher.embed_captions(words.to(matcher.device), lengths)
+        return matcher.embed_captions(upload(words, matcher.device), lengths)
 
     return _encode(matcher, encode, ids, processes)
 
@@ -114,11 +115,11 @@ def embed_batch(
         rows = pairs.images(own.image_ids, own.views)
         words, lengths = pairs.captions(own.caption_ids)
     else:  # a batch of fewer pairs than there are processes
-        rows = next(matcher.parameters()).new_zeros((0, matcher.shape.features)).cpu()
+        rows = torch.zeros((0, matcher.shape.features), dtype=next(matcher.parameters()).dtype)
         words, lengths = torch.zeros((0, 1), dtype=torch.int64), torch.zeros(0, dtype=torch.int64)
     with torch.autocast(device.type, precision, enabled=precision != torch.float32):
-        own_images = matcher.image_head(on_device(rows, device), step)
-        own_captions = matcher.text_encoder(on_device(words, device), lengths, step)
+        own_images = matcher.image_head(upload(rows, device), step)
+        own_captions = matcher.text_encoder(upload(words, device), lengths, step)
         images, captions = (
             matcher.normalize(each.relu() if rectified else each) for each in (own_images, own_captions)
         )
@@ -129,11 +130,6 @@ def embed_batch(
         _exact(own_captions),
         step,
     )
-
-
-def on_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Send a tensor to a device, without waiting where that is a GPU."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
 def write_vectors(
@@ -164,10 +160,10 @@ def _encode(
     matcher: Matcher, encode: Callable[[Sequence[str]], Tensor], ids: Sequence[str], processes: Processes
 ) -> Iterator[Tensor]:
     matcher.eval()
-    nothing = next(matcher.parameters()).new_empty((0, matcher.shape.embed_dim)).cpu()
+    nothing = torch.zeros((0, matcher.shape.embed_dim), dtype=next(matcher.parameters()).dtype)
     for start in range(BLOCK * processes.rank, len(ids) + BLOCK * processes.rank, BLOCK * processes.count):
         block = ids[start : start + BLOCK]
-        own = encode(block).cpu() if block else nothing
+        own = download(encode(block)) if block else nothing
         yield processes.gather(own)
 
 

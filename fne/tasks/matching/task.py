@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fne.core.device import download, upload
 from fne.core.processes import ALONE, Processes
 from fne.losses.instance import Instance
 from fne.losses.mining import LossChoices
@@ -20,7 +21,7 @@ from fne.metrics.recall import has_started
 from fne.models.layers import SyncBatchNorm
 from fne.models.tfidf import TfIdf
 from fne.tasks.matching.data import Batch, Pairs, batch_starts
-from fne.tasks.matching.encode import BatchVectors, embed_batch, on_device
+from fne.tasks.matching.encode import BatchVectors, embed_batch
 from fne.tasks.matching.model import PRECISIONS, Matcher
 from fne.tasks.matching.validate import (
     BATCHES_WITHOUT_CONTRAST,
@@ -147,7 +148,7 @@ class MatchingTask:
         """Use the objective of a phase."""
         self._objective, self._factor = self._objectives[number], self._factors[number]
         self._ranking = bind(self._objective.name, self._objective.choices)
-        self._without_contrast = 0
+        self._without_contrast = torch.zeros((), dtype=torch.int64, device=self.matcher.device)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Return the weights that the phase trains, those of the classifier only if it is used."""
@@ -211,11 +212,12 @@ class MatchingTask:
 
     def _rank(self, vectors: BatchVectors, batch: Batch) -> Tensor:
         scores = self.matcher.similarity(vectors.images, vectors.captions)
-        positives = on_device(batch.positives(self._contrasts), self.matcher.device)
+        positives = upload(batch.positives(self._contrasts), self.matcher.device)
         truth = torch.arange(len(batch), device=scores.device)
         ranking = self._ranking(scores, positives, truth, self._objective.margin)
         if self._objective.name in NOTHING_TO_MINE:
-            self._without_contrast = 0 if ranking.detach().any() else self._without_contrast + 1
+            # Counted on the device, and read only for a warning.
+            self._without_contrast = (self._without_contrast + 1) * ~ranking.detach().any()
         return ranking
 
     def _instance_terms(self, vectors: BatchVectors, batch: Batch) -> list[tuple[str, float, Tensor]]:
@@ -229,7 +231,7 @@ class MatchingTask:
         own = batch.part(vectors.step.rows)
         labels = torch.tensor([self._classes.labels[each] for each in own.image_ids], dtype=torch.int64)
         losses = self._classes.loss.losses(
-            [outputs for _, _, outputs in used], on_device(labels, self.matcher.device), vectors.step
+            [outputs for _, _, outputs in used], upload(labels, self.matcher.device), vectors.step
         )
         return [(name, weight, loss) for (name, weight, _), loss in zip(used, losses, strict=True)]
 
@@ -243,7 +245,7 @@ class MatchingTask:
         A phase that learns may pass by the latter.
         """
         objective = self._objectives[phase]
-        if self._without_contrast >= BATCHES_WITHOUT_CONTRAST:
+        if int(download(self._without_contrast)) >= BATCHES_WITHOUT_CONTRAST:
             return mining_warning(objective.name)
         if objective.has_instance_loss:
             return self._instance_fault(objective, points)
