@@ -36,6 +36,8 @@ ALLOWED = {
     "report": BASE | {"metrics", "papers", "report"},
     "papers": BASE | {"metrics", "papers"},
     "sharing": BASE | {"sharing"},
+    # The server: what a search computes, and how the report names what was made from what.
+    "serve": BASE | {"search", "extraction", "models", "tasks", "text", "report", "serve"},
     # The Python interface: artifacts, and what a search computes.
     "api": BASE | {"search", "tasks", "text", "api"},
 }
