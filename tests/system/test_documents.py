@@ -48,6 +48,7 @@ EXCEPTIONS = {
     "--all-commits": "results of earlier commits, which this copy never had; tests/sharing/test_remote.py",
     "fne compare": "two experiments; tests/cli/test_compare.py",
     "ing/dvc.yaml": "another pipeline (tagging, captioning), which takes minutes; tests/tasks",
+    "fne serve": "answers until it is stopped; tests/system/test_serve_page.py",
     "fne describe": "a tagger or captioner; tests/search/test_describe.py",
     "metrics/tags.json": "a tagger",
     "metrics/captions.json": "a captioner",

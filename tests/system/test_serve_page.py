@@ -30,7 +30,7 @@ def server(finished, tmp_path_factory):
     """A server of the small project, with a folder of photos."""
     place = tmp_path_factory.mktemp("page")
     shutil.copytree(finished, place / "project")
-    for number, color in enumerate(["red", "blue", "green"]):
+    for number, color in enumerate(["navy", "teal", "olive"]):
         draw(place / "album" / f"{number} <b>.png", color, "circle")
     process, address = start(place / "project", "--in", str(place / "album"))
     yield address
@@ -163,7 +163,7 @@ def test_a_dropped_photo_finds_sentences_and_look_alikes(open_page, server, phot
     assert cards(page).count() == 24
     assert page.locator("#photo-name").inner_text() == "mine.png"
     page.locator("#photo-says", has_text="tags: ").wait_for()
-    page.get_by_label("look-alikes").check()
+    page.get_by_role("radio", name="look-alikes").check()
     page.locator("#status", has_text="Look-alikes of your photo: best 24 of 24 images").wait_for()
     page.locator("#photo-layer").select_option("conv2")
     page.locator("#status", has_text="layer conv2").wait_for()

@@ -155,16 +155,17 @@ async function takePhoto(file) {
   address({});
   if (!state.status?.sentences || $("where").value === "folder") document.querySelector("input[name=show][value=similar]").checked = true;
   searchPhoto();
-  describePhoto(number);
+  describePhoto();
 }
 
 async function describePhoto() {
+  if (!state.status?.descriptions.length) return;
   const digest = state.photo.digest;
   try {
     const said = await ask("/api/description", { photo: digest });
     if (state.photo?.digest === digest) $("photo-says").textContent = summary(said).join(" · ");
   } catch (error) {
-    if (error.code !== 409) $("photo-says").textContent = error.message; // 409: there are no such models
+    $("photo-says").textContent = error.message;
   }
 }
 
@@ -222,7 +223,7 @@ async function open(match) {
   if (!$("details").open) $("details").showModal();
   $("details").scrollTop = 0;
   $("details").dataset.named = JSON.stringify(named);
-  await Promise.all([describe(named, number), lookAlikes(named, number)]);
+  await Promise.allSettled([describe(named, number), lookAlikes(named, number)]);
 }
 
 function tagButton(tag) {
@@ -252,12 +253,8 @@ function made(each) {
 }
 
 async function describe(named, number) {
-  let said;
-  try {
-    said = await ask("/api/description", named);
-  } catch (error) {
-    return; // no such models; the notes of the status say how to make them
-  }
+  if (!state.status?.descriptions.length) return; // the notes below the page say how to make such models
+  const said = await ask("/api/description", named);
   if (number !== state.opened) return;
   $("details-description").hidden = false;
   $("details-caption").textContent = said.caption ?? "";
