@@ -28,7 +28,6 @@ K = 10
 CENTERS = 1_000
 BLOCK = 4_096
 FEATURES = 12_416  # of a full-network embedding of VGG16
-HNSW_ROWS = 100_000  # a larger index takes too long to build here
 HNSW_LINKS, HNSW_BUILD, HNSW_SEARCH = 32, 40, 64
 SLOW_ROWS = 100_000  # of NumPy's bit counting
 
@@ -44,8 +43,8 @@ class Variant:
     bytes: int
 
 
-def floats(rows: int, dim: int, queries: int, rounds: int) -> None:
-    """Search vectors of length one by their cosine."""
+def floats(rows: int, dim: int, queries: int, rounds: int, hnsw: int) -> None:
+    """Search vectors of length one by their cosine; HNSW only if there are not more values than that."""
     import faiss
 
     vectors, asked = _clustered(rows, dim, queries)
@@ -59,7 +58,7 @@ def floats(rows: int, dim: int, queries: int, rounds: int) -> None:
         "exact, BLAS": Variant(lambda query: top_k(vectors @ query, K), 0, vectors.nbytes),
         "faiss IndexFlatIP": _index(faiss.IndexFlatIP(dim), vectors, vectors.nbytes),
     }
-    if rows <= HNSW_ROWS:
+    if rows * dim <= hnsw:
         index = faiss.IndexHNSWFlat(dim, HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction, index.hnsw.efSearch = HNSW_BUILD, HNSW_SEARCH
         links = rows * 2 * HNSW_LINKS * 4
@@ -166,7 +165,10 @@ def _index(index: Any, rows: np.ndarray, size: int) -> Variant:
 @click.option("--dims", type=int, multiple=True, default=[256, 1_024], show_default=True)
 @click.option("--queries", default=20, show_default=True)
 @click.option("--rounds", default=3, show_default=True)
-def main(rows: tuple[int, ...], dims: tuple[int, ...], queries: int, rounds: int) -> None:
+@click.option(
+    "--hnsw", default=30_000_000, show_default=True, help="Values at most; more take long to build."
+)
+def main(rows: tuple[int, ...], dims: tuple[int, ...], queries: int, rounds: int, hnsw: int) -> None:
     """Print a table of times, memory and recalls."""
     import faiss
     from threadpoolctl import threadpool_limits
@@ -177,7 +179,7 @@ def main(rows: tuple[int, ...], dims: tuple[int, ...], queries: int, rounds: int
     with threadpool_limits(1):
         for count in rows:
             for dim in dims:
-                floats(count, dim, queries, rounds)
+                floats(count, dim, queries, rounds, hnsw)
             ternary(count, queries, rounds)
 
 

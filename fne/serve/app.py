@@ -14,7 +14,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
@@ -46,6 +46,7 @@ THREADS, PHOTOS = 4, 6
 SIDES = {"small": 320, "large": 1600}
 PICTURE_CACHE = 96 << 20  # bytes
 MAX_TAGS = 500  # in the status
+WARM_UP = "a first sentence"
 PAGE = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/style.css": ("style.css", "text/css; charset=utf-8"),
@@ -169,12 +170,7 @@ def add_photo(server: Server, session: Session, parameters: Any, request: Reques
     known = session.snapshot.by_digest.get(sha256)
     found: Any = known or session.photo(sha256)
     if found is None:
-        if not server.photos.acquire(blocking=False):
-            raise BusyError("other photos are waiting; try again in a moment")
-        try:
-            found = session.add_photo(sha256, server.decoder.pixels(body, MAX_PIXELS))
-        finally:
-            server.photos.release()
+        found = session.add_photo(sha256, server.decoder.pixels(body, MAX_PIXELS))
     return {
         "version": session.snapshot.version,
         "photo": sha256,
@@ -273,6 +269,7 @@ def build_app(live: Live, token: str | None) -> ASGIApp:
         token: what every request has to have, or None on a loopback address.
     """
     server = Server(live)
+    _warm_up(live.session)
     routes = [Route(path, _static(*file)) for path, file in PAGE.items()]
     routes.append(Route("/openapi.json", _constant(_json(describe_interface(OPERATIONS)))))
     routes += [Route(each.path, _endpoint(server, each), methods=[each.method]) for each in OPERATIONS]
@@ -288,16 +285,26 @@ def build_app(live: Live, token: str | None) -> ASGIApp:
     return Guard(app, token)
 
 
+def _warm_up(session: Session) -> None:
+    """Answer a query of each kind, so that the first visitor does not wait for compilers and libraries."""
+    image = next(iter(session.snapshot.catalog.captioned))
+    with suppress(AbsentError, InputError):
+        answers.images_for_sentence(session, WARM_UP, Filters(), 1)
+    with suppress(AbsentError, InputError):
+        answers.similar_images(session, find_image(session, image, None), None, Filters(), 1)
+
+
 def _endpoint(server: Server, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         session = server.live.session
         try:
             parameters = _parse(operation.parameters, request)
-            body = await _body(request) if operation.method == "POST" else b""
-            limiter = None if operation.method == "POST" else server.limiter
-            found = await to_thread.run_sync(
-                operation.handle, server, session, parameters, request, body, limiter=limiter
-            )
+            if operation.method == "POST":
+                found = await _with_body(server, operation, session, parameters, request)
+            else:
+                found = await to_thread.run_sync(
+                    operation.handle, server, session, parameters, request, b"", limiter=server.limiter
+                )
         except (InputError, RefusedError) as error:
             return _problem(400, getattr(error, "message", str(error)))
         except MissingError as error:
@@ -309,6 +316,22 @@ def _endpoint(server: Server, operation: Operation) -> Callable[[Request], Await
         return found if isinstance(found, Response) else _json(found)
 
     return answer
+
+
+async def _with_body(
+    server: Server, operation: Operation, session: Session, parameters: schemas.Parameters, request: Request
+) -> Values | Response:
+    """Answer a request with a body; a few at a time, because bodies take memory and photos take long."""
+    if not server.photos.acquire(blocking=False):
+        raise BusyError("other photos are waiting; try again in a moment")
+    try:
+        body = await _body(request)
+        found: Values | Response = await to_thread.run_sync(
+            operation.handle, server, session, parameters, request, body
+        )
+        return found
+    finally:
+        server.photos.release()
 
 
 def _parse(model: type[schemas.Parameters], request: Request) -> schemas.Parameters:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from PIL.Image import Image as Picture
+from PIL.Image import new as new_picture
 from torch import Tensor
 
 from fne.core.errors import InputError
@@ -24,6 +25,8 @@ from fne.serve.snapshot import Snapshot
 from fne.store.layout import Layer
 from fne.tasks.matching.model import Matcher
 from fne.tasks.matching.model_file import read_model
+
+WARM_UP_SIDE = 256  # pixels
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,13 @@ class Network:
         row = self.embedder.activations(picture, "the photo") if finished is None else finished
         embedded: np.ndarray = self.embedder.embedding.transform(row[None])[0]
         return embedded
+
+    def warm_up(self) -> None:
+        """Embed an empty photo, so that the first real one does not wait for compilers and libraries."""
+        embedded = self.embedder.activations(
+            new_picture("RGB", (WARM_UP_SIDE, WARM_UP_SIDE)), "an empty photo"
+        )
+        self.vector(self.embedder.embedding.transform(embedded[None])[0])
 
     def vector(self, embedded: np.ndarray) -> np.ndarray | None:
         """Return the vector (dim) of an embedding in the joint space, if there is a model."""

@@ -186,14 +186,16 @@ class Session:
         try:
             from fne.serve.network import open_network  # slow to import
 
-            self._network.set_result(open_network(self.project, self.snapshot))
+            network = open_network(self.project, self.snapshot)
+            network.warm_up()
+            self._network.set_result(network)
         except Exception as error:  # whatever it is, those who wait for the network get it
             self._network.set_exception(error)
             say(f"new photos cannot be embedded: {getattr(error, 'message', error)}", err=True)
         if self.folder:
             try:
                 self._index(self.folder)
-            except (InputError, OSError) as error:
+            except Exception as error:  # whatever it is, the page shows it
                 self.folder.message = str(getattr(error, "message", error))
                 self.folder.state = "failed"
                 say(f"the folder is not indexed: {self.folder.message}", err=True)

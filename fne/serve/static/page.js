@@ -10,8 +10,11 @@ async function ask(path, parameters, options) {
   const given = Object.entries(parameters ?? {}).filter(([, value]) => value !== null && value !== undefined && value !== "");
   const query = new URLSearchParams(given);
   const response = await fetch(query.size ? `${path}?${query}` : path, options);
+  if (!response.ok) {
+    const answer = await response.json().catch(() => ({ error: "The server is busy; try again in a moment." }));
+    throw Object.assign(new Error(answer.error), { code: response.status });
+  }
   const answer = await response.json();
-  if (!response.ok) throw Object.assign(new Error(answer.error), { code: response.status });
   return answer;
 }
 
