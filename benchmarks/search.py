@@ -38,7 +38,7 @@ def search() -> float:
     """Search 8,000 images and 40,000 captions; the ratio is 3 s over the response time without a cache."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        _write_project(folder)
+        write_project(folder)
         # The verification of a shard is cached only if the file is older than the resolution of the clock.
         time.sleep(CLOCK_RESOLUTION / 1e9)
         seconds: defaultdict[str, list[float]] = defaultdict(list)
@@ -63,7 +63,8 @@ def _seconds(folder: Path, command: list[str]) -> float:
     return time.perf_counter() - start
 
 
-def _write_project(folder: Path) -> None:
+def write_project(folder: Path) -> None:
+    """Write a synthetic project of the size of Flickr8k."""
     shutil.copy(PROJECT / "params.yaml", folder)
     generator = np.random.default_rng(0)
     ids = [f"image-{number}" for number in range(IMAGES)]

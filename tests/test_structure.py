@@ -38,6 +38,8 @@ ALLOWED = {
     # A study runs what the stages run, in one process.
     "studies": BASE | {"datasets", "features", "text", "metrics", "training", "tasks", "papers", "studies"},
     "sharing": BASE | {"sharing"},
+    # The server: what a search computes, and how the report names what was made from what.
+    "serve": BASE | {"search", "extraction", "models", "tasks", "text", "report", "serve"},
     # The Python interface: artifacts, and what a search computes.
     "api": BASE | {"search", "tasks", "text", "api"},
 }

@@ -10,6 +10,7 @@ COMMANDS = {
     "inspect": ("inspect", "Show what each artifact of the pipeline is, and what made it."),
     "verify": ("verify", "Check artifacts completely: those at PATHS, or all of the pipeline."),
     "search": ("search", "Find images for a sentence or an image, or sentences for an image."),
+    "serve": ("serve", "Search in a browser, with the model loaded once."),
     "describe": ("describe", "Say what is on images: a sentence, tags and concepts."),
     "import": ("import_", "Import features as a row store, or weights of Caffe."),
     "export": ("export", "Write the rows of a store for other programs: Parquet, NumPy or clip-retrieval."),

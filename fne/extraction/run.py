@@ -54,6 +54,7 @@ def complete(
     remote: str | None = None,
     title: str = "extract",
     kept: str = KEPT_BY_DVC,
+    watch: Callable[[Progress], None] | None = None,
 ) -> None:
     """Compute the rows of all images that the scratch folder does not have yet.
 
@@ -71,6 +72,7 @@ def complete(
         remote: a DVC remote that may have the rows; then long work is refused.
         title: what the progress is called.
         kept: where the rows are kept, for the message at the start.
+        watch: called once with the progress, for those who show it elsewhere.
 
     Raises:
         InputError: if the work is long and a remote may have its result, if an image is not the one in
@@ -95,6 +97,8 @@ def complete(
     work = _Work(scratch, positions, pending, engine, job, log)
     start, waited_for = time.perf_counter(), list[str]()
     with progress(title, len(positions), done, "image") as shown:
+        if watch:
+            watch(shown)
         while pending:
             if not scratch.is_busy(pending):
                 work.compute_claimed(shown)

@@ -103,15 +103,15 @@ class Part:
         model: its file in the project.
         pipeline: the pipeline file that makes it.
         says: the values that it predicts, by the names that `--only` takes.
-        origin: reads what the model is and was made from.
-        describe: returns the values of each image, given the project, the images and their rows.
+        read: reads the model.
+        describe: returns the values of each image, given the model, the images and their rows.
     """
 
     model: str
     pipeline: str
     says: tuple[str, ...]
-    origin: Callable[[Path], Artifact]
-    describe: Callable[[Path, Sequence[Described], np.ndarray, Wanted], list[dict[str, Any]]]
+    read: Callable[[Path], DescriberFile]
+    describe: Callable[[DescriberFile, Sequence[Described], np.ndarray, Wanted], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -138,22 +138,42 @@ def describe(project: Project, arguments: Sequence[str], folder: Path | None, wa
     """
     stat_cache.use(project.scratch)
     parts, notes = _available(project, wanted)
-    models = [part.origin(project.path(part.model)) for part in parts]
+    files = [part.read(project.path(part.model)) for part in parts]
+    models = [file.artifact for file in files]
     merge(*models)
     unreadable: dict[str, str] = {}
     if folder is None:
         images, rows = _embed_all(project, arguments, models)
     else:
         images, rows, unreadable = _embed_folder(project, folder, models[0])
+    return Answer(describe_rows(parts, files, images, rows, wanted), models, notes, unreadable)
+
+
+def describe_rows(
+    parts: Sequence[Part],
+    files: Sequence[DescriberFile],
+    images: Sequence[Described],
+    rows: np.ndarray,
+    wanted: Wanted,
+) -> list[Description]:
+    """Describe images by their embeddings.
+
+    Args:
+        parts: what describes them.
+        files: the model of each part.
+        images: the images.
+        rows: their embeddings (images, features).
+        wanted: what to say.
+    """
     descriptions = [Description(image) for image in images]
-    for part in parts:
-        found = part.describe(project.path(part.model), images, rows, wanted)
+    for part, file in zip(parts, files, strict=True):
+        found = part.describe(file, images, rows, wanted)
         for description, values in zip(descriptions, found, strict=True):
             description.values |= {name: value for name, value in values.items() if wanted.includes(name)}
     for description in descriptions:
         if description.image.true_tags and wanted.includes("tags"):
             description.values["true_tags"] = list(description.image.true_tags)
-    return Answer(descriptions, models, notes, unreadable)
+    return descriptions
 
 
 def write_table(path: Path, answer: Answer) -> None:
@@ -189,23 +209,17 @@ def check_table(path: Path, *inputs: Path) -> None:
     check_output(path, "--output", lambda head: f"{WRITER} (".encode() in head, *inputs)
 
 
-def tagger_origin(path: Path) -> Artifact:
-    """Return what a tagger is and was made from."""
-    return _read_tagger(path).artifact
-
-
 def describe_tags(
-    path: Path, images: Sequence[Described], rows: np.ndarray, wanted: Wanted
+    file: DescriberFile, images: Sequence[Described], rows: np.ndarray, wanted: Wanted
 ) -> list[dict[str, Any]]:
     """Return the tags and the likeliest concepts of images.
 
     Args:
-        path: the model file of the tagger.
+        file: the tagger.
         images: the images.
         rows: their embeddings (images, features).
         wanted: how many concepts.
     """
-    file = _read_tagger(path)
     names, known_hints = file.vocabulary["concepts"]["names"], file.vocabulary["hints"]
     hints = np.array([[hint in image.hints for hint in known_hints] for image in images], dtype=np.float32)
     describer = ArrayDescriber(file.shape, file.weights)
@@ -227,27 +241,21 @@ def describe_tags(
     return found
 
 
-def captioner_origin(path: Path) -> Artifact:
-    """Return what a captioner is and was made from."""
-    return read_captioner_file(path).artifact
-
-
 def describe_captions(
-    path: Path, images: Sequence[Described], rows: np.ndarray, wanted: Wanted
+    file: DescriberFile, images: Sequence[Described], rows: np.ndarray, wanted: Wanted
 ) -> list[dict[str, Any]]:
     """Return a sentence, its alternatives and the likeliest concepts of images.
 
     Args:
-        path: the model file of the captioner.
+        file: the captioner.
         images: the images.
         rows: their embeddings (images, features).
         wanted: how sentences are written, and how many concepts.
     """
-    file = read_captioner_file(path)
     words, concepts = vocabulary(file)
     describer = ArrayDescriber(file.shape, file.weights)
     if describer.decoder is None:
-        raise InputError(f"{path}: has no decoder; run `dvc repro captioning/dvc.yaml`")
+        raise InputError(f"{file.artifact.path}: has no decoder; run `dvc repro captioning/dvc.yaml`")
     probabilities, conditions = describer.see(rows)
     writing, found = wanted.writing, list[dict[str, Any]]()
     for number in range(len(images)):
@@ -269,6 +277,18 @@ def describe_captions(
             values["concepts"] = _likeliest(concepts.names, probabilities[number], wanted.concepts)
         found.append(values)
     return found
+
+
+def read_tagger_file(path: Path) -> DescriberFile:
+    """Read a tagger.
+
+    Raises:
+        InputError: if the file is missing or damaged, or holds something else.
+    """
+    file = read_describer_file(path)
+    if file.artifact.name != "tagger":
+        raise InputError(f"{path}: is a {file.artifact.name}, not a tagger; run `dvc repro tagging/dvc.yaml`")
+    return file
 
 
 def read_writing(params: Path, beam: int | None) -> Writing:
@@ -364,13 +384,6 @@ def _likeliest(names: Sequence[str], probabilities: np.ndarray, count: int) -> d
     return {names[each]: round(float(probabilities[each]), 4) for each in order.tolist()}
 
 
-def _read_tagger(path: Path) -> DescriberFile:
-    file = read_describer_file(path)
-    if file.artifact.name != "tagger":
-        raise InputError(f"{path}: is a {file.artifact.name}, not a tagger; run `dvc repro tagging/dvc.yaml`")
-    return file
-
-
 def _table_row(description: Description) -> dict[str, Any]:
     """Return the columns of `catalog`'s tables that a description has."""
     row: dict[str, Any] = {"image": description.image.name}
@@ -405,10 +418,10 @@ PARTS: dict[str, Part] = {
         "models/captioner.safetensors",
         "captioning/dvc.yaml",
         ("caption", "concepts"),
-        captioner_origin,
+        read_captioner_file,
         describe_captions,
     ),
     "tags": Part(
-        "models/tagger.safetensors", "tagging/dvc.yaml", ("tags", "concepts"), tagger_origin, describe_tags
+        "models/tagger.safetensors", "tagging/dvc.yaml", ("tags", "concepts"), read_tagger_file, describe_tags
     ),
 }

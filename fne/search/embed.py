@@ -7,7 +7,7 @@ weights of the network, statistics, thresholds. If one of these differs, the ima
 Importing this module takes seconds, so it is imported only where it is used.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL.Image import Image as Picture
 
 from fne.core.device import has_gpu, is_gpu, prepare_device
 from fne.core.errors import InputError
 from fne.core.params import Runtime
+from fne.core.progress import Progress
 from fne.core.terminal import say
 from fne.extraction.cache import Scratch
 from fne.extraction.extractor import DEFAULT_KIND, Extractor, ExtractorSettings, build_extractor
@@ -60,8 +62,16 @@ class Embedder:
         embedded: np.ndarray = self.embedding.transform(row[None])[0]
         return embedded
 
-    def prepare(self, images: Sequence[Image], root: Path) -> None:
-        """Compute the activations of many images; finished ones are kept if this is interrupted."""
+    def prepare(
+        self, images: Sequence[Image], root: Path, watch: Callable[[Progress], None] | None = None
+    ) -> None:
+        """Compute the activations of many images; finished ones are kept if this is interrupted.
+
+        Args:
+            images: the images.
+            root: the folder of their files.
+            watch: called with the progress, if there is something to compute.
+        """
         complete(
             self.scratch,
             images,
@@ -72,6 +82,7 @@ class Embedder:
             partial(say, err=True),
             title="indexing photos",
             kept=KEPT,
+            watch=watch,
         )
 
     def rows(self, digests: Sequence[str]) -> np.ndarray:
@@ -83,10 +94,14 @@ class Embedder:
             blocks.append(self.embedding.transform(activations))
         return np.concatenate(blocks)
 
+    def activations(self, picture: Picture, name: str) -> np.ndarray:
+        """Return the activations of a decoded image, which are not kept."""
+        row: np.ndarray = self.extractor.compute([self.extractor.resize(picture)])[0]
+        check_finite(row, name, self.extractor.layers)
+        return row
+
     def _compute(self, image: ExternalImage) -> np.ndarray:
-        pixels = self.extractor.resize(decode_bytes(image.content))
-        row: np.ndarray = self.extractor.compute([pixels])[0]
-        check_finite(row, str(image.file), self.extractor.layers)
+        row = self.activations(decode_bytes(image.content), str(image.file))
         try:
             self._keep(image.sha256, row)
         except InputError as error:  # such as a scratch folder that cannot be written

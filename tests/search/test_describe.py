@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from fne.cli import main
 from fne.core.errors import InputError
 from fne.datasets.readers.table import read_table
-from fne.search.describe import Described, Wanted, check_table, describe_tags
+from fne.search.describe import Described, Wanted, check_table, describe_tags, read_tagger_file
 from fne.store.catalog import read_captions, write_captions
 from fne.store.rows import Rows
 from fne.store.tensors import read_sealed, write_sealed
@@ -222,7 +222,7 @@ def test_hints_of_the_catalog_are_read(project, tmp_path):
     write_sealed(path, description, tensors)
     rows = np.zeros((2, description["shape"]["features"]), np.float32)
     images = [Described("a", None), Described("b", None, ["sunset", "unknown"])]
-    plain, hinted = describe_tags(path, images, rows, Wanted(concepts))
+    plain, hinted = describe_tags(read_tagger_file(path), images, rows, Wanted(concepts))
     assert all(hinted["concepts"][name] > plain["concepts"][name] for name in plain["concepts"])
 
 

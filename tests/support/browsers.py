@@ -13,7 +13,7 @@ ARGUMENTS = [
     "--no-sandbox",  # Chromium refuses to run as root with the sandbox, and these pages are trusted
     "--disable-dev-shm-usage",  # /dev/shm is small in containers
     "--disable-background-networking",
-    "--host-resolver-rules=MAP * ~NOTFOUND",  # no host name resolves
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # no host name resolves
 ]
 
 
@@ -43,13 +43,22 @@ def browsing(executable: str) -> Iterator[Browser]:
             browser.close()
 
 
-def visit(browser: Browser, path: Path, width: int = 1280, height: int = 900, **context: Any) -> Visit:
-    """Open a file in a new window; `context` holds options of Playwright's `new_context`."""
-    opened = browser.new_context(viewport={"width": width, "height": height}, offline=True, **context)
+def visit(browser: Browser, place: Path | str, width: int = 1280, height: int = 900, **context: Any) -> Visit:
+    """Open a file, or the address of a server on this machine, in a new window.
+
+    Args:
+        browser: the browser.
+        place: the file or the address.
+        width: the width of the window.
+        height: its height.
+        context: options of Playwright's `new_context`.
+    """
+    size = {"width": width, "height": height}
+    opened = browser.new_context(viewport=size, offline=isinstance(place, Path), **context)
     found = Visit(opened.new_page())
     opened.on("request", lambda request: found.requests.append(request.url))
     found.page.on("console", lambda message: found.errors.append(message.text))
     found.page.on("pageerror", lambda error: found.errors.append(str(error)))
     found.page.on("dialog", lambda dialog: (found.dialogs.append(dialog.message), dialog.dismiss()))
-    found.page.goto(path.resolve().as_uri())
+    found.page.goto(place.resolve().as_uri() if isinstance(place, Path) else place)
     return found

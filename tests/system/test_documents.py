@@ -52,6 +52,7 @@ EXCEPTIONS = {
     "fne compare": "two experiments; tests/cli/test_compare.py",
     "ing/dvc.yaml": "another pipeline (tagging, captioning), which takes minutes; tests/tasks",
     "fne study": "features of photographs; tests/cli/test_study.py",
+    "fne serve": "answers until it is stopped; tests/system/test_serve_page.py",
     "fne describe": "a tagger or captioner; tests/search/test_describe.py",
     "metrics/tags.json": "a tagger",
     "metrics/captions.json": "a captioner",

@@ -1,0 +1,119 @@
+"""`fne serve` under load: p50 and p99 of the response times, from clients in another process on loopback.
+
+`python -m benchmarks.load` writes a synthetic project of Flickr8k's size (8,000 images, 40,000 captions,
+1,024 dimensions, 12,416 ternary features), starts the server, and asks for `--seconds` from `--clients`
+connections, each of which waits for its answer before it asks again. It is no comparison, so `make bench`
+does not run it.
+"""
+
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+from urllib.parse import urlencode
+
+import click
+import numpy as np
+
+from benchmarks.search import IMAGES, write_project
+
+WARM_UP, ALONE = 10, 4  # seconds
+REQUESTS = {
+    "images for a sentence": lambda number: (
+        f"/api/search?{urlencode({'text': f'word{number} word22 word{number + 9}'})}"
+    ),
+    "sentences for an image": lambda number: f"/api/sentences?image=image-{number % IMAGES}",
+    "look-alikes": lambda number: f"/api/similar?image=image-{number % IMAGES}",
+    "details": lambda number: f"/api/image?image=image-{number % IMAGES}",
+}
+
+
+@click.command()
+@click.option("--seconds", default=60, show_default=True)
+@click.option("--clients", default=4, show_default=True)
+def main(seconds: int, clients: int) -> None:
+    """Print the response times of each kind of request; exit with 1 if one failed."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_project(folder)
+        command = [sys.executable, "-u", "-m", "fne", "serve", "--port", "0"]
+        started = time.perf_counter()
+        with subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as server:
+            try:
+                assert server.stdout
+                found = re.search(r"127\.0\.0\.1:(\d+)", server.stdout.readline())
+                assert found
+                click.echo(f"the server started in {time.perf_counter() - started:.1f} s")
+                time.sleep(WARM_UP)
+                port, failed = int(found[1]), 0
+                # One client alone and one kind at a time: the time of an answer without waiting for others.
+                for kind in REQUESTS:
+                    before = _processor_seconds(server.pid)
+                    taken, problems = _ask(port, ALONE, 1, [kind])
+                    used = (_processor_seconds(server.pid) - before) / len(taken[kind])
+                    failed += _report(taken, problems, 1)
+                    click.echo(f"  {1000 * used:.1f} ms of processor time per answer")
+                failed += _report(*_ask(port, seconds, clients, list(REQUESTS)), clients)
+            finally:
+                server.terminate()
+    sys.exit(1 if failed else 0)
+
+
+def _ask(
+    port: int, seconds: float, clients: int, kinds: list[str]
+) -> tuple[dict[str, list[float]], list[str]]:
+    """Return the seconds of each answer by kind, and what failed."""
+    taken: defaultdict[str, list[float]] = defaultdict(list)
+    problems: list[str] = []
+    end = time.monotonic() + seconds
+
+    def work(client: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        number = client * 1000
+        while time.monotonic() < end:
+            number += 1
+            kind = kinds[number % len(kinds)]
+            start = time.perf_counter()
+            connection.request("GET", REQUESTS[kind](number % 7000 + 1))
+            response = connection.getresponse()
+            content = response.read()
+            taken[kind].append(time.perf_counter() - start)
+            if response.status != 200 or "version" not in json.loads(content):
+                problems.append(f"{kind}: {response.status} {content[:200]!r}")
+        connection.close()
+
+    threads = [threading.Thread(target=work, args=(client,)) for client in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return taken, problems
+
+
+def _processor_seconds(process: int) -> float:
+    """Return the processor time of a process since it started."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _report(taken: dict[str, list[float]], problems: list[str], clients: int) -> int:
+    click.echo(f"{clients} client{'s' * (clients > 1)}, {len(problems)} errors")
+    for kind, seconds in taken.items():
+        low, high = 1000 * np.percentile(seconds, [50, 99])
+        click.echo(f"  {kind:<24} {len(seconds):>6,} answers  p50 {low:>6.1f} ms  p99 {high:>6.1f} ms")
+    for problem in problems[:5]:
+        click.echo(f"  {problem}")
+    return len(problems)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The command `fne serve`: where it listens, what it demands and what it says."""
+
+import builtins
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+from click.testing import CliRunner
+
+from fne.cli import main
+
+
+def run(*arguments, **environment):
+    return CliRunner().invoke(main, ["serve", *arguments], env={"FNE_TOKEN": None} | environment)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+def test_another_address_demands_a_token_and_says_what_is_exposed(host):
+    result = run("--host", host)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"Error: --host {host}: other machines could see all images and captions of the catalog; set a token of at least "
+        "16 characters in FNE_TOKEN, or leave --host out to serve this machine only\n"
+    )
+
+
+@pytest.mark.parametrize("token", ["short", "with spaces in its middle", "ümläut" * 5, 'quote"quote"quote"'])
+def test_a_token_that_can_be_guessed_or_does_not_fit_a_header_is_refused(token):
+    result = run("--host", "0.0.0.0", FNE_TOKEN=token)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: FNE_TOKEN: a token has at least 16 letters and digits; `openssl rand -hex 16` makes one\n",
+    )
+
+
+def test_a_port_that_is_taken_is_an_error():
+    import socket
+
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        result = run("--port", str(port))
+    assert result.exit_code == 2
+    assert (
+        result.stderr == f"Error: 127.0.0.1:{port}: Address already in use; choose another --port or --host\n"
+    )
+
+
+def test_a_project_without_artifacts_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text("catalog:\n  root: x\n")
+    result = run("--port", "0")
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+
+
+def test_missing_packages_are_named(monkeypatch):
+    original = builtins.__import__
+
+    def without(name, *arguments, **options):
+        if name == "uvicorn":
+            raise ModuleNotFoundError(name)
+        return original(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert run().stderr == "Error: fne serve needs more packages; run `pip install -e '.[serve]'`\n"
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_the_server_says_where_it_is_answers_and_stops(finished, stop):
+    command = [sys.executable, "-u", "-m", "fne", "serve", "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=finished, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            line = server.stdout.readline()
+            found = re.fullmatch(r"24 images: open (http://127\.0\.0\.1:\d+)/ \(Ctrl-C stops\)\n", line)
+            page = urllib.request.urlopen(f"{found[1]}/", timeout=60).read()
+            assert b"<!DOCTYPE html>" in page
+        finally:
+            os.kill(server.pid, stop)
+            _, errors = server.communicate(timeout=60)
+    assert "Traceback" not in errors

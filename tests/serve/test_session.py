@@ -1,0 +1,134 @@
+"""New artifacts replace the old ones as a whole; a folder is indexed meanwhile."""
+
+import shutil
+import threading
+
+import pytest
+from starlette.testclient import TestClient
+
+from fne.serve.answers import AbsentError, Filters, find_image, images_for_sentence, similar_images
+from fne.serve.app import build_app
+from fne.serve.session import Live
+from tests.serve.conftest import LOCAL
+from tests.serve.test_app import png
+from tests.support.projects import change_params
+from tests.support.search import draw, run_stages
+
+
+@pytest.fixture
+def live(project):
+    return Live(project / "params.yaml", None)
+
+
+def test_nothing_is_loaded_again_without_a_change(live):
+    assert live.refresh() is False
+    assert live.waiting is None
+
+
+def test_new_artifacts_are_used_only_when_all_of_them_are_there(live, project):
+    """As during `dvc repro`: outputs are removed, then made one after the other."""
+    first = live.session
+    text = ("A red circle.", Filters(), 24)
+    before = images_for_sentence(first, *text)
+    change_params(project, {"train": {"seed": 7}})
+    (project / "models/matching.safetensors").unlink()
+    assert live.refresh() is False
+    assert live.waiting == "waiting for model"
+    run_stages("train")
+    assert live.refresh() is False
+    assert "vectors/images was made from model" in live.waiting
+    assert live.session is first
+    assert images_for_sentence(live.session, *text) == before
+    run_stages("encode")
+    assert live.refresh() is True
+    assert live.waiting is None
+    after = images_for_sentence(live.session, *text)
+    assert after["version"] != before["version"]
+    assert [match["score"] for match in after["matches"]] != [match["score"] for match in before["matches"]]
+    # A request that began before ends with the artifacts that it began with.
+    assert images_for_sentence(first, *text) == before
+
+
+def test_a_photo_of_earlier_artifacts_has_to_be_sent_again(live, project):
+    live.session.prepare()
+    with TestClient(build_app(live, None), base_url=LOCAL) as client:
+        photo = client.post("/api/photos", content=png()).json()["photo"]
+        assert client.get("/api/similar", params={"photo": photo}).status_code == 200
+        change_params(project, {"embed": {"low": -0.5}})
+        run_stages("embed", "train", "encode")
+        assert live.refresh() is True
+        answer = client.get("/api/similar", params={"photo": photo})
+        assert (answer.status_code, answer.json()["error"]) == (
+            404,
+            "this photo is not here any more; send it again",
+        )
+
+
+def test_a_network_of_other_artifacts_is_refused(live, project):
+    change_params(project, {"train": {"seed": 7}})
+    run_stages("train")
+    live.session.prepare()
+    state, message = live.session.network_state
+    assert state == "failed"
+    assert message.endswith(
+        "models/matching.safetensors has been replaced; the new artifacts are loaded in a moment"
+    )
+
+
+def test_the_watching_thread_loads_new_artifacts(live, project, monkeypatch):
+    monkeypatch.setattr("fne.serve.session.POLL_SECONDS", 0.05)
+    loaded = threading.Event()
+    live.log = lambda text: loaded.set()
+    version = live.session.snapshot.version
+    live.start()
+    try:
+        change_params(project, {"train": {"seed": 7}})
+        run_stages("train", "encode")
+        assert loaded.wait(60)
+        assert live.session.snapshot.version != version
+    finally:
+        live.stop()
+
+
+def test_the_index_of_a_folder_reports_its_progress(project, tmp_path):
+    for number, color in enumerate(["red", "blue", "green", "teal", "navy"]):
+        draw(tmp_path / "album" / f"{number}.png", color, "circle")
+    (tmp_path / "album/broken.png").write_bytes(b"\x89PNG broken")
+    live = Live(project / "params.yaml", tmp_path / "album")
+    session = live.session
+    assert session.folder.as_dict() | {"unreadable": None} == {
+        "name": "album",
+        "state": "reading",
+        "message": None,
+        "done": None,
+        "total": None,
+        "photos": None,
+        "unreadable": None,
+    }
+    with pytest.raises(AbsentError, match="the folder is still being indexed"):
+        images_for_sentence(session, "a red circle", Filters("folder"), 5)
+    session.prepare()
+    found = session.folder.as_dict()
+    assert (found["state"], found["done"], found["total"], found["photos"]) == ("ready", 5, 5, 5)
+    assert list(found["unreadable"]) == ["broken.png"]
+    matches = similar_images(
+        session, find_image(session, "brown-line.png", None), None, Filters("folder"), 5
+    )["matches"]
+    assert len(matches) == 5
+
+
+def test_a_folder_without_photos_is_reported_and_the_catalog_is_served(project, tmp_path):
+    (tmp_path / "empty").mkdir()
+    session = Live(project / "params.yaml", tmp_path / "empty").session
+    session.prepare()
+    assert session.folder.state == "failed"
+    assert "no images" in session.folder.message or "no readable images" in session.folder.message
+    assert images_for_sentence(session, "a red circle", Filters(), 1)["matches"]
+
+
+def test_without_a_model_only_look_alikes_are_found(project):
+    shutil.rmtree(project / "vectors")
+    session = Live(project / "params.yaml", None).session
+    with pytest.raises(AbsentError, match="sentences need a trained model; run `dvc repro encode`"):
+        images_for_sentence(session, "a red circle", Filters(), 1)
+    assert similar_images(session, find_image(session, "red-circle.png", None), None, Filters(), 1)["matches"]
