@@ -11,12 +11,12 @@ from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_runtime
 from fne.core.processes import joined
 from fne.core.publishing import stage
+from fne.models.matcher_file import read_model
 from fne.store.catalog import read_captions
 from fne.store.provenance import recorded_lineage
 from fne.store.rows import Rows
 from fne.tasks.matching.data import Pairs
 from fne.tasks.matching.encode import write_vectors
-from fne.tasks.matching.model_file import read_model
 from fne.text.tokens import read_tokens
 
 

@@ -36,7 +36,7 @@ ALLOWED = {
     "papers": BASE | {"metrics", "papers"},
     "sharing": BASE | {"sharing"},
     # The Python interface: artifacts, and what a search computes.
-    "api": BASE | {"search", "tasks", "text", "api"},
+    "api": BASE | {"models", "search", "text", "api"},
 }
 # These can be called or list names, and import modules only when they are used.
 INTERFACES = {Path("fne/__init__.py"), Path("fne/search/__init__.py")}

@@ -8,13 +8,13 @@ import numpy as np
 
 from fne.api.project import find_project, open_project
 from fne.core.errors import InputError
+from fne.models.matcher_file import ModelFile, read_model_file
 from fne.search.engine import embed_sentences, encode_sentence
 from fne.search.project import CatalogImage, ExternalImage, Project, QueryImage, parse_query
 from fne.search.without_torch import PREFIX
 from fne.store.artifact import merge
 from fne.store.layout import MANIFEST
 from fne.store.rows import Rows
-from fne.tasks.matching.model_file import ModelFile, read_model_file
 from fne.text.vocabulary import read_vocabulary
 
 
@@ -102,14 +102,14 @@ class Model:
                 return vectors.read(ids)
         embeddings = Rows.open(self._project.embeddings, "embeddings")
         merge(self._file.artifact, embeddings.artifact)
+        from fne.models.matcher_file import read_model
         from fne.search.embed import embed_rows  # imports torch
-        from fne.tasks.matching.model_file import read_model
 
         return embed_rows(read_model(self.path)[0], embeddings.read(ids))
 
     def _new_vectors(self, images: Sequence[ExternalImage]) -> np.ndarray:
+        from fne.models.matcher_file import read_model
         from fne.search.embed import embed_rows, open_embedder  # imports torch
-        from fne.tasks.matching.model_file import read_model
 
         matcher, origin = read_model(self.path)
         project = self._project

@@ -21,10 +21,12 @@ from fne.core.errors import InputError
 from fne.core.files import read_bytes
 from fne.core.terminal import printable
 from fne.datasets.rejects import COLUMNS
+from fne.losses.classifier_file import read_classifier
 from fne.metrics.floors import floor_artifact
 from fne.metrics.recall import small_split_warning
 from fne.models.describer_file import FORMAT as DESCRIBER
 from fne.models.describer_file import read_describer, read_describer_file
+from fne.models.matcher_file import read_model
 from fne.report.record import page_artifact
 from fne.report.sources import read_tables
 from fne.store.arrays import Arrays, read_arrays
@@ -48,8 +50,6 @@ from fne.store.written_captions import read_written
 from fne.store.written_tags import read_tagged
 from fne.tasks.captioning.model_file import NAME as CAPTIONER
 from fne.tasks.captioning.model_file import vocabulary
-from fne.tasks.matching.classifier_file import read_classifier
-from fne.tasks.matching.model_file import read_model
 from fne.tasks.tagging.model import read_tagger
 from fne.text.tokens import tokens_fault
 from fne.text.vocabulary import read_vocabulary

@@ -11,23 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from fne.core.device import prepare_device
 from fne.core.errors import InputError
 from fne.core.params import Runtime
 from fne.core.terminal import say
 from fne.extraction.cache import Scratch
-from fne.extraction.extractor import UNSAID, Extractor, ExtractorSettings, build_extractor
-from fne.extraction.preprocess import TORCHVISION, InputFormat
+from fne.extraction.extractor import Extractor
+from fne.extraction.recorded import open_extractor
 from fne.extraction.run import check_finite, complete
-from fne.extraction.weights import load_weights
 from fne.features.embeddings import EMBEDDINGS, Embedding
 from fne.features.embeddings import Choices as EmbeddingChoices
 from fne.features.statistics import read_statistics
+from fne.models.matcher import Matcher
+from fne.models.matcher_file import read_model
 from fne.models.similarities import SIMILARITIES
 from fne.search.folder import RowSource
 from fne.search.project import ExternalImage, Project
@@ -37,8 +36,6 @@ from fne.store.catalog import Image
 from fne.store.images import decode_bytes
 from fne.store.layout import Layer, Manifest, mean_of_views
 from fne.store.rows import Rows
-from fne.tasks.matching.model import Matcher
-from fne.tasks.matching.model_file import read_model
 
 BLOCK = 256  # rows
 KEPT = "for the index, so that the next search of this folder starts at once"
@@ -133,48 +130,6 @@ def open_embedder(
     embedding = EMBEDDINGS[recorded["kind"]](activations, ordinary, EmbeddingChoices.recorded(recorded))
     finished = Scratch(scratch / "activations", extractor.kind, extractor.features)
     return Embedder(extractor, embedding, finished, runtime)
-
-
-def recorded_extraction(origin: Artifact) -> dict[str, Any]:
-    """Return the settings of the extraction that an artifact was made from.
-
-    Raises:
-        InputError: if its activations were imported, so that no further image can be extracted.
-    """
-    settings: dict[str, Any] = UNSAID | origin.lineage.get("activations", {}).get("settings", {})
-    if "weights" not in origin.lineage or not ExtractorSettings.model_fields.keys() <= settings.keys():
-        raise InputError(
-            f"{origin.path} was made from imported features, and the network that computed them is unknown; "
-            "search with an image of the catalog"
-        )
-    return settings
-
-
-def open_extractor(origin: Artifact, weights: Path, runtime: Runtime) -> Extractor:
-    """Build the extractor that computed the activations that `origin` was made from.
-
-    Raises:
-        InputError: if the weights differ, or if this version of the extractor computes other values.
-    """
-    settings = recorded_extraction(origin)
-    chosen = ExtractorSettings(**{key: settings[key] for key in ExtractorSettings.model_fields})
-    recorded = settings.get("input")
-    feeding = InputFormat.model_validate(recorded) if recorded else TORCHVISION
-    loaded = load_weights(weights, chosen.backbone, feeding)
-    merge(origin, loaded.artifact)
-    prepare_device(runtime)
-    device, algorithm = torch.device(settings["device"]), settings["algorithm"]
-    if device.type == "cuda" and not torch.cuda.is_available():
-        say("the catalog was computed on a GPU; on this CPU, the last digits may differ", err=True)
-        device, algorithm = torch.device("cpu"), "auto"
-    extractor = build_extractor(chosen, loaded, algorithm, device)
-    for key in ("decoder", "extractor"):
-        if extractor.kind[key] != settings[key]:
-            raise InputError(
-                f"{origin.path} was made with version {settings[key]} of the {key}, but this is version "
-                f"{extractor.kind[key]}; run `dvc repro`"
-            )
-    return extractor
 
 
 @torch.no_grad()

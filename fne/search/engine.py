@@ -20,13 +20,13 @@ from fne.core import stat_cache
 from fne.core.errors import InputError
 from fne.core.params import not_one_of
 from fne.features.embeddings import EMBEDDINGS
+from fne.models.matcher_file import ModelFile, read_model_file
 from fne.search.answer import Answer, Match, Pool, catalog_pool, folder_pool, top_k
 from fne.search.project import Catalog, ExternalImage, Project, QueryImage, parse_query
 from fne.search.without_torch import PREFIX, SENTENCE_ENCODERS, SIMILARITIES, Similarity, embed_sentence
 from fne.store.artifact import Artifact, merge
 from fne.store.layout import TERNARY, pack
 from fne.store.rows import Rows
-from fne.tasks.matching.model_file import ModelFile, read_model_file
 from fne.text.tokenizer import END, tokenize
 from fne.text.vocabulary import Vocabulary, read_vocabulary
 

@@ -7,15 +7,15 @@ from click.testing import CliRunner
 
 from fne.cli import main
 from fne.core.errors import InputError
+from fne.extraction.recorded import recorded_extraction
+from fne.models.matcher_file import read_model_file
 from fne.search import embed, engine
-from fne.search.embed import recorded_extraction
 from fne.search.engine import search
 from fne.search.project import ExternalImage, Project, parse_query
 from fne.search.without_torch import PREFIX, embed_sentence
 from fne.store.arrays import read_arrays, write_arrays
 from fne.store.artifact import Artifact
 from fne.store.rows import Rows
-from fne.tasks.matching.model_file import read_model_file
 from tests.support.search import draw
 
 MODEL = Path("models/matching.safetensors")

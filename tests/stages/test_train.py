@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from fne.core.files import text_digest
+from fne.losses.classifier_file import read_classifier
+from fne.models.matcher_file import read_model
 from fne.store.history import read_history_seal
 from fne.store.layout import Layer, view_layers
 from fne.store.rows import Rows
 from fne.store.tensors import read_sealed
 from fne.tasks.matching import methods
-from fne.tasks.matching.classifier_file import read_classifier
-from fne.tasks.matching.model_file import read_model
 from fne.text.vectors import read_word_vectors
 from fne.training import checkpoints
 from fne.training.loop import Trainer

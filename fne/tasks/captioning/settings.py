@@ -4,7 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from fne.core.params import Section, one_of
+from fne.core.params import PerPhase, Section, one_of
 from fne.core.variants import Variant, blocks, chosen, settings_of
 from fne.losses.multilabel import MULTILABEL_LOSSES
 from fne.models.decoders.cells import CELLS
@@ -13,7 +13,7 @@ from fne.models.describer import CONDITIONS, DescriberShape
 from fne.models.recognizer import ROWS
 from fne.tasks.captioning.data import CONCEPT_SOURCES, DRAWS
 from fne.text.caption_vocabulary import WORDS
-from fne.training.settings import Count, PerPhase, Rate, TrainingSection
+from fne.training.settings import Count, Rate, TrainingSection
 
 NONE = "none"  # no loss of concepts
 BIASES = ("frequency", "zero")

@@ -17,11 +17,11 @@ from torch import Tensor
 from fne.core.processes import ALONE, Processes
 from fne.core.progress import progress
 from fne.models.layers import Step
+from fne.models.matcher import Matcher
 from fne.store.artifact import Lineage
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import write_rows
 from fne.tasks.matching.data import Batch, Pairs
-from fne.tasks.matching.model import Matcher
 
 BLOCK = 256
 SHARD_BYTES = 256 * 2**20

@@ -6,22 +6,21 @@ model and stored apart from it. A term of weight 0 is not computed; each phase h
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from fne.core.processes import ALONE, Processes
-from fne.losses.instance import Instance
+from fne.losses.instance import Classes
 from fne.losses.mining import LossChoices
 from fne.losses.ranking import bind
 from fne.metrics.recall import has_started
-from fne.models.layers import SyncBatchNorm
+from fne.models.matcher import PRECISIONS, Matcher, parameter_kinds
 from fne.models.tfidf import TfIdf
 from fne.tasks.matching.data import Batch, Pairs, batch_starts
 from fne.tasks.matching.encode import BatchVectors, embed_batch, on_device
-from fne.tasks.matching.model import PRECISIONS, Matcher
 from fne.tasks.matching.validate import (
     BATCHES_WITHOUT_CONTRAST,
     NOTHING_TO_MINE,
@@ -38,8 +37,6 @@ from fne.training.task import Loss, ParameterGroup
 
 # The names of the terms of the instance loss in the history.
 IMAGE_CLASSES, TEXT_CLASSES = "image_classes", "text_classes"
-# What the factor for words applies to: the table and, of `text_cnn`, the bias that is added to all positions.
-WORD_LAYER = ("text_encoder.words.weight", "text_encoder.bias")
 
 # The rate of a tensor that is zero at the start, of relative rates.
 RATE_OF_ZEROS = 1e-3
@@ -91,14 +88,6 @@ class RateFactors:
     classifier: float = 1.0
     gains: float = 1.0
     classifier_bias: float = 1.0
-
-
-@dataclass(frozen=True)
-class Classes:
-    """The instance loss, and the class of each training image."""
-
-    loss: Instance
-    labels: Mapping[str, int]
 
 
 class MatchingTask:
@@ -153,7 +142,7 @@ class MatchingTask:
         """Return the weights that the phase trains, those of the classifier only if it is used."""
         factors, groups = self._factor, []
         by_kind = {"words": factors.words, "gains": factors.gains, "weights": 1.0}
-        kinds = _kinds(self.matcher) if by_kind != dict.fromkeys(by_kind, 1.0) else {}
+        kinds = parameter_kinds(self.matcher) if by_kind != dict.fromkeys(by_kind, 1.0) else {}
         for group in self._groups:
             for kind, factor in by_kind.items():
                 own = [each for each in group.parameters if kinds.get(id(each), "weights") == kind]
@@ -312,12 +301,6 @@ def relative_rates(matcher: Matcher) -> list[ParameterGroup]:
             size = float(trained.detach().double().square().mean().sqrt())
             groups.append(ParameterGroup(name, [tensor], size or RATE_OF_ZEROS))
     return groups
-
-
-def _kinds(matcher: Matcher) -> dict[int, str]:
-    """Return the kind of each parameter that has a factor of its own, by its identity."""
-    kinds = {id(each.weight): "gains" for each in matcher.modules() if isinstance(each, SyncBatchNorm)}
-    return kinds | {id(each): "words" for name, each in matcher.named_parameters() if name in WORD_LAYER}
 
 
 def _has_weights_of_words(matcher: Matcher, tensor: nn.Parameter) -> bool:

@@ -6,9 +6,9 @@ import torch
 from safetensors.torch import save_file
 
 from fne.core.errors import InputError
+from fne.models.matcher import Shape, new_matcher
+from fne.models.matcher_file import FORMAT, read_model, read_model_file, write_model
 from fne.store.tensors import write_sealed
-from fne.tasks.matching.model import Shape, new_matcher
-from fne.tasks.matching.model_file import FORMAT, read_model, read_model_file, write_model
 
 SHAPE = Shape("linear", "gru", "cosine", False, features=16, vocabulary_size=12, word_dim=5, embed_dim=8)
 
