@@ -27,7 +27,8 @@ ALLOWED = {
     "losses": BASE | {"losses", "models"},
     "metrics": BASE | {"metrics"},
     "training": BASE | {"training"},
-    "tasks": BASE | {"text", "models", "losses", "metrics", "training", "tasks"},
+    # The image network that is fine-tuned is that of the extraction.
+    "tasks": BASE | {"extraction", "text", "models", "losses", "metrics", "training", "tasks"},
     # Captions are scored in the words that published scores expect.
     "evaluation": BASE | {"text", "metrics", "models", "evaluation"},
     # What makes the embedding of a new image and the vector of a sentence.
