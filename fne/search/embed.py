@@ -31,7 +31,7 @@ from fne.models.similarities import SIMILARITIES
 from fne.search.folder import RowSource
 from fne.search.project import ExternalImage, Project
 from fne.search.without_torch import Similarity
-from fne.store.artifact import Artifact, merge
+from fne.store.artifact import MODELS, Artifact, merge, require_same_model
 from fne.store.catalog import Image
 from fne.store.images import decode_bytes
 from fne.store.layout import Layer, Manifest, mean_of_views
@@ -100,7 +100,12 @@ class Embedder:
 
 
 def open_embedder(
-    origin: Artifact, weights: Path, statistics: Path, runtime: Runtime, scratch: Path
+    origin: Artifact,
+    weights: Path,
+    statistics: Path,
+    runtime: Runtime,
+    scratch: Path,
+    extractor: Extractor | None = None,
 ) -> Embedder:
     """Open what computed the embeddings that `origin` holds or was made from.
 
@@ -110,11 +115,12 @@ def open_embedder(
         statistics: the file of the statistics.
         runtime: the runtime settings.
         scratch: the scratch folder.
+        extractor: that of a tuned network; without it, `origin` names the network.
 
     Raises:
         InputError: if `origin` was made from other weights or statistics; the message has both digests.
     """
-    extractor = open_extractor(origin, weights, runtime)
+    extractor = extractor or open_extractor(origin, weights, runtime)
     ordinary, fitted = read_statistics(statistics)
     recorded = merge(origin, fitted)["embeddings"]["settings"]
     # A store without rows: an embedding needs only its layers.
@@ -183,7 +189,23 @@ def torch_similarity(name: str) -> Similarity:
 
 def _open_model(project: Project, artifact: Artifact) -> tuple[Matcher, Embedder]:
     """Open the model and its embedder; `artifact` must be that model or made with it."""
-    matcher, origin = read_model(project.model)
+    matcher, origin = read_model(project.current_model)
     merge(origin, artifact)
-    embedder = open_embedder(origin, project.weights, project.statistics, project.runtime, project.scratch)
-    return matcher, embedder
+    require_same_model(origin, artifact)
+    return matcher, open_model_embedder(project, origin)
+
+
+def open_model_embedder(project: Project, origin: Artifact) -> Embedder:
+    """Open what computes the embeddings that a model reads: with the tuned network, if it was tuned.
+
+    Args:
+        project: the project.
+        origin: the model of the project, tuned or not.
+    """
+    extractor = None
+    if origin.name == MODELS[0]:
+        from fne.tasks.finetuning.encode import tuned_extractor  # imports the whole task
+
+        extractor, _ = tuned_extractor(origin.path, project.runtime)
+    runtime, scratch = project.runtime, project.scratch
+    return open_embedder(origin, project.weights, project.statistics, runtime, scratch, extractor)

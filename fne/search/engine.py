@@ -24,7 +24,7 @@ from fne.models.matcher_file import ModelFile, read_model_file
 from fne.search.answer import Answer, Match, Pool, catalog_pool, folder_pool, top_k
 from fne.search.project import Catalog, ExternalImage, Project, QueryImage, parse_query
 from fne.search.without_torch import PREFIX, SENTENCE_ENCODERS, SIMILARITIES, Similarity, embed_sentence
-from fne.store.artifact import Artifact, merge
+from fne.store.artifact import Artifact, merge, require_same_model
 from fne.store.layout import TERNARY, pack
 from fne.store.rows import Rows
 from fne.text.tokenizer import END, tokenize
@@ -79,7 +79,7 @@ def images_for_sentence(project: Project, text: str, folder: Path | None, k: int
     """Rank the images of the catalog, or of a folder, for a sentence."""
     vocabulary = read_vocabulary(project.vocabulary)
     sentence = encode_sentence(text, vocabulary)
-    model = read_model_file(project.model, PREFIX)
+    model = read_model_file(project.current_model, PREFIX)
     merge(model.artifact, vocabulary.artifact)
     catalog = project.catalog
     if folder:
@@ -93,6 +93,7 @@ def images_for_sentence(project: Project, text: str, folder: Path | None, k: int
     else:
         rows = Rows.open(project.image_vectors, "image_vectors")
         merge(model.artifact, vocabulary.artifact, rows.artifact, *catalog.artifacts)
+        require_same_model(model.artifact, rows.artifact)
         pool = catalog_pool(catalog, rows)
     caption = embed_sentences(model, [sentence.numbers])
     similarity = model.shape["similarity"]
@@ -270,6 +271,7 @@ def _image_vector(project: Project, image: QueryImage, captions: Artifact) -> np
         return embed_image(project, image, captions)
     rows = Rows.open(project.image_vectors, "image_vectors")
     merge(rows.artifact, captions)
+    require_same_model(rows.artifact, captions)
     stored: np.ndarray = rows.read([image.id])[0]
     return stored
 
