@@ -62,12 +62,16 @@ class TunedNetwork(nn.Module):
         trained: the layers that are trained, the last ones of the network.
         unit: whether rows are scaled to length one.
         part: the images that pass through the network at once.
+        entrance: the name of the network's first convolution in torchvision.
     """
 
-    def __init__(self, network: Network, trained: Sequence[Tap], unit: bool, part: int) -> None:
+    def __init__(
+        self, network: Network, trained: Sequence[Tap], unit: bool, part: int, entrance: str
+    ) -> None:
         super().__init__()
         self._network = network
         self._unit = unit
+        self._entrance = entrance
         self.part = part
         names = list(network.modules)
         start = names.index(network.parent(trained[0].weighted))
@@ -103,15 +107,14 @@ class TunedNetwork(nn.Module):
             for key, value in module.state_dict().items()
         }
 
-    def trained_kinds(self, backbone: str) -> dict[str, list[nn.Parameter]]:
-        """Return the trained parameters by their kind; the first convolution is one of its own."""
-        first = BACKBONES[backbone].taps[0].weighted
+    def trained_kinds(self) -> dict[str, list[nn.Parameter]]:
+        """Return the trained parameters by their kind; the weights of the first convolution are one."""
         kinds: dict[str, list[nn.Parameter]] = {kind: [] for kind in (WEIGHTS, BIASES, GAINS, FIRST)}
         for parent in self._above:
             for name, module in self._network.modules[parent].named_modules(prefix=parent):
                 for key, value in module.named_parameters(recurse=False):
                     if value.requires_grad:
-                        own = FIRST if name == first else WEIGHTS
+                        own = FIRST if name == self._entrance else WEIGHTS
                         gain = GAINS if isinstance(module, nn.BatchNorm2d) else own
                         kinds[BIASES if key == "bias" else gain].append(value)
         return kinds

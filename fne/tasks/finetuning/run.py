@@ -34,7 +34,7 @@ def run_finetuning(settings: Finetune, runtime: Runtime, places: Places, tuned: 
         graceful_stop(partial(processes.log, err=True), [signal.SIGTERM]) as stopping,
     ):
         task = build_task(settings, inputs, runtime, device, processes)
-        processes.log(announcement(task, settings, device))
+        processes.log(announcement(task, settings, inputs.extraction["backbone"], device))
         scratch = runtime.scratch_folder()
         done = finetune(task, settings, inputs, device, scratch, stopping, processes)
         if processes.first:

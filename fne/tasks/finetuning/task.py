@@ -100,7 +100,6 @@ class FinetuningTask:
         training: Captions,
         validation: Captions,
         images: Images,
-        backbone: str,
         seed: int,
         batch: int,
         candidates: int,
@@ -112,7 +111,7 @@ class FinetuningTask:
         self.trained = nn.ModuleDict({"network": network, "model": matcher, "losses": nn.ModuleDict(losses)})
         self._objective, self._rates = objective, rates
         self._training, self._validation = training, validation
-        self._images, self.backbone = images, backbone
+        self._images = images
         self._batch, self._rectified, self._processes = batch, rectified, processes
         # The reader ahead and the trainer ask for the same epochs.
         self.batches = lru_cache(maxsize=2)(lambda epoch: training.batches(seed, epoch, batch, candidates))
@@ -128,7 +127,7 @@ class FinetuningTask:
         rates = self._rates
         groups = [
             ParameterGroup(f"network_{kind}", own, rates.network[kind])
-            for kind, own in self.network.trained_kinds(self.backbone).items()
+            for kind, own in self.network.trained_kinds().items()
         ]
         by_kind = {"words": rates.words, "gains": rates.gains, "weights": 1.0}
         kinds = parameter_kinds(self.matcher)

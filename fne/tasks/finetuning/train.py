@@ -174,7 +174,9 @@ def build_task(
     merge(inputs.model, weights.artifact)
     network = build_network(backbone, weights, device, extraction["activations"], [layer])
     part = runtime.batch or (GPU_BATCH if device.type == "cuda" else torch.get_num_threads())
-    tuned = TunedNetwork(network, taps, embedding.get("rows") == "unit", min(part, settings.batch))
+    entrance = BACKBONES[backbone].taps[0].weighted
+    unit = embedding.get("rows") == "unit"
+    tuned = TunedNetwork(network, taps, unit, min(part, settings.batch), entrance)
     matcher = inputs.matcher.to(device)
     if model.get("words") == "fixed":
         matcher.text_encoder.get_submodule("words").requires_grad_(False)
@@ -200,7 +202,6 @@ def build_task(
         inputs.training,
         inputs.validation,
         Images(RandomCrops(training_images, root, settings.seed, choices), views, feeding, runtime.workers),
-        backbone,
         settings.seed,
         settings.batch,
         settings.candidates,
@@ -239,10 +240,10 @@ def finetune(
         task.close()
 
 
-def announcement(task: FinetuningTask, settings: Finetune, device: torch.device) -> str:
+def announcement(task: FinetuningTask, settings: Finetune, backbone: str, device: torch.device) -> str:
     """Return what the training costs in time and memory, measured with blank images, and how to pay less."""
     network, phases = task.network, settings.phases()
-    tuned = [each for own in network.trained_kinds(task.backbone).values() for each in own]
+    tuned = [each for own in network.trained_kinds().values() for each in own]
     blank = torch.zeros((network.part, 3, CROP, CROP), device=device)
     started = 0.0
     for _ in range(2):  # the first pass allocates memory
@@ -254,7 +255,7 @@ def announcement(task: FinetuningTask, settings: Finetune, device: torch.device)
     # Gradients are in memory, but not in a checkpoint.
     memory = network.activation_bytes(blank) + weights * (2 + copies)
     epochs, images = sum(phase.epochs for phase in phases), len(task.batches(0)[0]) * task.steps()
-    last = last_block([tap.layer for tap in BACKBONES[task.backbone].taps])
+    last = last_block([tap.layer for tap in BACKBONES[backbone].taps])
     cheaper = f"-S finetune.first={last} trains the last layers only" if settings.first == ALL else OFF
     return (
         f"fine-tuning from layer '{settings.first}': {images} images per epoch, {epochs} epochs, about "
