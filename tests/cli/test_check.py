@@ -38,7 +38,7 @@ def test_the_shipped_parameters_are_valid(project):
 
 def test_all_faults_of_all_sections_are_reported(project):
     change("kind: fne", "kind: fnee")
-    change("margin:", "margn:")
+    change("\n  margin: 0.2", "\n  margn: 0.2")
     change("evaluate:", "evaluat:")
     result = check()
     assert result.exit_code == 2

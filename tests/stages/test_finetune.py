@@ -1,8 +1,8 @@
-import hashlib
 import json
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -13,56 +13,18 @@ from PIL import Image as Picture
 
 from fne.cli import main as fne
 from fne.models.matcher_file import NETWORK, is_tuned, read_model_file
-from fne.store.catalog import Captioned, Image, write_captions, write_images
 from fne.store.history import read_history_seal
 from fne.store.rows import Rows
 from fne.store.tensors import read_sealed, write_sealed
+from tests.support.finetuning import TUNING, write_tunable_project
 from tests.support.imports import ROOT
-from tests.support.projects import SMALL, change_params
+from tests.support.projects import change_params
 from tests.support.stages import COMMANDS
 
-MADE_ONCE = ("extract", "standardize", "embed", "tokenize", "train")
-TRAIN = {
-    "image_head": "dual_path",
-    "image_heads.dual_path.hidden": [12],
-    "text_encoder": "bow_mlp",
-    "text_encoders.bow_mlp.hidden": [12],
-    "embed_dim": 8,
-    "word_dim": 6,
-    "batch": 6,
-    "epochs": 2,
-    "image_class_weight": 1.0,
-    "text_class_weight": 1.0,
-    "rectified": True,
-}
-TUNING = {"epochs": [1, 1], "learning_rate": [0.05, 0.01], "first": "conv2", "batch": 6, "candidates": 5}
-COLORS = ["red", "green", "blue", "black", "white", "pink", "brown", "gray"]
 
-
-def write_photos():
-    """Draw images of one color each, and write their catalog."""
-    splits = ["train"] * 8 + ["val"] * 4 + ["test"] * 4
-    Path("photos").mkdir()
-    images, captioned = [], []
-    for number, split in enumerate(splits):
-        name, color = f"{number:02d}.png", COLORS[number % 8]
-        picture = Picture.new("RGB", (260 + number, 240), color)
-        picture.paste("yellow", (10 * number, 20, 10 * number + 60, 90))
-        picture.save(Path("photos", name))
-        content = Path("photos", name).read_bytes()
-        digest = hashlib.sha256(content).hexdigest()
-        images.append(Image(name, name, digest, len(content), *picture.size))
-        captioned.append(Captioned(name, split, (f"a {color} ground", f"{color} and yellow {number}"), ()))
-    write_images(Path("data/images.jsonl"), images)
-    write_captions(Path("data/captions.jsonl"), captioned)
-
-
-def run(stage, *arguments):
-    from importlib import import_module
-
-    command = {"extract": "data/images.jsonl features/activations"} | COMMANDS
+def run(stage):
     return CliRunner().invoke(
-        import_module(f"stages.{stage}").main, [*command[stage].split(), *arguments], catch_exceptions=False
+        import_module(f"stages.{stage}").main, COMMANDS[stage].split(), catch_exceptions=False
     )
 
 
@@ -74,20 +36,7 @@ def trained(tmp_path_factory):
         patch.chdir(folder)
         shutil.copy(ROOT / "params.yaml", folder)
         shutil.copytree(ROOT / "weights", folder / "weights")
-        change_params(
-            folder,
-            SMALL
-            | {
-                "catalog": {"root": "photos"},
-                "extract": SMALL["extract"] | {"layers": ["conv2"], "resize": "shorter_side"},
-                "embed": {"kind": "plain", "layer": "conv2"},
-                "train": SMALL["train"] | TRAIN,
-            },
-        )
-        write_photos()
-        for stage in MADE_ONCE:
-            result = run(stage)
-            assert result.exit_code == 0, result.output
+        write_tunable_project(folder)
     return folder
 
 

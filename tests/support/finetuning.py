@@ -1,6 +1,8 @@
-"""A small task of fine-tuning: drawn images, few words, a network of three convolutions."""
+"""A small task of fine-tuning: drawn images, few words, a network of three convolutions; and a small project."""
 
+import hashlib
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +15,14 @@ from fne.extraction.network import Network
 from fne.extraction.preprocess import CROPS, TORCHVISION, shorter_side
 from fne.losses.instance import Classes, Instance, class_numbers
 from fne.models.matcher import Shape, new_matcher
-from fne.store.catalog import Captioned, Image
+from fne.store.catalog import Captioned, Image, write_captions, write_images
 from fne.store.layout import Layer
 from fne.tasks.finetuning.data import Captions, CropChoices, RandomCrops
 from fne.tasks.finetuning.network import TunedNetwork
 from fne.tasks.finetuning.task import FinetuningTask, Images, Objective, Rates, network_rates
 from fne.text.tokens import read_tokens, write_tokens
+from tests.support.projects import SMALL, change_params
+from tests.support.stages import COMMANDS
 
 COUNT = 12
 TAPS = (
@@ -57,8 +61,6 @@ def tuned_network(first=0, unit=False, part=3, dtype=torch.float32):
 
 def draw_images(folder):
     """Draw images of several sizes; return their entries in the catalog, by id."""
-    import hashlib
-
     folder.mkdir(exist_ok=True)
     found = {}
     for number in range(COUNT):
@@ -113,3 +115,59 @@ def small_task(folder: Path, network=None, objective=OBJECTIVE, batch=6, seed=0,
         4,
         rectified,
     )
+
+
+MADE_ONCE = ("extract", "standardize", "embed", "tokenize", "train")
+TRAIN = {
+    "image_head": "dual_path",
+    "image_heads.dual_path.hidden": [12],
+    "text_encoder": "bow_mlp",
+    "text_encoders.bow_mlp.hidden": [12],
+    "embed_dim": 8,
+    "word_dim": 6,
+    "batch": 6,
+    "epochs": 2,
+    "image_class_weight": 1.0,
+    "text_class_weight": 1.0,
+    "rectified": True,
+}
+TUNING = {"epochs": [1, 1], "learning_rate": [0.05, 0.01], "first": "conv2", "batch": 6, "candidates": 5}
+COLORS = ["red", "green", "blue", "black", "white", "pink", "brown", "gray"]
+
+
+def write_photos():
+    """Draw images of one color each, and write their catalog."""
+    splits = ["train"] * 8 + ["val"] * 4 + ["test"] * 4
+    Path("photos").mkdir()
+    images, captioned = [], []
+    for number, split in enumerate(splits):
+        name, color = f"{number:02d}.png", COLORS[number % 8]
+        picture = Picture.new("RGB", (260 + number, 240), color)
+        picture.paste("yellow", (10 * number, 20, 10 * number + 60, 90))
+        picture.save(Path("photos", name))
+        content = Path("photos", name).read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        images.append(Image(name, name, digest, len(content), *picture.size))
+        captioned.append(Captioned(name, split, (f"a {color} ground", f"{color} and yellow {number}"), ()))
+    write_images(Path("data/images.jsonl"), images)
+    write_captions(Path("data/captions.jsonl"), captioned)
+
+
+def write_tunable_project(folder: Path, epochs: int = 0) -> None:
+    """Draw photos, and train a model on a layer of a network; `folder`, with parameters, must be the current one."""
+    change_params(
+        folder,
+        SMALL
+        | {
+            "catalog": {"root": "photos"},
+            "extract": SMALL["extract"] | {"layers": ["conv2"], "resize": "shorter_side"},
+            "embed": {"kind": "plain", "layer": "conv2"},
+            "train": SMALL["train"] | TRAIN,
+        },
+    )
+    write_photos()
+    commands = {"extract": "data/images.jsonl features/activations"} | COMMANDS
+    for stage in MADE_ONCE:
+        import_module(f"stages.{stage}").main.main(commands[stage].split(), standalone_mode=False)
+    if epochs:
+        change_params(folder, {"finetune": TUNING | {"epochs": [epochs, epochs]}})
