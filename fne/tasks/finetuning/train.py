@@ -149,7 +149,7 @@ def refuse_without_network(model: Artifact, has_images: bool, epochs: Sequence[i
 def kind_fault(kind: str) -> str:
     """Return why an embedding cannot be tuned."""
     allowed = " or ".join(repr(each) for each in WITH_GRADIENT)
-    reason = "has no gradient" if kind == "fne" else "is not that of a single layer"
+    reason = "has no gradient" if kind in ("fne", "zscore") else "is not that of a single layer"
     return f"needs embed.kind {allowed}: an embedding of kind '{kind}' {reason}"
 
 
