@@ -29,6 +29,7 @@ from fne.tasks.captioning.data import read_inputs
 from fne.tasks.captioning.settings import TrainCaptioner
 from fne.tasks.captioning.train import reading_of, train_captioner
 from fne.tasks.captioning.write import write_store
+from fne.training.run import Job
 
 # The recipe of all variants.
 RECIPE: dict[str, Any] = {
@@ -91,7 +92,7 @@ def study(folder: Path, chosen: dict[str, Any]) -> dict[str, Any]:
     embeddings, captions = folder / "features/embeddings", folder / "data/captions.jsonl"
     inputs = read_inputs(embeddings, captions, reading_of(settings))
     start = time.process_time()
-    captioner, done = train_captioner(settings, inputs, torch.device("cpu"), folder / ".fne")
+    captioner, done = train_captioner(settings, inputs, Job(torch.device("cpu"), folder / ".fne"))
     seconds = time.process_time() - start
     captioner.eval()
     rows, (captioned, _) = Rows.open(embeddings), read_captions(captions)

@@ -34,8 +34,9 @@ from fne.tasks.tagging.data import read_inputs
 from fne.tasks.tagging.model import read_tagger, write_tagger, written_mask
 from fne.tasks.tagging.score import images_to_tag, recorded_source, tag_images
 from fne.tasks.tagging.settings import TrainTagger
-from fne.tasks.tagging.train import concept_source, train_tagger
+from fne.tasks.tagging.train import source_of, train_tagger
 from fne.text.caption_vocabulary import ptb_words
+from fne.training.run import Job
 
 PROJECT = Path(__file__).parents[1]
 FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -145,8 +146,8 @@ def project(dataset: dict[str, Any], features: Path, embed: Mapping[str, Any]) -
 def evaluate(changes: Mapping[str, Any], seed: int) -> tuple[LabelEvaluation, int]:
     """Train a tagger in the current project and score it on the split `test`; return its best epoch, too."""
     settings = tagger_settings(SHARED | dict(changes) | {"seed": seed})
-    inputs = read_inputs(EMBEDDINGS, CAPTIONS, concept_source(settings), settings.order)
-    describer, done = train_tagger(settings, inputs, torch.device("cpu"), Path(".fne"))
+    inputs = read_inputs(EMBEDDINGS, CAPTIONS, source_of(settings), settings.order)
+    describer, done = train_tagger(settings, inputs, Job(torch.device("cpu"), Path(".fne")))
     write_tagger(Path("tagger.safetensors"), describer, inputs, settings.applied(), inputs.lineage)
     tagger = read_tagger(Path("tagger.safetensors"))
     source, rows = recorded_source(tagger), Rows.open(EMBEDDINGS, "embeddings")

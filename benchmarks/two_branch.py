@@ -34,9 +34,10 @@ from fne.store.catalog import in_split, read_captions
 from fne.store.rows import Rows
 from fne.tasks.matching.data import Pairs, read_inputs
 from fne.tasks.matching.encode import encode_captions, encode_images
-from fne.tasks.matching.methods import Job, make_model
+from fne.tasks.matching.methods import make_model
 from fne.tasks.matching.settings import Train
 from fne.text.tokens import read_tokens
+from fne.training.run import Job
 from stages import catalog, embed, standardize, tokenize
 
 ROOT = Path(__file__).parents[1]

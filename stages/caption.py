@@ -12,15 +12,14 @@ from fne.core.params import load_key, load_runtime, load_section
 from fne.core.publishing import input_digests, stage
 from fne.core.terminal import say
 from fne.evaluation.captions import evaluate_captions, images_to_caption, meteor_scores, write_scores
-from fne.evaluation.protocols import refuse_image_leaks
+from fne.evaluation.protocols import read_scored_catalog
 from fne.report.captions import MAIN, PAGE, choose_examples, render_captions
 from fne.report.page import make_thumbnails
 from fne.report.record import page_record
 from fne.report.sources import read_history
-from fne.store.catalog import image_root, read_captions, read_images, split_artifact
-from fne.store.provenance import recorded_lineage
+from fne.store.annotations import write_written
+from fne.store.catalog import image_root
 from fne.store.rows import Rows
-from fne.store.written_captions import write_written
 from fne.tasks.captioning.model_file import read_captioner, vocabulary
 from fne.tasks.captioning.settings import Caption
 from fne.tasks.captioning.write import write_store
@@ -57,12 +56,7 @@ def main(
     captioner, file = read_captioner(model)
     words, concepts = vocabulary(file)
     rows = Rows.open(embeddings, "embeddings")
-    catalog, images_artifact = read_images(images)
-    captioned, captions_artifact = read_captions(captions)
-    # Without image files there is none that could be of another data set.
-    known = [file.artifact, rows.artifact, captions_artifact, *[images_artifact] * bool(catalog)]
-    lineage = recorded_lineage(*known, split_artifact(captions, captioned, "train"))
-    refuse_image_leaks(lineage, captioned, captions)
+    catalog, captioned, lineage = read_scored_catalog(images, captions, file.artifact, rows.artifact)
     sentences = write_store(
         captioner.to(device),
         words,

@@ -11,22 +11,27 @@ from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_runtime
 from fne.core.processes import joined
 from fne.core.publishing import stage
-from fne.models.matcher_file import is_tuned, read_model
+from fne.models.matcher import Matcher
+from fne.models.matcher_file import is_imported, is_tuned, read_model, read_model_file
+from fne.store.artifact import Artifact
 from fne.store.catalog import image_root, read_captions, read_images
 from fne.store.provenance import recorded_lineage
 from fne.store.rows import Rows
 from fne.tasks.matching.data import Pairs
 from fne.tasks.matching.encode import write_vectors
+from fne.tasks.matching.imported import open_imported
+from fne.text.caption_vectors import CaptionVectors, read_caption_vectors
 from fne.text.tokens import read_tokens
 
 
-@stage()
+@stage("encode")
 @click.argument("model", type=INPUT)
 @click.argument("tuned", type=INPUT)
 @click.argument("images", type=INPUT)
 @click.argument("embeddings", type=INPUT)
 @click.argument("captions", type=INPUT)
 @click.argument("tokens", type=INPUT)
+@click.argument("vectors", type=INPUT)
 @click.argument("image_vectors", type=OUTPUT)
 @click.argument("caption_vectors", type=OUTPUT)
 @params_option
@@ -37,6 +42,7 @@ def main(
     embeddings: Path,
     captions: Path,
     tokens: Path,
+    vectors: Path,
     image_vectors: Path,
     caption_vectors: Path,
     params: Path,
@@ -44,14 +50,17 @@ def main(
     """Map all images and captions, the gallery included, through a MODEL.
 
     If TUNED holds a tuned network, IMAGES pass through it and through the model that was tuned with it.
+    If VECTORS has imported vectors of captions, these take the place of the captions' words.
     """
     runtime = load_runtime(params)
     stat_cache.use(runtime.scratch_folder())
     device = prepare_device(runtime)
-    matcher, origin = read_model(model)
     rows, numbers = Rows.open(embeddings, "embeddings"), read_tokens(tokens)
     captioned, catalog = read_captions(captions)
-    lineage = recorded_lineage(origin, rows.artifact, numbers.artifact, catalog)
+    imported = read_caption_vectors(vectors)
+    matcher, origin = _open_model(model, rows, imported)
+    given = [imported.artifact] if imported else []
+    lineage = recorded_lineage(origin, rows.artifact, numbers.artifact, catalog, *given)
     tuned_rows = None
     if is_tuned(tuned):
         from fne.tasks.finetuning.encode import open_tuned_rows  # slow to import
@@ -61,6 +70,8 @@ def main(
         lineage = recorded_lineage(final, origin, rows.artifact, numbers.artifact, catalog, files)
         root = image_root(load_key(params, "catalog", "root"))
         tuned_rows = open_tuned_rows(tuned, listed, root, runtime)
+    if imported:
+        numbers = imported.tokens(numbers)
     pairs = Pairs(captioned, rows, numbers)
     dim = matcher.shape.embed_dim
     with joined(device) as processes:
@@ -68,6 +79,13 @@ def main(
         stores = image_vectors, caption_vectors
         write_vectors(matcher, pairs, rows.ids, numbers.ids, stores, lineage, processes, tuned_rows)
         processes.log(f"{len(rows.ids)} images and {len(numbers.ids)} captions, {dim} values each")
+
+
+def _open_model(path: Path, rows: Rows, captions: CaptionVectors | None) -> tuple[Matcher, Artifact]:
+    file = read_model_file(path)
+    if is_imported(file.artifact):
+        return open_imported(rows, captions, file.shape["similarity"]), file.artifact
+    return read_model(path)
 
 
 if __name__ == "__main__":

@@ -12,15 +12,14 @@ from fne.core.params import load_key, load_runtime, load_section
 from fne.core.publishing import input_digests, stage
 from fne.core.terminal import say
 from fne.evaluation.labels import evaluate_labels, write_label_results
-from fne.evaluation.protocols import FULL, metrics_name, refuse_image_leaks
+from fne.evaluation.protocols import FULL, metrics_name, read_scored_catalog
 from fne.report.page import make_thumbnails
 from fne.report.record import page_record
 from fne.report.sources import read_history
 from fne.report.tags import MAIN, PAGE, Results, choose_tag_examples, render_tags
-from fne.store.catalog import image_root, read_captions, read_images, split_artifact
-from fne.store.provenance import recorded_lineage
+from fne.store.annotations import write_tagged
+from fne.store.catalog import image_root
 from fne.store.rows import Rows
-from fne.store.written_tags import write_tagged
 from fne.tasks.tagging.model import read_tagger, written_mask
 from fne.tasks.tagging.score import images_to_tag, recorded_source, tag_images, tagged_images
 from fne.tasks.tagging.settings import Tag
@@ -57,12 +56,7 @@ def main(
     tagger = read_tagger(model)
     tagger.describer.to(device)
     rows = Rows.open(embeddings, "embeddings")
-    catalog, images_artifact = read_images(images)
-    captioned, captions_artifact = read_captions(captions)
-    # Without image files there is none that could be of another data set.
-    known = [tagger.artifact, rows.artifact, captions_artifact, *[images_artifact] * bool(catalog)]
-    lineage = recorded_lineage(*known, split_artifact(captions, captioned, "train"))
-    refuse_image_leaks(lineage, captioned, captions)
+    catalog, captioned, lineage = read_scored_catalog(images, captions, tagger.artifact, rows.artifact)
     source = recorded_source(tagger)
     records = images_to_tag(captioned, source, settings.split)
     concepts = tagger.concepts.names

@@ -11,6 +11,7 @@ from fne.core.terminal import say
 from fne.store.artifact import merge
 from fne.store.catalog import read_captions
 from fne.store.provenance import check_records
+from fne.text.caption_vectors import is_caption_store, write_caption_vectors
 from fne.text.tokenizer import tokenize_captions
 from fne.text.tokens import write_tokens
 from fne.text.vectors import describe_vectors, known_words, load_vectors, write_word_vectors
@@ -26,7 +27,8 @@ from fne.text.vocabulary import Tokenize, choose_words, write_vocabulary
 def main(captions: Path, vocabulary: Path, tokens: Path, vectors: Path, params: Path) -> None:
     """Give every word of CAPTIONS a number in VOCABULARY, and write captions as TOKENS.
 
-    The pretrained vectors of the words go to VECTORS, which is empty without any.
+    The pretrained vectors of the words, or imported ones of the captions, go to VECTORS, which is empty
+    without any.
     """
     settings = load_section(params, "tokenize", Tokenize)
     captioned, catalog = read_captions(captions)
@@ -34,12 +36,17 @@ def main(captions: Path, vocabulary: Path, tokens: Path, vectors: Path, params: 
     sentences = tokenize_captions(captioned, settings.lowercase, settings.end_of_sentence, settings.cut)
     in_vocabulary = [words for split, words in sentences.values() if split in settings.vocabulary]
     words = choose_words(in_vocabulary, settings.min_count)
-    file = load_vectors(Path(settings.vectors), words)
+    imported = is_caption_store(Path(settings.vectors))
+    file = None if imported else load_vectors(Path(settings.vectors), words)
     recorded = settings.recorded(pretrained=file is not None)
     known = write_vocabulary(vocabulary, known_words(words, file, settings.without_vector), recorded)
     encoded = {caption_id: known.encode(words) for caption_id, (_, words) in sentences.items()}
     write_tokens(tokens, encoded, recorded | {"words": len(known.words)}, merge(catalog, known.artifact))
-    write_word_vectors(vectors, known, file, settings.without_vector)
+    if imported:
+        dim = write_caption_vectors(vectors, Path(settings.vectors), captioned, catalog)
+        say(f"{settings.vectors}: a vector of {dim} values for every caption")
+    else:
+        write_word_vectors(vectors, known, file, settings.without_vector)
     say(f"{len(encoded)} captions, {len(known.words) - 1} words")
     if file is not None:
         summary, warnings = describe_vectors(file, words, sentences, encoded, captioned)

@@ -20,6 +20,7 @@ from fne.tasks.captioning.settings import TrainCaptioner
 from fne.tasks.captioning.task import summary
 from fne.tasks.captioning.train import reading_of, train_captioner
 from fne.training.history import write_history
+from fne.training.run import Job
 
 
 @stage("train_captioner")
@@ -39,9 +40,8 @@ def main(embeddings: Path, captions: Path, model: Path, history: Path, params: P
         graceful_stop(partial(processes.log, err=True), [signal.SIGTERM]) as stopping,
     ):
         processes.log(inputs.summary())
-        captioner, done = train_captioner(
-            settings, inputs, device, runtime.scratch_folder(), stopping, processes
-        )
+        job = Job(device, runtime.scratch_folder(), stopping, processes)
+        captioner, done = train_captioner(settings, inputs, job)
         if processes.first:
             made_with = settings.applied() | {"best_epoch": done.kept.epoch}
             digest = write_captioner(

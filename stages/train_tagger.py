@@ -18,9 +18,10 @@ from fne.core.terminal import say
 from fne.tasks.tagging.data import read_inputs
 from fne.tasks.tagging.model import NAME, write_tagger
 from fne.tasks.tagging.settings import TrainTagger
-from fne.tasks.tagging.train import concept_source, train_tagger
+from fne.tasks.tagging.train import source_of, train_tagger
 from fne.tasks.tagging.validate import summary
 from fne.training.history import write_history
+from fne.training.run import Job
 
 
 @stage("train_tagger")
@@ -36,7 +37,7 @@ def main(embeddings: Path, captions: Path, model: Path, history: Path, params: P
     device = prepare_device(runtime)
     hints = settings.user_hints
     inputs = read_inputs(
-        embeddings, captions, concept_source(settings), settings.order, hints.count if hints else 0
+        embeddings, captions, source_of(settings), settings.order, hints.count if hints else 0
     )
     with (
         joined(device) as processes,
@@ -44,8 +45,8 @@ def main(embeddings: Path, captions: Path, model: Path, history: Path, params: P
     ):
         for note in inputs.notes:
             processes.log(note)
-        scratch = runtime.scratch_folder()
-        tagger, done = train_tagger(settings, inputs, device, scratch, stopping, processes)
+        job = Job(device, runtime.scratch_folder(), stopping, processes)
+        tagger, done = train_tagger(settings, inputs, job)
         if processes.first:
             made_with = settings.applied() | {"best_epoch": done.kept.epoch}
             digest = write_tagger(model, tagger, inputs, made_with, inputs.lineage)

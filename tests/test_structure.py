@@ -26,15 +26,18 @@ ALLOWED = {
     "models": BASE | {"models"},
     "losses": BASE | {"losses", "models"},
     "metrics": BASE | {"metrics"},
-    "training": BASE | {"training"},
+    # The trainer knows no model; the base of taggers and captioners does.
+    "training": BASE | {"losses", "models", "training"},
     # The image network that is fine-tuned is that of the extraction.
     "tasks": BASE | {"extraction", "text", "models", "losses", "metrics", "training", "tasks"},
     # Captions are scored in the words that published scores expect.
     "evaluation": BASE | {"text", "metrics", "models", "evaluation"},
     # What makes the embedding of a new image and the vector of a sentence.
     "search": BASE | {"datasets", "extraction", "features", "text", "models", "tasks", "search"},
-    "report": BASE | {"metrics", "papers", "report"},
+    "report": BASE | {"metrics", "papers", "report", "studies"},
     "papers": BASE | {"metrics", "papers"},
+    # A study runs what the stages run, in one process.
+    "studies": BASE | {"datasets", "features", "text", "metrics", "training", "tasks", "papers", "studies"},
     "sharing": BASE | {"sharing"},
     # The Python interface: artifacts, and what a search computes.
     "api": BASE | {"models", "search", "text", "api"},
@@ -84,6 +87,11 @@ def test_no_task_reaches_another_task():
         for module in modules(f"fne/tasks/{folder.name}"):
             reached = {each.parts[2] for each in all_imports(module) if each.parts[:2] == ("fne", "tasks")}
             assert reached <= {folder.name}, module
+
+
+def test_the_trainer_knows_tasks_only_by_their_protocol():
+    reached = {each.parts[1] for each in all_imports(Path("fne/training/run.py"))}
+    assert reached == {"core", "store", "training"}
 
 
 def test_every_stage_has_a_file_and_every_file_a_stage():

@@ -9,7 +9,7 @@ import numpy as np
 from fne.api.project import find_project, open_project
 from fne.core.errors import InputError
 from fne.models.matcher_file import ModelFile, read_model_file
-from fne.search.engine import embed_sentences, encode_sentence
+from fne.search.engine import embed_sentences, encode_sentence, without_encoder
 from fne.search.project import CatalogImage, ExternalImage, Project, QueryImage, parse_query
 from fne.search.without_torch import PREFIX
 from fne.store.artifact import MODELS, merge, model_of
@@ -61,6 +61,11 @@ class Model:
         """
         if isinstance(sentences, str):
             raise InputError(f"sentences: expected a list of sentences, got {sentences!r}")
+        if without_encoder(self._file.artifact):
+            raise InputError(
+                f"{self.path}: the vectors of captions were imported, and the encoder that computed them is "
+                "unknown; sentences cannot be encoded"
+            )
         numbers = [encode_sentence(each, self._vocabulary).numbers for each in sentences]
         return embed_sentences(self._file, numbers) if numbers else np.empty((0, self.dim), dtype=np.float32)
 
@@ -126,7 +131,7 @@ def load_model(path: str | Path = ".", *, root: str | Path | None = None) -> Mod
 
     Args:
         path: the folder of a project, whose model is then loaded, or the file of a model.
-        root: the folder of the project, if `path` is a file that does not stand in it.
+        root: the folder of the project, if `path` is a file outside it.
 
     Raises:
         InputError: if the model or the vocabulary is missing or damaged, or if they do not belong together.

@@ -12,10 +12,12 @@ COMMANDS = {
     "search": ("search", "Find images for a sentence or an image, or sentences for an image."),
     "describe": ("describe", "Say what is on images: a sentence, tags and concepts."),
     "import": ("import_", "Import features as a row store, or weights of Caffe."),
+    "export": ("export", "Write the rows of a store for other programs: Parquet, NumPy or clip-retrieval."),
     "join": ("join", "Join row stores of activations: the layers of all, side by side."),
     "doctor": ("doctor", "Describe the machine and the scratch folder, and list problems."),
     "preset": ("preset", "Print a method of a paper as overrides for DVC."),
     "compare": ("compare", "Compare two experiments: settings, metrics, curves and queries."),
+    "study": ("study", "Run a study of many trainings, and show what it says."),
     "table": ("table", "Show a table of a paper next to the results of this project."),
 }
 

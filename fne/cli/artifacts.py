@@ -26,9 +26,17 @@ from fne.metrics.floors import floor_artifact
 from fne.metrics.recall import small_split_warning
 from fne.models.describer_file import FORMAT as DESCRIBER
 from fne.models.describer_file import read_describer, read_describer_file
-from fne.models.matcher_file import NETWORK, is_tuned, read_model, read_model_file, read_tuned_artifact
+from fne.models.matcher_file import (
+    NETWORK,
+    is_imported,
+    is_tuned,
+    read_model,
+    read_model_file,
+    read_tuned_artifact,
+)
 from fne.report.record import page_artifact
 from fne.report.sources import read_tables
+from fne.store.annotations import CAPTIONS_FORMAT, read_tagged, read_written
 from fne.store.arrays import Arrays, read_arrays
 from fne.store.artifact import Artifact, Format
 from fne.store.catalog import (
@@ -45,9 +53,6 @@ from fne.store.history import SEAL, read_history_seal
 from fne.store.layout import MANIFEST, value_fault
 from fne.store.rows import Rows
 from fne.store.tensors import read_description
-from fne.store.written_captions import FORMAT as WRITTEN_FORMAT
-from fne.store.written_captions import read_written
-from fne.store.written_tags import read_tagged
 from fne.tasks.captioning.model_file import NAME as CAPTIONER
 from fne.tasks.captioning.model_file import vocabulary
 from fne.tasks.tagging.model import read_tagger
@@ -120,7 +125,7 @@ class Kind:
 def artifact_kind(path: Path) -> str:
     """Return the kind of the artifact at `path`: a key of `KINDS`, or something that is none."""
     if not path.is_dir():
-        if path.name == CAPTIONS and _names_format(path, WRITTEN_FORMAT):
+        if path.name == CAPTIONS and _names_format(path, CAPTIONS_FORMAT):
             return WRITTEN
         return path.name if path.name in NAMED else path.suffix
     if (path / MANIFEST).exists() or any(path.glob("shard-*.h5")):
@@ -334,12 +339,14 @@ def _read_any_model(path: Path) -> tuple[Artifact, dict[str, Tensor]]:
         if file.artifact.name == CAPTIONER:
             vocabulary(file)
         return file.artifact, describer.state_dict()
+    if is_imported(artifact := read_model_file(path).artifact):
+        return artifact, {}
     matcher, artifact = read_model(path)
     return artifact, matcher.state_dict()
 
 
 def _is_describer(path: Path) -> bool:
-    """Tell a tagger or captioner from a matching model, which also reports what is damaged."""
+    """Distinguish a tagger or captioner from a matching model, which also reports what is damaged."""
     try:
         return read_description(path).get("format") == DESCRIBER.name
     except InputError:
@@ -349,7 +356,7 @@ def _is_describer(path: Path) -> bool:
 def _open_model(path: Path) -> Contents:
     if _is_describer(path):
         return Contents(read_describer_file(path).artifact)
-    return Contents(read_model(path)[1])
+    return Contents(_read_any_model(path)[0])
 
 
 def _check_model(path: Path, done: Done) -> Contents:

@@ -20,8 +20,9 @@ from fne.datasets.catalog import Catalog
 from fne.datasets.demo.dataset import Render
 from fne.datasets.location import file_fault
 from fne.evaluation.protocols import Evaluate
-from fne.extraction.backbones import BACKBONES
+from fne.extraction.backbones import find_backbone
 from fne.extraction.extractor import ALGORITHMS, AUTO, Extract
+from fne.extraction.timm_networks import is_timm
 from fne.extraction.weights import Torchvision, parse_weights, says_its_input
 from fne.features.embed import EXTRACTED
 from fne.features.embeddings import ALL, OF_VIEWS, ONE_LAYER, Embed, kept_layers
@@ -33,8 +34,9 @@ from fne.tasks.captioning.settings import Caption, TrainCaptioner
 from fne.tasks.finetuning.network import trained_taps
 from fne.tasks.finetuning.settings import Finetune
 from fne.tasks.finetuning.train import OFF, WITH_GRADIENT, kind_fault
-from fne.tasks.matching.settings import Train
+from fne.tasks.matching.settings import Encode, Train
 from fne.tasks.tagging.settings import Tag, TrainTagger
+from fne.text.caption_vectors import is_caption_store
 from fne.text.vectors import NO_VECTORS, is_no_vectors
 from fne.text.vocabulary import Tokenize
 
@@ -46,6 +48,7 @@ SECTIONS: dict[str, type[Section]] = {
     "tokenize": Tokenize,
     "train": Train,
     "finetune": Finetune,
+    "encode": Encode,
     "train_tagger": TrainTagger,
     "tag": Tag,
     "train_captioner": TrainCaptioner,
@@ -272,7 +275,8 @@ def _missing_files(folder: Path, catalog: Catalog | None, extract: Extract | Non
 def _input_faults(weights: Path, extract: Extract) -> list[str]:
     """Check that something says how a weights file expects images."""
     try:
-        if extract.input != AUTO or says_its_input(weights):
+        # The configuration of a network of timm says it.
+        if extract.input != AUTO or is_timm(extract.backbone) or says_its_input(weights):
             return []
     except InputError as error:
         return [f"section 'extract': weights: {error.message}"]
@@ -290,7 +294,7 @@ def _root_fault(root: Path, catalog: Catalog) -> str | None:
 
 
 def _missing_vectors(folder: Path, tokenize: Tokenize | None) -> list[str]:
-    if not tokenize or (folder / tokenize.vectors).is_file():
+    if not tokenize or (folder / tokenize.vectors).is_file() or is_caption_store(folder / tokenize.vectors):
         return []
     return [
         f"section 'tokenize': vectors: there is no file '{tokenize.vectors}'; "
@@ -333,7 +337,10 @@ def _missing_layer(extract: Extract | None, embed: Embed | None) -> list[str]:
     """Find layers that the backbone does not have; an imported store has its own layers."""
     if not extract or not embed or embed.source != EXTRACTED:
         return []
-    backbone = BACKBONES[extract.backbone]
+    try:
+        backbone = find_backbone(extract.backbone)
+    except InputError as error:
+        return [f"section 'extract': backbone: {error.message}"]
     if extract.layers == ALL:
         layers, whose = [tap.layer for tap in backbone.taps], f"the layers of {extract.backbone}"
         if embed.layer in backbone.names:
@@ -347,7 +354,7 @@ def _missing_layer(extract: Extract | None, embed: Embed | None) -> list[str]:
         whose = "the layers of extract.layers"
     if extract.views == "each" and embed.kind != OF_VIEWS:
         return [
-            f"section 'embed': kind: extract.views is 'each', which only kind '{OF_VIEWS}' keeps apart, "
+            f"section 'embed': kind: extract.views is 'each', which only kind '{OF_VIEWS}' keeps separately, "
             f"got '{embed.kind}'"
         ]
     if embed.kind in ONE_LAYER:

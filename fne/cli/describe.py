@@ -41,7 +41,7 @@ def describe(
     as_json: bool,
     output: Path | None,
 ) -> None:
-    """Say what is on images: a sentence, tags and concepts.
+    """Describe images: a sentence, tags and concepts.
 
     IMAGE is an image file, or the id of an image of the catalog.
 

@@ -54,7 +54,7 @@ def doctor(params: Path, prune: str | None, share: Path | None, group: str | Non
 
     Checks links, permissions, free space, the Git identity, DVC's remotes and locks, settings
     of params.yaml that the machine does not support, and weights. Every problem is one line
-    that ends with the command that fixes it. Advice about what could be better stands below.
+    that ends with the command that fixes it. Advice about what could be better follows.
 
     The scratch folder (runtime.scratch) keeps finished rows of the extraction, so that no
     image is computed twice. Clones and users can share it. It can be removed at any time:
@@ -169,6 +169,8 @@ def _weights(params: Path) -> tuple[list[str], list[str]]:
     if not path.is_file():
         return [f"extract.weights: {path}: no such file; fix: dvc pull {path}"], []
     if path.suffix in (".yaml", ".yml") and isinstance(named := parse_weights(path), Torchvision):
+        if backbone not in named.sha256:
+            return [], []  # `fne check` says so
         from torchvision.models import get_model_weights  # slow to import
 
         file = get_model_weights(backbone)[named.name].url.rpartition("/")[2]

@@ -1,7 +1,7 @@
 """The experiments that a table of a paper still lacks: planned, estimated, queued in DVC, or run.
 
 `fne table --dry` prints them, `--queue` puts them into DVC's queue, and `--run` runs them. A row is
-missing if running its preset would fill it and no run stands in it yet, by the rule of
+missing if running its preset would fill it and no run belongs to it yet, by the rule of
 `fne.papers.rule`. With parameters that keep results out of the paper's rows, nothing is missing: the
 obstacle is shown instead. For results in rows of their own, which are also those of the demo, an
 experiment counts as done if a recorded run has its settings and seed, with the data and the weights
@@ -189,7 +189,7 @@ def find_missing(
 def find_unfilled(
     experiments: Iterable[PlannedExperiment], runs: Iterable[Run], dataset: str, paper: str
 ) -> list[PlannedExperiment]:
-    """Return the experiments without a run that stands in the row of their method."""
+    """Return the experiments whose method has no run in its row."""
     filled = {
         (method.name, method.following, run.seed)
         for run in runs
@@ -365,7 +365,7 @@ def _data_obstacle(catalog: dict[str, Any], wanted: Preset) -> str | None:
 
 
 def _converted_from(file: Path) -> str | None:
-    """Return the SHA-256 of the file that weights were converted from, if they say so."""
+    """Return the SHA-256 of the file that weights were converted from, if it is recorded."""
     if file.suffix != ".safetensors":
         return None
     try:

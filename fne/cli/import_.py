@@ -1,7 +1,8 @@
 """`fne import`: import what other programs made.
 
-Features from an HDF5 or NumPy file become a row store that `embed.source` can name. Weights from a
-`.caffemodel` become a file that `extract.weights` can name.
+Features from an HDF5, NumPy or Parquet file become a row store that `embed.source` can name; vectors of
+captions become one that `tokenize.vectors` can name. Weights from a `.caffemodel` become a file that
+`extract.weights` can name.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from fne.core.errors import InputError
 from fne.core.options import INPUT
 from fne.core.params import load_key
 from fne.core.terminal import say
-from fne.features.import_features import ArrayNames, import_rows
+from fne.features.import_features import CAPTION_FEATURES, ArrayNames, import_rows
 from fne.features.join import check_destination
 from fne.store.catalog import CAPTIONS_FILE, read_captions
 
@@ -27,9 +28,10 @@ PARAMS = Path("params.yaml")
 @click.option(
     "--to",
     type=INPUT,
-    help="The folder of the new store, or the new weights file.  [default: features/imported, or "
-    "FILE with the suffix .safetensors]",
+    help="The folder of the new store, or the new weights file.  [default: features/imported, "
+    "captions/imported, or FILE with the suffix .safetensors]",
 )
+@click.option("--captions", is_flag=True, help="The rows are vectors of captions.")
 @click.option("--backbone", type=click.Choice(["vgg16", "vgg19"]), help="The network of a .caffemodel.")
 @click.option("--values", metavar="NAME", help="The array of rows and columns.")
 @click.option("--ids", metavar="NAME", help="The array of row ids.")
@@ -41,6 +43,7 @@ PARAMS = Path("params.yaml")
 def import_(
     file: Path,
     to: Path | None,
+    captions: bool,
     backbone: str | None,
     values: str | None,
     ids: str | None,
@@ -50,22 +53,25 @@ def import_(
 ) -> None:
     """Import features as a row store, or weights of Caffe.
 
-    FILE is an HDF5, .npy or .npz file with one row per image, and the ids of the images as in
+    FILE is an HDF5, .npy, .npz or Parquet file with one row per image, and the ids of the images as in
     the catalog. Arrays need to be named only if there are several candidates. Nothing in the
     file is executed, and nothing outside it is read. Set `embed.source` to the new store.
+
+    With --captions there is one row per caption. Its id is image#number, counted from 0, or the image's
+    id with the caption's number in an array `number`. Set `tokenize.vectors` to the new store.
 
     Or FILE is a .caffemodel of VGG16 or VGG19. Its weights are converted without Caffe, with a
     description of how they expect images. Set `extract.weights` to the new file.
     """
     if file.suffix == CAFFEMODEL:
-        if values or ids or layers or ids_file or catalog:
+        if values or ids or layers or ids_file or catalog or captions:
             raise click.UsageError("a .caffemodel needs only --backbone and --to")
         say(import_weights(file, to or file.with_suffix(".safetensors"), backbone))
         return
     if backbone:
         raise click.UsageError("--backbone is for a .caffemodel")
-    store = to or Path("features/imported")
-    say(import_features(file, store, ArrayNames(values, ids, layers), ids_file, catalog))
+    store = to or Path("captions/imported" if captions else "features/imported")
+    say(import_features(file, store, ArrayNames(values, ids, layers), ids_file, catalog, captions))
 
 
 def import_weights(source: Path, target: Path, backbone: str | None) -> str:
@@ -93,24 +99,32 @@ def import_weights(source: Path, target: Path, backbone: str | None) -> str:
 
 
 def import_features(
-    source: Path, store: Path, names: ArrayNames, ids_file: Path | None, catalog: Path | None
+    source: Path,
+    store: Path,
+    names: ArrayNames,
+    ids_file: Path | None,
+    catalog: Path | None,
+    of_captions: bool = False,
 ) -> str:
     """Import a file, and return what was imported and the next commands as text.
 
     Args:
-        source: an HDF5, `.npy` or `.npz` file.
+        source: an HDF5, `.npy`, `.npz` or Parquet file.
         store: the folder of the new store; an existing row store is replaced.
         names: the names of the arrays in the file.
         ids_file: a text file with one id per line, for files without ids.
         catalog: the catalog whose images need rows; if None, that of the pipeline, if it exists.
+        of_captions: whether the rows are of captions.
 
     Raises:
         InputError: if the file cannot be imported, or if `store` belongs to a stage or is another folder.
     """
-    check_target(store)
-    captions = catalog or CAPTIONS_FILE
-    wanted = [record.id for record in read_captions(captions)[0]] if catalog or captions.exists() else None
-    imported = import_rows(source, store, names, ids_file)
+    check_target(store, CAPTION_FEATURES if of_captions else "activations")
+    captions, wanted = catalog or CAPTIONS_FILE, None
+    if catalog or captions.exists():
+        records = read_captions(captions)[0]
+        wanted = [each for record in records for each in (record.caption_ids if of_captions else [record.id])]
+    imported = import_rows(source, store, names, ids_file, of_captions)
     size = sum(file.stat().st_size for file in store.iterdir())
     shape = f"{len(imported.ids)} rows of {imported.features} values"
     return "\n".join(
@@ -120,47 +134,49 @@ def import_features(
             f"  ids       {imported.ids_from}, the first is {imported.ids[0]!r}",
             f"  layers    {imported.layers_from}: "
             + ", ".join(f"{layer.name} {layer.features}" for layer in imported.layers),
-            f"  catalog   {_coverage(imported.ids, captions, wanted)}",
+            f"  catalog   {_coverage(imported.ids, captions, wanted, of_captions)}",
             "next:",
-            *_next_steps(store),
+            *_next_steps(store, "tokenize.vectors" if of_captions else "embed.source"),
         ]
     )
 
 
-def _next_steps(store: Path) -> list[str]:
+def _next_steps(store: Path, key: str) -> list[str]:
     """Return what to type next, without what is done already."""
     track = f"  dvc add {store}    # track it with DVC, for colleagues and temporary experiments"
     try:
-        is_set = Path(load_key(PARAMS, "embed", "source")) == store
+        is_set = Path(load_key(PARAMS, *key.split("."))) == store
     except InputError:  # not in a project
         is_set = False
     return [
         *[track] * (added_out(store) is None),
         "  dvc repro    # params.yaml names this store already"
         if is_set
-        else f"  dvc exp run -S embed.source={store}",
+        else f"  dvc exp run -S {key}={store}",
     ]
 
 
-def check_target(store: Path) -> None:
-    """Refuse a folder that a stage writes, or that holds anything but a row store of activations."""
+def check_target(store: Path, name: str = "activations") -> None:
+    """Refuse a folder that a stage writes, or that holds anything but a row store of this artifact."""
     outs, target = pipeline_outs(), project_path(store)
     for folder in (target, *target.parents):
         if folder in outs:
             stage = outs[folder].stage
             raise InputError(f"{store}: stage '{stage}' writes this folder; choose another one with --to")
-    check_destination(store)
+    check_destination(store, name)
 
 
-def _coverage(ids: Sequence[str], captions: Path, wanted: Sequence[str] | None) -> str:
+def _coverage(ids: Sequence[str], captions: Path, wanted: Sequence[str] | None, of_captions: bool) -> str:
+    what, stage = ("caption", "tokenize") if of_captions else ("image", "embed")
     if wanted is None:
         return (
-            f"{captions} does not exist; `dvc repro catalog` makes it, and `embed` needs a row for each image"
+            f"{captions} does not exist; `dvc repro catalog` makes it, and `{stage}` needs a row for each "
+            f"{what}"
         )
     missing = sorted(set(wanted) - set(ids))
     if not missing:
-        return f"all {len(wanted)} images of {captions} have a row"
+        return f"all {len(wanted)} {what}s of {captions} have a row"
     return (
-        f"{len(missing)} of the {len(wanted)} images of {captions} have no row, the first is {missing[0]!r}; "
-        "`embed` will refuse the store"
+        f"{len(missing)} of the {len(wanted)} {what}s of {captions} have no row, the first is "
+        f"{missing[0]!r}; `{stage}` will refuse the store"
     )

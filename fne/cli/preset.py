@@ -65,7 +65,7 @@ def preset(name: str | None, dataset: str, following: str, list_all: bool) -> No
 
 
 def _preset(name: str, dataset: str, following: str) -> Preset:
-    """Return a preset of a paper that describes images, for one's own data, or of another paper."""
+    """Return a preset: of a paper about descriptions, for your own data, or of another paper."""
     paper, _ = split_address(name)
     if OWN in (paper, dataset):
         return own_preset(name)

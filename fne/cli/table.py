@@ -107,7 +107,7 @@ def table(
     A result is shown in a row of the paper only if its data set, splits, weights (Caffe's
     VGG16), layers and settings are those of the paper. All other results get their own rows
     below, with a description. Results are read from the workspace and from DVC's experiments.
-    An experiment is missing only if its result would stand in a row of the paper. With other
+    An experiment is missing only if its result would appear in a row of the paper. With other
     weights, images or imported features, --own-rows plans all methods of the table.
 
     Own runs that belong to no row are listed with the best validation first. `fne compare A B`
@@ -185,7 +185,7 @@ def results_grids(address: str, dataset: str | None) -> list[Grid]:
 
 
 def is_table(head: bytes) -> bool:
-    """Tell from the beginning of a file whether `fne table` wrote it, in any of its formats."""
+    """Return whether `fne table` wrote a file in any of its formats, given its beginning."""
     text = head.decode(errors="replace")
     first = text.partition("\n")[0]
     headers = [",".join(columns) for columns in (COLUMNS, START_COLUMNS)]

@@ -4,13 +4,13 @@ A fault is one line that names the place, what is wrong, and the command that re
 is hashed, whatever is known about unchanged files.
 """
 
+import hashlib
 import posixpath
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from os.path import isfile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -54,9 +54,11 @@ from fne.sharing.remote import (
 from fne.sharing.run_cache import RUNS, missing_entries, push_entries, restorable_results
 from fne.store.artifact import Artifact
 from fne.store.catalog import image_root, read_images, record_of
+from fne.store.images import UndecodableError, image_exists, read_image_file
 from fne.store.layout import plan_shards
 from fne.store.provenance import record_faults
 from fne.store.rows import WITHOUT_ROWS, Rows
+from fne.store.tar_files import split_path
 from fne.text.vectors import SOURCE, is_no_vectors
 
 SHOWN = 20  # faults per folder: an empty remote would have a line for every image
@@ -233,8 +235,8 @@ def image_faults(artifact: Artifact) -> list[str]:
         return []
     root = image_root(str(record.settings.get("root")))
     places = {root / image.path: image.sha256 for image in read_images(artifact.path)[0]}
-    here = {path: sha256 for path, sha256 in places.items() if isfile(path)}  # noqa: PTH113
-    other = [path for path, sha256 in here.items() if file_digest(path) != sha256]
+    here = {path: sha256 for path, sha256 in places.items() if image_exists(path)}
+    other = [path for path, sha256 in here.items() if _image_digest(path) != sha256]
     lacking = [path for path in places if path not in here] if here else []
     return [
         f"{artifact.path}: {len(paths)} of {len(places)} images {what}, the first is {paths[0]}; "
@@ -242,6 +244,16 @@ def image_faults(artifact: Artifact) -> list[str]:
         for paths, what in ((other, "are not the listed files"), (lacking, "are missing"))
         if paths
     ]
+
+
+def _image_digest(path: Path) -> str:
+    """Return the digest of an image file, which may be in a tar archive."""
+    if split_path(path) is None:
+        return file_digest(path)
+    try:
+        return hashlib.sha256(read_image_file(path)).hexdigest()
+    except UndecodableError:
+        return ""
 
 
 def making_faults(artifact: Artifact, stages: Sequence[Stage]) -> list[tuple[str, str]]:

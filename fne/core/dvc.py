@@ -219,7 +219,7 @@ def added_paths(path: Path) -> list[Path]:
 
 
 def is_tracked(path: Path, root: Path) -> bool:
-    """Tell whether DVC tracks a path of the project in `root`.
+    """Return whether DVC tracks a path of the project in `root`.
 
     This is so if the path or a folder above it was added, or if a stage declares one of them as an out.
     """
@@ -390,7 +390,7 @@ def repair_advice(path: Path, out: PipelineOut | None) -> str:
 
 
 def is_own_object(cached: Path) -> bool:
-    """Tell whether a cache object is in the folder of this project, where no other project looks for it."""
+    """Return whether a cache object is in the folder of this project, where no other project looks for it."""
     return cached.resolve().is_relative_to(Path.cwd().resolve())
 
 

@@ -252,7 +252,7 @@ def sync(path: Path) -> None:
 
 
 def is_alive(process: int) -> bool:
-    """Tell whether a process with this id runs on this machine, whoever owns it."""
+    """Return whether a process with this id runs on this machine, of any user."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

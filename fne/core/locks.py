@@ -2,7 +2,7 @@
 
 A lock belongs to an open file and ends with its process, however that process ends, so the lock
 of a dead process is free. The file holds the process id of the owner, which those who wait can
-show. The owner may remove the file: whoever then gets the lock of the removed file notices
+show. The owner may remove the file: a process that then gets the lock of the removed file notices
 that and locks the new one.
 """
 
@@ -83,7 +83,7 @@ class FileLock:
             return None
 
     def _is_current(self, handle: int) -> bool:
-        """Tell whether the path still names the locked file: its last owner may have removed it."""
+        """Return whether the path still names the locked file: its last owner may have removed it."""
         try:
             return os.path.samestat(self.path.stat(), os.fstat(handle))
         except FileNotFoundError:

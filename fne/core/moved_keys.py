@@ -84,7 +84,7 @@ BEFORE: dict[str, dict[str, Any]] = {
 
 
 def moved_keys(section: str, content: Mapping[str, Any]) -> list[str]:
-    """Say where keys of an earlier version went, a sentence per key."""
+    """Return where keys of an earlier version went, one sentence per key."""
     return [
         f"'{key}' is now {' and '.join(repr(f'{section}.{new}') for new in places)}"
         for key, places in MOVED.get(section, {}).items()

@@ -1,6 +1,6 @@
 """Sections of `params.yaml`, each validated completely before anything is computed.
 
-A section is a `Section` subclass that stands with the package it configures. It has
+A section is a `Section` subclass that belongs to the package it configures. It has
 no defaults: `params.yaml` is the only place where a value is written. YAML is read
 as version 1.2: version 1.1 would read `1e-05`, which `dvc exp run -S train.learning_rate=1e-5`
 writes, as a string.
@@ -139,7 +139,7 @@ def parse_yaml(content: bytes, place: str, aliases: bool = True) -> dict[str, An
 
 
 def _is_bounded(mapping: dict[str, Any], limit: int) -> bool:
-    """Tell whether a mapping has at most `limit` values, with all that its aliases stand for."""
+    """Return whether a mapping has at most `limit` values, with all that its aliases stand for."""
     waiting: list[Any] = [mapping]
     count = 0
     while waiting:

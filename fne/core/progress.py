@@ -19,7 +19,7 @@ from fne.core.terminal import say
 
 # Between two lines that no mark asked for.
 SECONDS = 60.0
-# A bar needs so many columns to say more than its title.
+# The columns that a bar needs to show more than its title.
 MIN_WIDTH = 60
 BYTES = "B"  # the unit of work that is counted in bytes
 
@@ -74,7 +74,7 @@ class Progress:
         self._print()
 
     def rename(self, title: str) -> None:
-        """Say what is done now."""
+        """Show what is done now."""
         self.title = title
 
     def clear(self) -> None:

@@ -200,7 +200,7 @@ def file_states(places: Iterable[Path]) -> dict[Path, State]:
                     waiting += [Path(entry.path) for entry in entries if not _is_linked_folder(entry)]
                 continue
         except OSError:
-            continue  # the stage says what is missing, and a later difference is noticed
+            continue  # the stage says what is missing, and a later difference is detected
         found[place] = State(
             state.st_dev,
             state.st_ino,

@@ -1,4 +1,4 @@
-"""Stop signals: SIGTERM and Ctrl-C, delayed until the work at hand is saved."""
+"""Stop signals: SIGTERM and Ctrl-C, delayed until the current work is saved."""
 
 import os
 import signal
@@ -67,7 +67,7 @@ def graceful_stop(
 
 @contextmanager
 def explain_interrupt() -> Iterator[None]:
-    """Say that the same command continues if Ctrl-C interrupts the block; only the first process does."""
+    """If Ctrl-C interrupts the block, print that the same command continues; only in the first process."""
     try:
         yield
     except KeyboardInterrupt:

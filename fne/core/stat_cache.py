@@ -5,7 +5,7 @@ that starts again should not repeat this for files that nobody has touched.
 
 A file counts as unchanged only if its device, inode, size, modification time and status change
 time are the same. The status change time (ctime) cannot be set back: a file that was edited in
-place with its old modification time restored is noticed, and so are two files that were
+place with its old modification time restored is detected, and so are two files that were
 swapped with `mv`. A file that changed during the last seconds is not recorded, because a clock
 with a coarse resolution could give its next change the same time. What changes bytes
 behind the back of the file system, such as a failing disk, is found by `fne verify`, which

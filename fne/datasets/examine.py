@@ -24,6 +24,7 @@ from fne.core.progress import tracked
 from fne.core.stat_cache import FileState, VerifiedFiles, file_state
 from fne.datasets.readers.base import EXTENSIONS
 from fne.store.images import DECODER_VERSION, UndecodableError, decode_with_notes, read_image_file
+from fne.store.tar_files import split_path
 
 # Files that are submitted to the processes together.
 BATCH = 256
@@ -194,7 +195,8 @@ def _purpose(path: Path) -> str:
 
 
 def _state(path: Path) -> FileState | None:
+    place = split_path(path)
     try:
-        return file_state(path)
+        return file_state(place[0] if place else path)
     except OSError:
         return None

@@ -1,6 +1,5 @@
 """The location of a data set: its folder, its image files, and whether Git or DVC tracks it."""
 
-import os
 import subprocess
 import unicodedata
 from collections import Counter, defaultdict
@@ -15,6 +14,7 @@ from fne.datasets.readers import AUTO
 from fne.datasets.readers.base import path_fault
 from fne.datasets.readers.folder import files_below
 from fne.store.catalog import image_root, is_annotation_file
+from fne.store.images import image_exists
 
 NONE = "none"
 FOLDERS = (
@@ -81,7 +81,7 @@ def image_folder(root: Path, images: str, names: Sequence[str]) -> str:
         raise InputError(f"catalog.images: {images!r} {path_fault(images)}; use a folder below {root}")
     folders = FOLDERS if images == AUTO else (images,)
     sample = names[:: max(1, len(names) // SAMPLE)]
-    found = {folder: sum(os.path.isfile(root / folder / name) for name in sample) for folder in folders}  # noqa: PTH113
+    found = {folder: sum(image_exists(root / folder / name) for name in sample) for folder in folders}
     best = max(folders, key=lambda folder: found[folder])
     if not found[best]:
         tried = ", ".join(folder for folder in folders if (root / folder).is_dir()) or "no existing folder"

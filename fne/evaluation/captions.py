@@ -13,10 +13,10 @@ from fne.evaluation.protocols import FULL, choose_folds, metrics_name
 from fne.metrics.caption_scores import CAPTIONER, CONSENSUS, CaptionScores, score_captions
 from fne.metrics.intervals import LEVEL, SAMPLES
 from fne.metrics.meteor import find_program, meteor
+from fne.store.annotations import Written
 from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, in_split
 from fne.store.rows import Rows
-from fne.store.written_captions import Written
 from fne.text.caption_vocabulary import ptb_words
 
 ABOVE = "CIDEr-D_above_consensus"

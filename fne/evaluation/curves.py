@@ -54,7 +54,7 @@ def recall_curves(
 
 
 def rank_curves(ranks: Mapping[str, np.ndarray]) -> dict[str, list[float]]:
-    """Return, for each percentage, the rank within which so many queries have found a true item.
+    """Return, for each percentage, the rank within which that many queries have found a true item.
 
     Example:
         >>> curve = rank_curves({"text_to_image": np.array([4, 1, 1, 9])})["text_to_image"]

@@ -17,8 +17,17 @@ from pydantic import AfterValidator, Field
 
 from fne.core.errors import InputError
 from fne.core.params import Section, one_of
-from fne.store.artifact import Lineage
-from fne.store.catalog import Captioned, captioned_in, refuse_duplicate_photos
+from fne.store.artifact import Artifact, Lineage
+from fne.store.catalog import (
+    Captioned,
+    Image,
+    captioned_in,
+    read_captions,
+    read_images,
+    refuse_duplicate_photos,
+    split_artifact,
+)
+from fne.store.provenance import recorded_lineage
 
 FULL = "full"
 SCORED = ("test", "val")  # the splits that may be scored
@@ -119,6 +128,28 @@ def refuse_image_leaks(lineage: Lineage, captioned: Sequence[Captioned], caption
         )
     splits = {record.id: record.split for record in captioned}
     refuse_duplicate_photos(captions, splits)
+
+
+def read_scored_catalog(
+    images: Path, captions: Path, *artifacts: Artifact
+) -> tuple[list[Image], list[Captioned], Lineage]:
+    """Read the catalog whose images a model is scored on; return it with the lineage of the results.
+
+    Args:
+        images: the catalog of image files.
+        captions: the catalog of captions.
+        artifacts: what the results are made with.
+
+    Raises:
+        InputError: if they do not belong together, or if the scored images are leaked.
+    """
+    catalog, images_artifact = read_images(images)
+    captioned, captions_artifact = read_captions(captions)
+    # Without image files there is none that could be of another data set.
+    known = [*artifacts, captions_artifact, *[images_artifact] * bool(catalog)]
+    lineage = recorded_lineage(*known, split_artifact(captions, captioned, "train"))
+    refuse_image_leaks(lineage, captioned, captions)
+    return catalog, captioned, lineage
 
 
 def _nothing_to_score(captioned: Sequence[Captioned], split: str) -> str:

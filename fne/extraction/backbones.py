@@ -7,66 +7,29 @@ layer, the ImageNet classifier, is excluded.
 
 Further outputs are extracted only where `extract.layers` names them: the pooled output of a
 ResNet, `pool5`, is not a layer of the full-network embedding.
-"""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+Every network of timm is a backbone too, under the name `timm/NAME`; see `fne.extraction.timm_networks`.
+"""
 
 from torch import nn
 
-ModuleLister = Callable[[nn.Module], dict[str, nn.Module]]
+from fne.extraction.taps import Backbone, Tap
+from fne.extraction.timm_networks import build_timm, is_timm, open_timm
 
 
-@dataclass(frozen=True)
-class Tap:
-    """The modules of torchvision's network that compute one layer.
+def find_backbone(name: str) -> Backbone:
+    """Return the backbone of a name.
 
-    Attributes:
-        layer: the name of the layer in artifacts.
-        weighted: the convolution or linear module.
-        activated: the module whose output is the layer after its ReLU.
-        normalized: the normalization between the two, or an empty string.
-        rectify: whether the network reuses one ReLU module for several layers. Then
-            `activated` is the module before the ReLU, and the ReLU must still be applied.
-        block: whether this is the output of a whole block, which ends with the ReLU of the block
-            whether layers are taken before or after their ReLU.
+    Raises:
+        InputError: if it is a network of timm that this installation does not have.
     """
-
-    layer: str
-    weighted: str
-    activated: str
-    normalized: str = ""
-    rectify: bool = False
-    block: bool = False
-
-    @property
-    def before(self) -> str:
-        """The module whose output is the layer before its ReLU."""
-        return self.activated if self.block else self.normalized or self.weighted
-
-
-@dataclass(frozen=True)
-class Backbone:
-    """A network of torchvision: its layers, and a function that lists its modules in order.
-
-    Attributes:
-        taps: the layers.
-        modules: lists the modules of the network in order.
-        outputs: what can be extracted besides the layers.
-    """
-
-    taps: tuple[Tap, ...]
-    modules: ModuleLister
-    outputs: tuple[Tap, ...] = ()
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the layers and of the further outputs, in the order of the network."""
-        return [tap.layer for tap in (*self.taps, *self.outputs)]
+    return open_timm(name) if is_timm(name) else BACKBONES[name]
 
 
 def build_backbone(name: str) -> nn.Module:
-    """Return the torchvision network of this name in inference mode."""
+    """Return the network of this name in inference mode."""
+    if is_timm(name):
+        return build_timm(name)
     # Imported here because it is slow, and reading the names of backbones does not need it.
     from torchvision.models import get_model
 

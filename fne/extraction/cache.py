@@ -227,7 +227,7 @@ def read_hardware(path: Path) -> dict[str, str]:
 
 
 def _is_intact(line: str) -> bool:
-    """Tell whether a line has its checksum; lines of earlier versions end with none."""
+    """Return whether a line has its checksum; lines of earlier versions end with none."""
     note, separated, checksum = line.rpartition("\t")
     if separated:
         return text_digest(note)[:CHECKSUM] == checksum

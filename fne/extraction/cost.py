@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from fne.extraction.backbones import BACKBONES, build_backbone
+from fne.extraction.backbones import build_backbone, find_backbone
 from fne.extraction.extractor import Extractor
-from fne.extraction.preprocess import CROPS, SIDE
+from fne.extraction.preprocess import CROPS
 
 # Larger shards are slow to write and to transfer.
 SHARD_BYTES = 512 * 2**20
@@ -112,8 +112,9 @@ def plain_flops(extractor: Extractor) -> int:
     """Return the floating-point operations per image of the algorithm `plain`."""
     backbone = extractor.kind["backbone"]
     with torch.device("meta"):
-        values = CROPS[extractor.kind["crops"]](torch.empty(3, SIDE, SIDE))
-        modules = BACKBONES[backbone].modules(build_backbone(backbone))
+        size, side = extractor.input.size, extractor.network.side
+        values = CROPS[extractor.kind["crops"]](torch.empty(3, size, size), side)
+        modules = find_backbone(backbone).modules(build_backbone(backbone))
     with FlopCounterMode(display=False) as counter:
         for name in extractor.network.modules:
             values = modules[name](values)
@@ -122,7 +123,8 @@ def plain_flops(extractor: Extractor) -> int:
 
 def time_per_image(extractor: Extractor, batch: int) -> float:
     """Return the seconds per image, measured with a batch of blank images."""
-    blank = [torch.zeros(3, SIDE, SIDE, dtype=torch.uint8)] * batch
+    size = extractor.input.size
+    blank = [torch.zeros(3, size, size, dtype=torch.uint8)] * batch
     extractor.compute(blank)  # warm-up: compiles code and allocates memory
     start = time.perf_counter()
     extractor.compute(blank)

@@ -19,11 +19,11 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
 from fne.core.errors import InputError
-from fne.core.params import Section, one_of
+from fne.core.params import OneOf, Section, one_of
 from fne.core.terminal import say
 from fne.extraction.backbones import BACKBONES
 from fne.extraction.fast.crop_sharing import convolve_directly, share_crops, unsupported_reason
@@ -41,6 +41,7 @@ from fne.extraction.preprocess import (
     normalize,
     resize_for,
 )
+from fne.extraction.timm_networks import is_timm
 from fne.extraction.weights import AUTO as AS_THE_WEIGHTS_SAY
 from fne.extraction.weights import Weights
 from fne.store.images import DECODER_VERSION
@@ -53,8 +54,8 @@ PRECISIONS = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": t
 
 # What becomes of the crops of an image: their mean, or a view each, which keeps its own columns.
 VIEWS = ("each", "mean")
-# What earlier versions computed, which did not have these keys: rows keep their kind.
-UNSAID = {"layers": ALL, "views": "mean"}
+# What earlier versions computed, without these keys. Rows of these values keep their kind.
+DEFAULT_KIND = {"layers": ALL, "views": "mean"}
 
 RowFunction = Callable[[Tensor], Tensor]
 
@@ -70,10 +71,24 @@ def check_layers(value: object) -> object:
     return value
 
 
+class BackboneName(OneOf):
+    """Refuses every name but those of `BACKBONES` and `timm/NAME`; timm itself is not asked here."""
+
+    def __call__(self, name: str) -> str:
+        """Return the name.
+
+        Raises:
+            ValueError: if it is not allowed.
+        """
+        return name if is_timm(name) else super().__call__(name)
+
+
 class ExtractorSettings(Section):
     """The keys of the section `extract` that determine the values of a row."""
 
-    backbone: Annotated[str, one_of(BACKBONES)]
+    backbone: Annotated[
+        str, AfterValidator(BackboneName((*sorted(BACKBONES), "timm/NAME"))), Field(examples=["vgg16"])
+    ]
     activations: Annotated[str, one_of(ACTIVATIONS)]
     resize: Annotated[str, one_of(RESIZES)]
     crops: Annotated[str, one_of(CROPS)]
@@ -161,11 +176,16 @@ def build_extractor(
         )
     place = torch.device("meta") if remote else device
     network = build_network(settings.backbone, weights, place, settings.activations, settings.layers)
+    if weights.input.size < network.side:
+        raise InputError(
+            f"{weights.artifact.path}: its weights expect images of {weights.input.size} pixels, but "
+            f"{settings.backbone} receives crops of {network.side}; fix 'size' of its input"
+        )
     chosen = choose_algorithm(
         algorithm, network, settings.crops, device, settings.resize, weights.input.size, settings.views
     )
-    said = settings.model_dump(include=set(ExtractorSettings.model_fields))
-    kind = {key: value for key, value in said.items() if value != UNSAID.get(key)} | {
+    own = settings.model_dump(include=set(ExtractorSettings.model_fields))
+    kind = {key: value for key, value in own.items() if value != DEFAULT_KIND.get(key)} | {
         "weights": weights.artifact.digest,
         "algorithm": chosen,
         "device": device.type,
@@ -175,6 +195,7 @@ def build_extractor(
     if chosen == "plain" and device.type == "cpu":
         # Only here do the last bits depend on the number of threads.
         kind["threads"] = torch.get_num_threads()
+    kind |= network.version
     if weights.input != TORCHVISION:
         # Rows of earlier versions, which knew no other input, keep their kind.
         kind["input"] = weights.input.model_dump()
@@ -208,6 +229,8 @@ def choose_algorithm(
         reason = f"images resized by '{resize}' are not square"
     elif size != SIDE:
         reason = f"the weights expect images of {size} pixels, not {SIDE}"
+    elif network.side != CROP:
+        reason = f"the network receives crops of {network.side} pixels, not {CROP}"
     elif views != "mean":
         reason = f"with views '{views}', crops are not averaged"
     if requested == AUTO and (reason or device.type != "cpu"):
@@ -226,13 +249,15 @@ def choose_algorithm(
 
 def plain(network: Network, crops: str) -> RowFunction:
     """Compute every crop in every layer; this is the reference."""
-    return lambda images: torch.stack([activations(network, CROPS[crops](image)) for image in images])
+    return lambda images: torch.stack(
+        [activations(network, CROPS[crops](image, network.side)) for image in images]
+    )
 
 
 def each_view(network: Network, crops: str) -> RowFunction:
-    """Compute what `plain` does, and keep the crops apart: the columns of one after those of the other."""
+    """Compute what `plain` does, and keep the crops separate: the columns of one follow those of another."""
     return lambda images: torch.stack(
-        [crop_activations(network, CROPS[crops](image)).flatten() for image in images]
+        [crop_activations(network, CROPS[crops](image, network.side)).flatten() for image in images]
     )
 
 

@@ -4,14 +4,18 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import count
 
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from fne.core.errors import InputError
-from fne.extraction.backbones import BACKBONES, Tap, build_backbone
+from fne.extraction.backbones import build_backbone, find_backbone
+from fne.extraction.preprocess import CROP
+from fne.extraction.taps import Backbone, Tap, first_of, is_part
+from fne.extraction.timm_networks import is_timm
 from fne.extraction.weights import State, Weights
 from fne.store.layout import Layer
 
@@ -30,26 +34,30 @@ class Network:
         taps: where in the modules the layers are.
         layers: the names and sizes of the layers, in the same order.
         activations: `post_relu` or `pre_relu`.
+        side: of the crops that the network receives, in pixels.
+        version: of the package that defines the network, where that decides the values of a row.
     """
 
     modules: dict[str, nn.Module]
     taps: tuple[Tap, ...]
     layers: list[Layer]
     activations: str = "post_relu"
+    side: int = CROP
+    version: dict[str, str] = field(default_factory=dict)
 
     def module(self, name: str) -> nn.Module:
-        """Return a module, or a submodule of one, by its name in torchvision's network."""
+        """Return a module, or a submodule of one, by its name in the whole network."""
         parent = self.parent(name)
         return self.modules[parent].get_submodule(name.removeprefix(parent).removeprefix("."))
 
     def parent(self, name: str) -> str:
-        """Return the name of the module that is, or contains, the one with a name in torchvision's network.
+        """Return the name of the module that is, or contains, the one with a name in the whole network.
 
         Raises:
             KeyError: if an image does not pass through it.
         """
         for parent in self.modules:
-            if _is_part(name, parent):
+            if is_part(name, parent):
                 return parent
         raise KeyError(name)
 
@@ -67,7 +75,7 @@ def build_network(
     those layers.
 
     Args:
-        backbone: a key of `BACKBONES`.
+        backbone: a key of `BACKBONES`, or a network of timm.
         weights: the weights of the network.
         device: the device that computes.
         activations: `post_relu` or `pre_relu`.
@@ -76,23 +84,29 @@ def build_network(
     Raises:
         InputError: if the weights do not fit the backbone, or if they do not cover a named layer.
     """
-    with torch.device("meta"):
+    known = find_backbone(backbone)
+    weights = _without_unused(known, weights)
+    # Networks of timm may hold values that are computed when they are built, and are in no weights file.
+    with device if is_timm(backbone) else torch.device("meta"):
         model = build_backbone(backbone)
     expected = model.state_dict()
     _check_fit(expected, backbone, weights)
-    taps = _available(BACKBONES[backbone].taps, expected, weights)
+    if is_timm(backbone):
+        _check_complete(expected, backbone, weights)
+    taps = _available(known.taps, expected, weights)
     if layers != ALL:
-        taps = _named(backbone, layers, taps, expected, weights)
+        taps = _named(backbone, known, layers, taps, expected, weights)
     modules = dict[str, nn.Module]()
-    for name, module in BACKBONES[backbone].modules(model).items():
+    for name, module in known.modules(model).items():
+        prefix = f"{name}." if name else ""
         module.load_state_dict(
-            {key: weights.state[f"{name}.{key}"] for key in module.state_dict()}, assign=True
+            {key: weights.state[f"{prefix}{key}"] for key in module.state_dict()}, assign=True
         )
         modules[name] = module.to(device).to(memory_format=torch.channels_last)
-        if _is_part(taps[-1].activated, name):
+        if is_part(taps[-1].activated, name):
             break
-    kept = [Layer(tap.layer, len(weights.state[f"{tap.weighted}.weight"])) for tap in taps]
-    return Network(modules, taps, kept, activations)
+    kept = [Layer(tap.layer, tap.features or len(weights.state[f"{tap.weighted}.weight"])) for tap in taps]
+    return Network(modules, taps, kept, activations, known.side, known.version)
 
 
 @torch.inference_mode()
@@ -138,13 +152,41 @@ def run_modules(network: Network, values: Tensor, names: Sequence[str]) -> Tenso
 
 def _register_hook(network: Network, tap: Tap, kept: dict[str, Tensor]) -> RemovableHandle:
     after = network.activations == "post_relu"
+    calls = count()
 
-    def keep(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def keep(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor | tuple[Tensor, ...]) -> None:
+        if next(calls) != (tap.call if after else 0):
+            return
         # Averaged immediately: the next ReLU may overwrite the output, and full maps need much memory.
-        values = output.relu() if after and tap.rectify else output
-        kept[tap.layer] = values.mean(dim=(2, 3)) if values.ndim == 4 else values.clone()
+        values: Tensor = first_of(output)
+        if after and tap.rectify:
+            values = values.relu()
+        if values.ndim == 3:
+            values = values[:, tap.skipped :]  # tokens
+        kept[tap.layer] = values.mean(dim=tap.positions) if values.ndim > 2 else values.clone()
 
     return network.module(tap.activated if after else tap.before).register_forward_hook(keep)
+
+
+def _without_unused(backbone: Backbone, weights: Weights) -> Weights:
+    """Return weights without those of the classifier, where the network is built without it."""
+    if not backbone.unused:
+        return weights
+    used = {
+        name: value
+        for name, value in weights.state.items()
+        if not any(is_part(name, module) for module in backbone.unused)
+    }
+    return replace(weights, state=used)
+
+
+def _check_complete(expected: State, backbone: str, weights: Weights) -> None:
+    missing = [name for name in expected if name not in weights.state]
+    if missing:
+        raise InputError(
+            f"{weights.artifact.path}: does not fit {backbone}: '{missing[0]}' is missing "
+            f"({len(missing)} missing names); set extract.backbone and extract.weights to the same network"
+        )
 
 
 def _check_fit(expected: State, backbone: str, weights: Weights) -> None:
@@ -167,29 +209,33 @@ def _check_fit(expected: State, backbone: str, weights: Weights) -> None:
 def _available(taps: tuple[Tap, ...], expected: State, weights: Weights) -> tuple[Tap, ...]:
     """Return the taps that have weights, which must be the first ones of the network."""
     needed = [
-        [name for name in expected if _is_part(name, tap.weighted) or _is_part(name, tap.before)]
+        [name for name in expected if is_part(name, tap.weighted) or is_part(name, tap.before)]
         for tap in taps
     ]
     has = [all(name in weights.state for name in names) for names in needed]
-    count = has.index(False) if False in has else len(taps)
-    if count == 0 or any(has[count:]):
-        missing = [name for name in needed[count] if name not in weights.state]
+    first = has.index(False) if False in has else len(taps)
+    if first == 0 or any(has[first:]):
+        missing = [name for name in needed[first] if name not in weights.state]
         raise InputError(
-            f"{weights.artifact.path}: layer {taps[count].layer} is incomplete: '{missing[0]}' is missing; "
+            f"{weights.artifact.path}: layer {taps[first].layer} is incomplete: '{missing[0]}' is missing; "
             "use another weights file"
         )
-    return taps[:count]
+    return taps[:first]
 
 
 def _named(
-    backbone: str, names: str | Sequence[str], available: tuple[Tap, ...], expected: State, weights: Weights
+    backbone: str,
+    known: Backbone,
+    names: str | Sequence[str],
+    available: tuple[Tap, ...],
+    expected: State,
+    weights: Weights,
 ) -> tuple[Tap, ...]:
     """Return the taps of some layers and further outputs, in the order of the network."""
-    known = BACKBONES[backbone]
     whole = [
         tap
         for tap in known.outputs
-        if all(name in weights.state for name in expected if _is_part(name, tap.activated))
+        if all(name in weights.state for name in expected if is_part(name, tap.activated))
     ]
     usable = {tap.layer: tap for tap in (*available, *whole)}
     for name in names:
@@ -204,7 +250,3 @@ def _named(
                 f"{', '.join(usable)}"
             )
     return tuple(tap for name, tap in usable.items() if name in names)
-
-
-def _is_part(name: str, module: str) -> bool:
-    return name == module or name.startswith(f"{module}.")

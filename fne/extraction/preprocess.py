@@ -4,7 +4,7 @@ Every entry of `RESIZES` is called as `resize(image, size, resample)` with an RG
 pixels (channels, height, width) as bytes. `normalize` scales these to the values that the weights
 were trained with, which an `InputFormat` describes. Every entry of `CROPS` is called as `crops(image)`
 with an image (channels, height, width) of at least 224 pixels per side and returns
-(crops, channels, 224, 224).
+(crops, channels, 224, 224); `crops(image, side)` returns crops of another side.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ class InputFormat(Section):
     mean: PerChannel
     deviation: Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=3, max_length=3)]
     filter: Literal["bicubic", "bilinear"]
-    size: Annotated[int, Field(ge=CROP, le=4096)]
+    size: Annotated[int, Field(ge=16, le=4096)]
 
 
 # Mean and deviation of the ImageNet images, as used in the training of most of torchvision's weights.
@@ -96,21 +96,21 @@ def normalize(pixels: Tensor, wanted: InputFormat = TORCHVISION) -> Tensor:
     return (values - mean) / deviation
 
 
-def center(image: Tensor) -> Tensor:
+def center(image: Tensor, side: int = CROP) -> Tensor:
     """Return one crop, at the center."""
-    bottom, right = _room(image)
-    return _cut(image, [(bottom // 2, right // 2)])
+    bottom, right = _room(image, side)
+    return _cut(image, [(bottom // 2, right // 2)], side)
 
 
-def five(image: Tensor) -> Tensor:
+def five(image: Tensor, side: int = CROP) -> Tensor:
     """Return the crops at the four corners and at the center."""
-    bottom, right = _room(image)
-    return _cut(image, [(0, 0), (0, right), (bottom, 0), (bottom, right), (bottom // 2, right // 2)])
+    bottom, right = _room(image, side)
+    return _cut(image, [(0, 0), (0, right), (bottom, 0), (bottom, right), (bottom // 2, right // 2)], side)
 
 
-def ten(image: Tensor) -> Tensor:
+def ten(image: Tensor, side: int = CROP) -> Tensor:
     """Return the crops at the four corners and at the center, and their mirror images."""
-    crops = five(image)
+    crops = five(image, side)
     return torch.cat([crops, crops.flip(-1)])
 
 
@@ -118,12 +118,12 @@ def _pixels(image: Image.Image) -> Tensor:
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
 
 
-def _room(image: Tensor) -> tuple[int, int]:
-    return image.shape[1] - CROP, image.shape[2] - CROP
+def _room(image: Tensor, side: int) -> tuple[int, int]:
+    return image.shape[1] - side, image.shape[2] - side
 
 
-def _cut(image: Tensor, corners: list[tuple[int, int]]) -> Tensor:
-    return torch.stack([image[:, y : y + CROP, x : x + CROP] for y, x in corners])
+def _cut(image: Tensor, corners: list[tuple[int, int]], side: int) -> Tensor:
+    return torch.stack([image[:, y : y + side, x : x + side] for y, x in corners])
 
 
 RESIZES: dict[str, Callable[..., Tensor]] = {"shorter_side": shorter_side, "squash": squash}

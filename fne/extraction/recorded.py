@@ -10,7 +10,7 @@ from fne.core.device import prepare_device
 from fne.core.errors import InputError
 from fne.core.params import Runtime
 from fne.core.terminal import say
-from fne.extraction.extractor import AUTO, UNSAID, Extractor, ExtractorSettings, build_extractor
+from fne.extraction.extractor import AUTO, DEFAULT_KIND, Extractor, ExtractorSettings, build_extractor
 from fne.extraction.preprocess import TORCHVISION, InputFormat
 from fne.extraction.weights import Weights, load_weights
 from fne.store.artifact import Artifact, merge
@@ -22,7 +22,7 @@ def recorded_extraction(origin: Artifact) -> dict[str, Any]:
     Raises:
         InputError: if its activations were imported, so that no further image can be extracted.
     """
-    settings: dict[str, Any] = UNSAID | origin.lineage.get("activations", {}).get("settings", {})
+    settings: dict[str, Any] = DEFAULT_KIND | origin.lineage.get("activations", {}).get("settings", {})
     if "weights" not in origin.lineage or not ExtractorSettings.model_fields.keys() <= settings.keys():
         raise InputError(
             f"{origin.path} was made from imported features, and the network that computed them is unknown; "
@@ -73,10 +73,10 @@ def build_recorded(
         say("the catalog was computed on a GPU; on this CPU, the last digits may differ", err=True)
         device, algorithm = torch.device("cpu"), AUTO
     extractor = build_extractor(chosen, weights, algorithm, device)
-    for key in ("decoder", "extractor"):
-        if extractor.kind[key] != settings[key]:
+    for key, name in (("decoder", "the decoder"), ("extractor", "the extractor"), ("timm", "timm")):
+        if extractor.kind.get(key) != settings.get(key):
             raise InputError(
-                f"{origin.path} was made with version {settings[key]} of the {key}, but this is version "
-                f"{extractor.kind[key]}; run `dvc repro`"
+                f"{origin.path} was made with version {settings.get(key)} of {name}, but this is version "
+                f"{extractor.kind.get(key)}; run `dvc repro`"
             )
     return extractor

@@ -212,7 +212,7 @@ class _Work:
                     journal.unlock()
 
     def _watch(self, row: np.ndarray) -> None:
-        """Look at the first rows, and warn once if they look wrongly fed."""
+        """Check the first rows, and warn once if the network seems to get wrong input."""
         if len(self.watched) == WATCHED:
             return
         self.watched.append(row)

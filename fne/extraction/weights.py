@@ -26,8 +26,9 @@ from torch import Tensor
 from fne.core.errors import InputError
 from fne.core.files import check_regular, file_digest, read_bytes, readable_os_errors, text_digest
 from fne.core.params import Section, load_params
-from fne.extraction.backbones import BACKBONES, build_backbone
+from fne.extraction.backbones import build_backbone, find_backbone
 from fne.extraction.preprocess import INPUTS, TORCHVISION, InputFormat
+from fne.extraction.timm_networks import is_timm
 from fne.store.artifact import Artifact
 
 AUTO = "auto"
@@ -53,7 +54,7 @@ class Weights:
 
 
 class Description(Section):
-    """What a converted file says of its weights: how they expect images, and the file they are from."""
+    """What a converted file records of its weights: how they expect images, and the file they come from."""
 
     input: InputFormat
     source_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -95,7 +96,8 @@ def load_weights(path: Path, backbone: str, wanted: str | InputFormat = AUTO) ->
 
     Args:
         path: the file.
-        backbone: the network, a key of `BACKBONES`.
+        backbone: the network, a key of `BACKBONES` or `timm/NAME`, whose configuration says how images are
+            fed unless the file does.
         wanted: how to feed images: `auto` (as the file says), a key of `INPUTS`, or the format itself.
 
     Raises:
@@ -108,13 +110,17 @@ def load_weights(path: Path, backbone: str, wanted: str | InputFormat = AUTO) ->
         )
     format_wanted = INPUTS.get(wanted) if isinstance(wanted, str) else wanted
     if path.suffix not in (".yaml", ".yml"):
-        weights, said = _from_file(path)
-        return replace(weights, input=_resolve_input(path, format_wanted, said))
+        weights, recorded = _from_file(path)
+        return replace(
+            weights, input=_resolve_input(path, format_wanted, recorded or find_backbone(backbone).input)
+        )
     named = parse_weights(path)
     if isinstance(named, Torchvision):
         loaded = _from_torchvision(path, named, backbone)
         return replace(loaded, input=_resolve_input(path, format_wanted, loaded.input))
-    feeding = _resolve_input(path, format_wanted, _input_format(named.input))
+    configured = find_backbone(backbone).input
+    unsaid = configured and "input" not in named.model_fields_set
+    feeding = _resolve_input(path, format_wanted, configured if unsaid else _input_format(named.input))
     if isinstance(named, File):
         return replace(_from_named_file(path, named), input=feeding)
     return Weights(_random_artifact(path, named, backbone), _draw_random(backbone, named.seed), feeding)
@@ -170,19 +176,19 @@ def _random_artifact(path: Path, named: Random, backbone: str) -> Artifact:
     return Artifact(path, "weights", text_digest(json.dumps({"backbone": backbone} | settings)), settings)
 
 
-def _resolve_input(path: Path, wanted: InputFormat | None, said: InputFormat | None) -> InputFormat:
-    if wanted is None and said is None:
+def _resolve_input(path: Path, wanted: InputFormat | None, recorded: InputFormat | None) -> InputFormat:
+    if wanted is None and recorded is None:
         raise InputError(
             f"{path}: does not say how its weights expect images (channel order, range, mean); set "
             "extract.input to torchvision (RGB, 0..1, mean and deviation of ImageNet) or caffe (BGR, 0..255, "
             "mean pixel)"
         )
-    if wanted is not None and said is not None and wanted != said:
+    if wanted is not None and recorded is not None and wanted != recorded:
         raise InputError(
-            f"{path}: its weights expect {describe_input(said)}, but extract.input asks for "
+            f"{path}: its weights expect {describe_input(recorded)}, but extract.input asks for "
             f"{describe_input(wanted)}; set extract.input to auto"
         )
-    found = wanted or said
+    found = wanted or recorded
     assert found is not None
     return found
 
@@ -208,22 +214,41 @@ def _input_format(named: NamedInput) -> InputFormat:
 def _draw_random(backbone: str, seed: int) -> State:
     # He initialization from the uniform distribution: normal samples differ between CPUs.
     generator = torch.Generator().manual_seed(seed)
+    if is_timm(backbone):
+        return _draw_whole(build_backbone(backbone).state_dict(), generator)
     with torch.device("meta"):
         model = build_backbone(backbone)
     state = {}
-    for tap in BACKBONES[backbone].taps:
+    for tap in find_backbone(backbone).taps:
         for name in dict.fromkeys([tap.weighted, tap.before]):
             normalization = name != tap.weighted
             for key, value in model.get_submodule(name).state_dict().items():
                 if value.ndim > 1:
-                    bound = math.sqrt(6 / value[0].numel())
-                    drawn = torch.empty(value.shape).uniform_(-bound, bound, generator=generator)
+                    drawn = _draw(value, generator)
                 else:
                     # Biases and means are 0; scales and variances of a normalization are 1.
                     ones = normalization and key in ("weight", "running_var")
                     drawn = torch.full(value.shape, int(ones), dtype=value.dtype)
                 state[f"{name}.{key}"] = drawn
     return state
+
+
+def _draw_whole(expected: State, generator: torch.Generator) -> State:
+    """Return values for all weights: drawn, zero (biases and means) or one (scales and variances)."""
+    state = dict[str, Tensor]()
+    for name, value in expected.items():
+        if not value.is_floating_point():
+            state[name] = value  # counts, and tables of positions
+        elif value.ndim > 1:
+            state[name] = _draw(value, generator)
+        else:
+            state[name] = torch.full(value.shape, float(not name.endswith(("bias", "mean"))))
+    return state
+
+
+def _draw(value: Tensor, generator: torch.Generator) -> Tensor:
+    bound = math.sqrt(6 / value[0].numel())
+    return torch.empty(value.shape).uniform_(-bound, bound, generator=generator)
 
 
 def _from_torchvision(path: Path, named: Torchvision, backbone: str) -> Weights:
@@ -283,13 +308,13 @@ def _from_named_file(path: Path, named: File) -> Weights:
     file = path.parent / named.file
     if not file.is_file():
         raise InputError(f"{path}: names '{named.file}', but there is no {file}; save the file there")
-    weights, said = _from_file(file)
+    weights, recorded = _from_file(file)
     if not weights.artifact.digest.startswith(named.sha256):
         raise InputError(
             f"{file}: expected SHA-256 {named.sha256}, found {weights.artifact.digest}; "
             f"fix sha256 in {path}, or use the right file"
         )
-    _resolve_input(path, _input_format(named.input), said)
+    _resolve_input(path, _input_format(named.input), recorded)
     return weights
 
 
@@ -348,5 +373,5 @@ def _from_file(path: Path) -> tuple[Weights, InputFormat | None]:
     floats = {name: value.float() if value.is_floating_point() else value for name, value in state.items()}
     if description:
         settings["source"] = description.source_sha256
-    said = description.input if description else None
-    return Weights(Artifact(path, "weights", hashlib.sha256(content).hexdigest(), settings), floats), said
+    recorded = description.input if description else None
+    return Weights(Artifact(path, "weights", hashlib.sha256(content).hexdigest(), settings), floats), recorded

@@ -4,7 +4,7 @@ A ternary embedding also records what it keeps of each layer: the fractions of -
 and of features that do not vary among the training images (`dead`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,9 +135,14 @@ def refuse_without_rows(rows: Rows) -> None:
 
 
 def write_embeddings(
-    path: Path, activations: Rows, embedding: Embedding, settings: dict[str, Any], lineage: Lineage
+    path: Path,
+    activations: Rows,
+    embedding: Embedding,
+    settings: dict[str, Any],
+    lineage: Lineage,
+    ids: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """Embed all rows of a store of activations.
+    """Embed the rows of a store of activations.
 
     Args:
         path: the folder of the new store.
@@ -145,6 +150,7 @@ def write_embeddings(
         embedding: how its rows are embedded.
         settings: every setting that made the embedding.
         lineage: what it is made from.
+        ids: which rows; by default all.
 
     Returns:
         The settings as written: with the thresholds that were found and, for a ternary
@@ -154,13 +160,13 @@ def write_embeddings(
         InputError: naming the first row and layer with a value that is not finite.
     """
     recorded = settings | embedding.found
-    shards = _embed_shards(activations, embedding, recorded)
+    shards = _embed_shards(activations, embedding, recorded, activations.ids if ids is None else ids)
     write_rows(path, "embeddings", embedding.layers, embedding.dtype, shards, recorded, lineage)
     return recorded
 
 
 def _embed_shards(
-    activations: Rows, embedding: Embedding, recorded: dict[str, Any]
+    activations: Rows, embedding: Embedding, recorded: dict[str, Any], wanted: Collection[str]
 ) -> Iterator[tuple[int, list[str], np.ndarray]]:
     """Yield the number, ids and embeddings of each shard of the activations.
 
@@ -168,8 +174,12 @@ def _embed_shards(
     written.
     """
     fractions = None if embedding.varies is None else TernaryFractions(embedding.layers, embedding.varies)
-    with progress("embed", len(activations.ids), unit="image") as shown:
-        for number, ids in activations.plan().items():
+    known = frozenset(wanted)
+    with progress("embed", len(known), unit="image") as shown:
+        for number, listed in activations.plan().items():
+            ids = [row_id for row_id in listed if row_id in known]
+            if not ids:
+                continue
             parts = []
             for chosen, block in activations.blocks(ids):
                 check_finite(activations, chosen, block)

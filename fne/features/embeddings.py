@@ -9,14 +9,17 @@ ordinary (0) or unusually strong (+1) compared with the training images. Its two
 of `THRESHOLDS`, called as `way(activations, statistics, columns, low, high)` with the columns that are kept.
 An entry returns two z-scores: one pair for the whole embedding, as in the paper.
 
-How the rows of any kind are scaled is a choice of its own, an entry of `ROWS`.
+How the rows of any kind are scaled is a choice of its own, an entry of `ROWS`. The kinds that end in a number
+type round the scaled rows to that type.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 from pydantic import BeforeValidator, Field, model_validator
 
 from fne.core.errors import InputError
@@ -29,12 +32,17 @@ from fne.store.rows import Rows
 ALL = "all"
 # The layers whose names begin with one of these; the same words are used in `params.yaml`.
 GROUPS = ("conv", "fc")
+# So many layers from one end of the network.
+FROM_END = re.compile(r"(first|last):([1-9][0-9]{0,3})")
 # Bins of a thousandth of a deviation. Beyond 64 deviations lies less than one in 4,096 z-scores,
 # because the z-scores of a feature have variance 1.
 REACH = 64
 STEPS = 1024
 # The z-scores of the thresholds, in the settings of the embeddings.
 LOW, HIGH = "z_low", "z_high"
+# The root mean square of an embedding, in its settings, and the numbers of an int8 code per root mean square.
+RMS = "rms"
+INT8_STEPS, INT8_LARGEST = 8, 127
 
 
 @dataclass(frozen=True)
@@ -47,13 +55,15 @@ class Choices:
     layers: str | Sequence[str] = ALL
     thresholds: str = "fixed"
     rows: str = "none"
+    rms: float | None = None  # what was found; None: find it
 
     @classmethod
     def recorded(cls, settings: Mapping[str, Any]) -> "Choices":
         """Return the choices that repeat embeddings with these settings, with their thresholds."""
         low, high = settings.get(LOW, settings["low"]), settings.get(HIGH, settings["high"])
         rows = upgraded("embed", settings)["rows"]
-        return cls(low, high, settings["layer"], settings.get("layers", ALL), rows=rows)
+        rms = settings.get(RMS)
+        return cls(low, high, settings["layer"], settings.get("layers", ALL), rows=rows, rms=rms)
 
 
 @dataclass(frozen=True)
@@ -65,7 +75,7 @@ class Embedding:
         dtype: the type of the store.
         transform: from activations to rows.
         varies: of a ternary embedding, which of its features vary among the training images.
-        found: of a ternary embedding, the thresholds.
+        found: what the training images decide: thresholds, the root mean square.
     """
 
     layers: list[Layer]
@@ -86,7 +96,20 @@ def fne(activations: Rows, statistics: Statistics, choices: Choices) -> Embeddin
         return discretize(block[:, columns], ordinary, low, high)
 
     embedding = Embedding(layers, TERNARY, transform, ordinary.varies, {LOW: low, HIGH: high})
-    return ROWS[choices.rows](embedding)
+    return _scaled(embedding, activations, statistics, choices)
+
+
+def sign(activations: Rows, statistics: Statistics, choices: Choices) -> Embedding:
+    """The sign of each z-score, one bit of information; 0 only for features that do not vary."""
+    layers, columns = _kept_columns(activations, choices.layers)
+    ordinary = statistics.only(columns)
+
+    def transform(block: np.ndarray) -> np.ndarray:
+        above = np.where(block[:, columns] > ordinary.mean, 1, -1)
+        return np.where(ordinary.varies, above, 0).astype(np.int8)
+
+    embedding = Embedding(layers, TERNARY, transform, ordinary.varies)
+    return _scaled(embedding, activations, statistics, choices)
 
 
 def zscore(activations: Rows, statistics: Statistics, choices: Choices) -> Embedding:
@@ -100,13 +123,13 @@ def zscore(activations: Rows, statistics: Statistics, choices: Choices) -> Embed
         scores: np.ndarray = np.clip(standardize(block[:, columns], ordinary), -largest, largest)
         return scores.astype(np.float16)
 
-    return ROWS[choices.rows](Embedding(layers, "float16", transform))
+    return _scaled(Embedding(layers, "float16", transform), activations, statistics, choices)
 
 
 def raw(activations: Rows, statistics: Statistics, choices: Choices) -> Embedding:
     """The activations."""
     layers, columns = _kept_columns(activations, choices.layers)
-    return ROWS[choices.rows](_selected(layers, columns))
+    return _scaled(_selected(layers, columns), activations, statistics, choices)
 
 
 def layer(activations: Rows, statistics: Statistics, choices: Choices) -> Embedding:
@@ -114,7 +137,7 @@ def layer(activations: Rows, statistics: Statistics, choices: Choices) -> Embedd
     _refuse_views(activations)
     columns = activations.columns(choices.layer)
     kept = [Layer(choices.layer, columns.stop - columns.start)]
-    return ROWS[choices.rows](_selected(kept, columns))
+    return _scaled(_selected(kept, columns), activations, statistics, choices)
 
 
 def plain(activations: Rows, statistics: Statistics, choices: Choices) -> Embedding:
@@ -129,29 +152,67 @@ def plain(activations: Rows, statistics: Statistics, choices: Choices) -> Embedd
     columns = [activations.columns(each.name) for each in found]
     kept = [replace(each, features=own.stop - own.start) for each, own in zip(found, columns, strict=True)]
     places = np.concatenate([np.arange(own.start, own.stop) for own in columns])
-    return ROWS[choices.rows](_selected(kept, places))
+    return _scaled(_selected(kept, places), activations, statistics, choices)
 
 
 def blocks(activations: Rows, statistics: Statistics, choices: Choices) -> Embedding:
     """The activations, each layer scaled to length one by itself, so that every layer has the same weight."""
     layers, columns = _kept_columns(activations, choices.layers)
-    ends = np.cumsum([each.features for each in layers])
+    embedding = unit_layers(_selected(layers, columns), _not_measured)
+    return _scaled(embedding, activations, statistics, choices)
+
+
+def raw_float16(activations: Rows, statistics: Statistics, choices: Choices) -> Embedding:
+    """The activations, scaled as `rows` says, in half precision."""
+    embedding = raw(activations, statistics, choices)
+    largest = float(np.finfo(np.float16).max)
 
     def transform(block: np.ndarray) -> np.ndarray:
-        parts = np.split(block[:, columns], ends[:-1], axis=1)
-        return np.concatenate([unit_rows(part) for part in parts], axis=1)
+        return _rounded(embedding.transform(block), largest, np.float16)
 
-    return ROWS[choices.rows](Embedding(layers, "float32", transform))
+    return replace(embedding, dtype="float16", transform=transform)
 
 
-def as_they_are(embedding: Embedding) -> Embedding:
+def raw_int8(activations: Rows, statistics: Statistics, choices: Choices) -> Embedding:
+    """The activations, scaled as `rows` says, as whole numbers of one byte."""
+    return _int8(raw(activations, statistics, choices), activations, statistics, choices)
+
+
+def zscore_int8(activations: Rows, statistics: Statistics, choices: Choices) -> Embedding:
+    """The z-scores, scaled as `rows` says, as whole numbers of one byte."""
+    return _int8(zscore(activations, statistics, choices), activations, statistics, choices)
+
+
+def as_they_are(embedding: Embedding, measure: "Measure") -> Embedding:
     """Leave the rows as the kind makes them."""
     return embedding
 
 
-def unit(embedding: Embedding) -> Embedding:
+def unit(embedding: Embedding, measure: "Measure") -> Embedding:
     """Scale each row to length one, in float32; ternary rows then take 16 times the space."""
     return replace(embedding, dtype="float32", transform=lambda block: unit_rows(embedding.transform(block)))
+
+
+def unit_layers(embedding: Embedding, measure: "Measure") -> Embedding:
+    """Scale each layer of a row to length one by itself, in float32."""
+    ends = np.cumsum([each.features for each in embedding.layers])
+
+    def transform(block: np.ndarray) -> np.ndarray:
+        parts = np.split(embedding.transform(block), ends[:-1], axis=1)
+        return np.concatenate([unit_rows(part) for part in parts], axis=1)
+
+    return replace(embedding, dtype="float32", transform=transform)
+
+
+def unit_rms(embedding: Embedding, measure: "Measure") -> Embedding:
+    """Divide all values by one number, for a root mean square of one over the training images, in float32."""
+    rms = measure(embedding)
+
+    def transform(block: np.ndarray) -> np.ndarray:
+        return (embedding.transform(block) / rms).astype(np.float32)
+
+    found = embedding.found | {RMS: rms}
+    return replace(embedding, dtype="float32", transform=transform, found=found)
 
 
 def unit_rows(block: np.ndarray) -> np.ndarray:
@@ -197,7 +258,7 @@ def kept_layers(layers: Sequence[str], choice: str | Sequence[str]) -> list[str]
 
     Args:
         layers: the names of all layers.
-        choice: `all`, the name of a group, or a list of layer names.
+        choice: `all`, the name of a group, `first:N`, `last:N`, or a list of layer names.
 
     Raises:
         ValueError: naming the missing layer or group, and the layers of the store.
@@ -208,6 +269,11 @@ def kept_layers(layers: Sequence[str], choice: str | Sequence[str]) -> list[str]
     """
     if choice == ALL:
         return list(layers)
+    if isinstance(choice, str) and (ends := FROM_END.fullmatch(choice)):
+        count = int(ends[2])
+        if count > len(layers):
+            raise ValueError(f"has {len(layers)} layers, and '{choice}' needs {count}")
+        return list(layers[:count] if ends[1] == "first" else layers[-count:])
     if isinstance(choice, str):
         kept = [layer for layer in layers if layer.startswith(choice)]
         if not kept:
@@ -288,6 +354,56 @@ def _refuse_views(activations: Rows) -> None:
         )
 
 
+def _scaled(embedding: Embedding, activations: Rows, statistics: Statistics, choices: Choices) -> Embedding:
+    """Return an embedding with the scaling of its rows."""
+    return ROWS[choices.rows](embedding, _measure(activations, statistics, choices))
+
+
+def _int8(embedding: Embedding, activations: Rows, statistics: Statistics, choices: Choices) -> Embedding:
+    """Return an embedding in whole numbers, `INT8_STEPS` of them per root mean square of the training images.
+
+    Values beyond nearly 16 times the root mean square are clipped.
+    """
+    if choices.rows == "rms":
+        rms, found = 1.0, embedding.found
+    else:
+        rms = _measure(activations, statistics, choices)(embedding)
+        found = embedding.found | {RMS: rms}
+
+    def transform(block: np.ndarray) -> np.ndarray:
+        numbers = np.rint(embedding.transform(block).astype(np.float32) * (INT8_STEPS / rms))
+        return _rounded(numbers, INT8_LARGEST, np.int8)
+
+    return replace(embedding, dtype="int8", transform=transform, found=found)
+
+
+def _measure(activations: Rows, statistics: Statistics, choices: Choices) -> "Measure":
+    """Return what finds the root mean square of an embedding's values over the training images."""
+
+    def measure(embedding: Embedding) -> float:
+        if choices.rms is not None:
+            return choices.rms
+        total, count = 0.0, 0
+        for _, block in activations.blocks(statistics.ids):
+            values = embedding.transform(block)
+            total += float(np.square(values, dtype=np.float64).sum())
+            count += values.size
+        if not total > 0:
+            raise InputError(f"{activations.artifact.path}: all values of the embedding are 0; see `embed`")
+        return float(np.sqrt(total / count))
+
+    return measure
+
+
+def _not_measured(embedding: Embedding) -> float:
+    raise AssertionError("the lengths of layers need no training images")
+
+
+def _rounded(values: np.ndarray, largest: float, dtype: DTypeLike) -> np.ndarray:
+    rounded: np.ndarray = np.clip(values, -largest, largest).astype(dtype)
+    return rounded
+
+
 def _selected(layers: list[Layer], columns: np.ndarray | slice) -> Embedding:
     """Return the embedding that keeps some columns of the activations."""
     return Embedding(layers, "float32", lambda block: block[:, columns].astype(np.float32, copy=False))
@@ -296,8 +412,9 @@ def _selected(layers: list[Layer], columns: np.ndarray | slice) -> Embedding:
 def _check_layers(value: object) -> object:
     """Admit `all`, a group or a list of names, with one message for everything else."""
     if isinstance(value, str):
-        if value not in (ALL, *GROUPS):
-            raise ValueError(f"{not_one_of(value, (ALL, *GROUPS))} and not a list of layer names")
+        if value not in (ALL, *GROUPS) and not FROM_END.fullmatch(value):
+            allowed = (ALL, *GROUPS, "first:N", "last:N")
+            raise ValueError(f"{not_one_of(value, allowed)} and not a list of layer names")
     elif not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
         raise ValueError(f"expected 'all', 'conv', 'fc' or a list of layer names, got {value!r}")
     elif len(set(value)) < len(value):
@@ -306,8 +423,21 @@ def _check_layers(value: object) -> object:
 
 
 THRESHOLDS = {"fixed": fixed, "quantiles": quantiles}
-ROWS = {"none": as_they_are, "unit": unit}
-EMBEDDINGS = {"blocks": blocks, "fne": fne, "layer": layer, "plain": plain, "raw": raw, "zscore": zscore}
+# Returns the root mean square of the values of an embedding over the training images.
+Measure = Callable[[Embedding], float]
+ROWS = {"layers": unit_layers, "none": as_they_are, "rms": unit_rms, "unit": unit}
+EMBEDDINGS = {
+    "blocks": blocks,
+    "fne": fne,
+    "layer": layer,
+    "plain": plain,
+    "raw": raw,
+    "raw_float16": raw_float16,
+    "raw_int8": raw_int8,
+    "sign": sign,
+    "zscore": zscore,
+    "zscore_int8": zscore_int8,
+}
 # Kinds that keep a single layer.
 ONE_LAYER = ("layer", "plain")
 # The kind that keeps several views of an image.

@@ -9,6 +9,7 @@ hangs or crashes is refused.
 """
 
 import os
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -42,9 +43,13 @@ from fne.features.join import check_destination
 from fne.store.layout import Layer, plan_shards, value_fault
 from fne.store.rows import write_rows
 
-VALUES = ("activations", "features", "embeddings", "rows", "values")
+VALUES = ("activations", "features", "embeddings", "rows", "values", "vector", "vectors")
 IDS = ("ids", "id", "image_ids", "image_id", "names", "filenames", "file_names", "keys")
 LAYERS = ("layers", "layer", "layer_names")
+NUMBERS_OF_CAPTIONS = ("number", "numbers", "caption_number", "caption_numbers")
+# The artifact that caption vectors of others become, and the form of a row's id: image#number.
+CAPTION_FEATURES = "caption_features"
+CAPTION_ID = re.compile(r".+#[0-9]+", re.DOTALL)
 SHARD = 1 << 26  # bytes: several times this is in memory while a shard is written
 BLOCK = 1 << 25  # bytes read at once
 TIMEOUT = 60.0  # seconds per block, enough for a slow disk and unfavorable chunks
@@ -78,9 +83,17 @@ def choose_values(source: Path, tables: dict[str, Table], name: str | None) -> T
 
 
 def choose_ids(
-    source: Path, tables: dict[str, Table], values: Table, name: str | None, file: Path | None
+    source: Path,
+    tables: dict[str, Table],
+    values: Table,
+    name: str | None,
+    file: Path | None,
+    captions: bool = False,
 ) -> tuple[list[str], str]:
-    """Return the unique id of each row, and where the ids come from: an array or a text file."""
+    """Return the unique id of each row, and where the ids come from: an array or a text file.
+
+    The ids of captions are `image#number`; the numbers may be in an array of their own.
+    """
     rows = values.shape[0]
     if file is not None:
         ids, origin = _lines(file), file.name
@@ -104,6 +117,8 @@ def choose_ids(
         raise InputError(f"{source}: '{origin}' has {len(ids)} ids for the {rows} rows of '{values.name}'")
     if "" in ids:
         raise InputError(f"{source}: row {ids.index('')} has an empty id in '{origin}'")
+    if captions:
+        ids, origin = _caption_ids(source, tables, ids, origin)
     twice = [each for each, count in Counter(ids).items() if count > 1]
     if twice:
         places = [row for row, each in enumerate(ids) if each == twice[0]]
@@ -112,6 +127,28 @@ def choose_ids(
             f"{places[0]} and {places[1]}"
         )
     return ids, origin
+
+
+def _caption_ids(
+    source: Path, tables: dict[str, Table], ids: list[str], origin: str
+) -> tuple[list[str], str]:
+    """Return ids of captions, and where they come from; an array of numbers completes ids of images."""
+    if all(CAPTION_ID.fullmatch(each) for each in ids):
+        return ids, origin
+    fitting = [
+        table
+        for table in tables.values()
+        if table.shape == (len(ids),) and table.kind == INTEGERS and table.short_name in NUMBERS_OF_CAPTIONS
+    ]
+    if len(fitting) != 1:
+        bare = next(each for each in ids if not CAPTION_ID.fullmatch(each))
+        raise InputError(
+            f"{source}: {bare!r} in '{origin}' does not say which caption of the image it is; write ids as "
+            f"image#number, counted from 0, or add an array '{NUMBERS_OF_CAPTIONS[0]}'; {_listing(tables)}"
+        )
+    numbers = read_texts(source, fitting[0])
+    pairs = [f"{image}#{number}" for image, number in zip(ids, numbers, strict=True)]
+    return pairs, f"{origin} and {fitting[0].name}"
 
 
 def choose_layers(
@@ -197,14 +234,23 @@ class Imported:
         return sum(layer.features for layer in self.layers)
 
 
-def import_rows(source: Path, store: Path, names: ArrayNames, ids_file: Path | None = None) -> Imported:
+def import_rows(
+    source: Path, store: Path, names: ArrayNames, ids_file: Path | None = None, captions: bool = False
+) -> Imported:
     """Write the rows of a file as the artifact `activations`, in bounded memory.
+
+    Args:
+        source: an HDF5, `.npy`, `.npz` or Parquet file.
+        store: the folder of the new store.
+        names: the names of the arrays in the file.
+        ids_file: a text file with one id per line, for files without ids.
+        captions: whether the rows are of captions; the artifact is then `caption_features`.
 
     Raises:
         InputError: if the file cannot be used, naming the array, row and layer.
     """
     unchanged = _unchanged(source)
-    with closing(_read_in_subprocess(source, names, ids_file)) as read:
+    with closing(_read_in_subprocess(source, names, ids_file, captions)) as read:
         imported: Imported = next(read)
         settings = {
             "source": source.name,
@@ -216,16 +262,19 @@ def import_rows(source: Path, store: Path, names: ArrayNames, ids_file: Path | N
         blocks = _checked(source, read, imported, unchanged)
         with readable_os_errors(store):
             store.parent.mkdir(parents=True, exist_ok=True)
-            shards = _sharded(store, blocks, imported.ids, imported.features, imported.dtype)
-            write_rows(store, "activations", imported.layers, imported.dtype, shards, settings, {})
+            name = CAPTION_FEATURES if captions else "activations"
+            shards = _sharded(store, blocks, imported.ids, imported.features, imported.dtype, name)
+            write_rows(store, name, imported.layers, imported.dtype, shards, settings, {})
     return imported
 
 
-def read_blocks(source: Path, names: ArrayNames, ids_file: Path | None) -> Iterator[Any]:
+def read_blocks(
+    source: Path, names: ArrayNames, ids_file: Path | None, captions: bool = False
+) -> Iterator[Any]:
     """Yield an `Imported`, then the rows in blocks, in the order of the file."""
     with open_tables(source) as tables:
         values = choose_values(source, tables, names.values)
-        ids, ids_from = choose_ids(source, tables, values, names.ids, ids_file)
+        ids, ids_from = choose_ids(source, tables, values, names.ids, ids_file, captions)
         layers, layers_from = choose_layers(source, tables, values, names.layers)
         dtype = "float16" if values.dtype.itemsize == 2 else "float32"
         yield Imported(values.name, ids_from, layers_from, ids, layers, dtype)
@@ -237,12 +286,14 @@ def read_blocks(source: Path, names: ArrayNames, ids_file: Path | None) -> Itera
                 yield values.read(start, start + step).astype(dtype)
 
 
-def _read_in_subprocess(source: Path, names: ArrayNames, ids_file: Path | None) -> Generator[Any, None, None]:
+def _read_in_subprocess(
+    source: Path, names: ArrayNames, ids_file: Path | None, captions: bool
+) -> Generator[Any, None, None]:
     """Yield what `read_blocks` yields; a file in which HDF5 hangs or crashes is refused."""
     # An array in Fortran order is read as a whole.
     memory = MAX_MEMORY + 2 * (source.stat().st_size if source.is_file() else 0)
     try:
-        yield from run_in_subprocess(read_blocks, (source, names, ids_file), TIMEOUT, memory)
+        yield from run_in_subprocess(read_blocks, (source, names, ids_file, captions), TIMEOUT, memory)
     except TooLargeError:
         raise InputError(
             f"{source}: reading it takes more than {memory / 1e6:.0f} MB of memory, the limit for its size; "
@@ -279,7 +330,7 @@ def _checked(
 
 
 def _unchanged(source: Path) -> Callable[[], bool]:
-    """Return a function that tells whether a file is still the same; without a file it is."""
+    """Return a function that checks whether a file is unchanged; without a file it returns True."""
     if not source.is_file():
         return lambda: True
     before = file_state(source).identity
@@ -287,7 +338,12 @@ def _unchanged(source: Path) -> Callable[[], bool]:
 
 
 def _sharded(
-    store: Path, blocks: Iterator[tuple[int, np.ndarray]], ids: Sequence[str], features: int, dtype: str
+    store: Path,
+    blocks: Iterator[tuple[int, np.ndarray]],
+    ids: Sequence[str],
+    features: int,
+    dtype: str,
+    name: str,
 ) -> Iterator[tuple[int, list[str], np.ndarray]]:
     """Yield the shards of a store; a temporary file beside it holds the rows in the order of the shards."""
     size = len(ids) * features * np.dtype(dtype).itemsize
@@ -308,4 +364,4 @@ def _sharded(
         for number, chosen in plan.items():
             start, end = end, end + len(chosen)
             yield number, chosen, np.array(ordered[start:end])
-    check_destination(store)  # again: reading may have taken long
+    check_destination(store, name)  # again: reading may have taken long

@@ -1,4 +1,4 @@
-"""Reading arrays from untrusted files: HDF5, `.npy` and `.npz`.
+"""Reading arrays from untrusted files: HDF5, `.npy`, `.npz` and Parquet.
 
 Nothing in such a file is executed, and nothing outside it is read: Python objects, links out of the file,
 external storage and virtual datasets are refused. The format is detected from the content.
@@ -27,7 +27,9 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.core.files import missing_path
+from fne.features import parquet_files
 from fne.store.arrays import own_datasets
+from fne.store.layout import TERNARY
 
 NUMBERS, INTEGERS, TEXT, OBJECTS, OTHER = "numbers", "integers", "text", "Python objects", "other"
 # What h5py, NumPy and zipfile raise on a damaged file, or on an archive with a password: the first group only
@@ -179,12 +181,14 @@ def _list_tables(path: Path, file: IO[bytes], opened: ExitStack) -> dict[str, Ta
         return {path.stem: _npy_table(path, file)}
     if start.startswith(b"PK"):
         return dict(_archive_tables(opened.enter_context(zipfile.ZipFile(file))))
-    raise InputError(f"{path}: not an HDF5, .npy or .npz file; it begins with {start!r}")
+    if start.startswith(parquet_files.MAGIC):
+        return dict(_parquet_tables(path))
+    raise InputError(f"{path}: not an HDF5, .npy, .npz or Parquet file; it begins with {start!r}")
 
 
 def _open(path: Path) -> IO[bytes]:
     if not path.exists():
-        raise missing_path(path, "name an HDF5, .npy or .npz file")
+        raise missing_path(path, "name an HDF5, .npy, .npz or Parquet file")
     if not path.is_file():
         raise InputError(f"{path}: not a file")
     try:
@@ -235,6 +239,22 @@ def _archive_tables(archive: zipfile.ZipFile) -> Iterator[tuple[str, Table]]:
         yield name, Table(name, shape, dtype, kind, read)
 
 
+def _parquet_tables(path: Path) -> Iterator[tuple[str, Table]]:
+    columns = parquet_files.ParquetColumns(path)
+    noted = columns.noted
+    for name, shape, dtype in columns.names():
+        width = shape[1] if len(shape) == 2 else None
+        kind = TEXT if dtype.hasobject else _KINDS.get(dtype.kind, OTHER)
+        read = partial(columns.read, name, width)
+        if width is not None and name == parquet_files.VECTOR and "dtype" in noted:
+            # As the store had them; -1, 0 and +1 become numbers.
+            dtype, kind = np.dtype("float16" if noted["dtype"] == TERNARY else noted["dtype"]), NUMBERS
+        yield name, Table(name, shape, dtype, kind, read)
+    if "layers" in noted:
+        names = np.array([layer for layer, features in noted["layers"] for _ in range(features)])
+        yield "layers", Table("layers", names.shape, names.dtype, TEXT, partial(_slice, lambda: names))
+
+
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype, bool]:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -283,7 +303,7 @@ def _send(
 
 
 def _limit_memory(memory: int) -> None:
-    """Let this process allocate only some more memory; without Linux's notes about it, nothing is limited."""
+    """Limit the memory that this process may still allocate; without /proc, nothing is limited."""
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/self/status").read_text().splitlines()
         used = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))

@@ -136,8 +136,12 @@ def common_lineage(stores: Sequence[Rows]) -> Lineage:
     return agreed
 
 
-def check_destination(store: Path) -> None:
+def check_destination(store: Path, name: str = "activations") -> None:
     """Refuse a folder that is not a store of this project, since writing a store replaces the folder.
+
+    Args:
+        store: the folder.
+        name: the artifact that it may hold.
 
     Raises:
         InputError: if anything but an intact store is there, or a store with other files in its folder.
@@ -146,17 +150,17 @@ def check_destination(store: Path) -> None:
         return
     hint = "choose another folder with --to, or remove it"
     try:
-        expected = {MANIFEST, *(shard.file for shard in Rows.open(store, "activations").shards)}
+        expected = {MANIFEST, *(shard.file for shard in Rows.open(store, name).shards)}
         sealed = is_sealed(read_bytes(store / MANIFEST))
     except InputError:
         sealed = False
     if not sealed:
-        raise InputError(f"{store}: exists and is not an intact row store of activations; {hint}")
+        raise InputError(
+            f"{store}: exists and is not an intact row store of {name.replace('_', ' ')}; {hint}"
+        )
     others = sorted(file.name for file in store.iterdir() if file.name not in expected or not file.is_file())
     if others:
-        raise InputError(
-            f"{store}: holds files of others beside the store, the first is {others[0]!r}; {hint}"
-        )
+        raise InputError(f"{store}: holds other files beside the store, the first is {others[0]!r}; {hint}")
 
 
 def _joined_shards(

@@ -1,4 +1,4 @@
-"""The classifier of the instance loss on disk, apart from the model.
+"""The classifier of the instance loss on disk, in a file of its own.
 
 Search, `encode` and `dvc pull` of the model do not need it, and with a class per training image it can be
 larger than the model. It is written by every training: without an instance loss, it has no classes.

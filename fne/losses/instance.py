@@ -1,7 +1,7 @@
 """The instance loss: every training image is a class, and a shared classifier names it.
 
 One classifier serves image vectors and caption vectors, so that both must end where the weights of
-their class are. It is a module with weights of its own, which are trained and stored apart from the
+their class are. It is a module with weights of its own, which are trained and stored separately from the
 model. With weights of zero the loss is ln(classes).
 """
 

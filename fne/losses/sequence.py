@@ -31,7 +31,7 @@ def padded_word_losses(logits: Tensor, targets: Tensor, lengths: Tensor) -> Tens
 
     Args:
         logits: one score per output (sequences, longest, outputs).
-        targets: padded numbers of outputs; what stands in the padding does not matter (sequences, longest).
+        targets: padded numbers of outputs; the content of the padding does not matter (sequences, longest).
         lengths: the number of words of each sequence (sequences).
     """
     inside = torch.arange(targets.shape[1], device=targets.device) < lengths.to(targets.device)[:, None]

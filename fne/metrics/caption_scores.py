@@ -1,7 +1,7 @@
 """Scores of a captioner beside floors that need no captioner.
 
 A captioner must beat the consensus of neighbors on the same images and features, or it has learned
-nothing. So every score stands beside three floors: one sentence for all images, a caption of the
+nothing. So every score is shown beside three floors: one sentence for all images, a caption of the
 nearest training image, and the consensus of the captions of the nearest ones.
 """
 
@@ -31,7 +31,7 @@ class CaptionScores:
         above: by how much the captioner's CIDEr-D is above the consensus, and the interval of that.
         per_image: the CIDEr-D of the captioner for each image; empty for a single image.
         warning: what is wrong with the captioner, if anything.
-        notes: what a reader should know about the figures.
+        notes: remarks about the figures, for the reader.
     """
 
     name: str

@@ -101,7 +101,7 @@ def summarize(
 ) -> dict[str, float]:
     """Return all metrics of a set of captions by name.
 
-    Next to the scores stand figures that show a captioner which repeats itself: `length_ratio` (words
+    Further figures detect a captioner that repeats itself: `length_ratio` (words
     written by words of the closest references), `distinct_captions` and `found_in_training` (fractions of
     the images), `words_used` (different words) and `empty_captions` (a number). `CIDEr-D` is
     missing when there is only one image.
@@ -150,7 +150,7 @@ def intervals(
 
 
 def collapse_warning(candidates: Sentences) -> str | None:
-    """Return a sentence about a captioner that writes the same for (nearly) all images, else None.
+    """Return a warning about a captioner that writes the same for (nearly) all images, otherwise None.
 
     Example:
         >>> collapse_warning({"1": "a dog", "2": "a dog"})

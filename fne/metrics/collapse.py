@@ -25,7 +25,7 @@ def not_started(
     collapsed: bool,
     method: str = "steps",
 ) -> str:
-    """Say what happened and what helps.
+    """Return what happened and what helps.
 
     Args:
         rsum: the best sum of validation recalls.

@@ -7,15 +7,17 @@ without a recognizer the decoder is conditioned on the rows themselves. What it 
 entry of `CONDITIONS`. Noisy tags that users gave (hints) can add to the concepts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fne.models.decoders.decoder import Decoder
 from fne.models.recognizer import HINT_SUMS, ROWS, HintReader, Recognizer
+from fne.store.rows import Rows
 
 # Probabilities that are added up become logits again within these bounds.
 LEAST = 1e-6
@@ -162,6 +164,16 @@ def new_describer(shape: DescriberShape, seed: int, forget_bias: float = 1.0) ->
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return Describer(shape, forget_bias)
+
+
+def row_moments(rows: Rows, ids: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """Return the mean and the deviation of each feature over some images (features), summed in float64."""
+    mean, variance = np.zeros(rows.features), np.zeros(rows.features)
+    for _, block in rows.blocks(ids):
+        mean += block.sum(axis=0, dtype=np.float64) / len(ids)
+    for _, block in rows.blocks(ids):
+        variance += np.square(block - mean).sum(axis=0) / len(ids)
+    return torch.from_numpy(mean).float(), torch.from_numpy(np.sqrt(variance)).float()
 
 
 def _probabilities(seen: Seen) -> Tensor | None:

@@ -88,7 +88,7 @@ def read_describer(path: Path) -> "tuple[Describer, DescriberFile]":
 
 
 def read_describer_file(path: Path) -> DescriberFile:
-    """Read a describer as it is kept, without torch, checking the digest of the whole file.
+    """Read the file of a describer, without torch, checking the digest of the whole file.
 
     Raises:
         InputError: if it is missing, damaged, of a newer format or not a describer of fne.

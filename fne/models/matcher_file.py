@@ -26,6 +26,8 @@ FORMAT = Format("fne-model", 2)
 TUNED = Format("fne-tuned", 1)
 # How the names of the weights of a tuned network begin.
 NETWORK = "network."
+# What a model without weights says in its settings that it stands for: imported vectors of both sides.
+IMPORTED = "imported"
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,10 @@ def read_model(path: Path) -> "tuple[Matcher, Artifact]":
     from fne.models.matcher import Matcher, Shape
 
     file = read_model_file(path)
+    if is_imported(file.artifact):
+        raise InputError(
+            f"{path}: stands for imported vectors and has no weights; nothing can be encoded with it"
+        )
     try:
         # Drawing weights only to replace them would take longer than reading them.
         with torch.device("meta"):
@@ -148,7 +154,7 @@ def read_model(path: Path) -> "tuple[Matcher, Artifact]":
 
 
 def read_model_file(path: Path, prefix: str = "") -> ModelFile:
-    """Read a model as it is kept, without torch, checking the digest of the whole file.
+    """Read the file of a model, without torch, checking the digest of the whole file.
 
     Args:
         path: the file.
@@ -167,6 +173,11 @@ def read_model_file(path: Path, prefix: str = "") -> ModelFile:
         return ModelFile(artifact, dict(header["shape"]), file.arrays)
     except (KeyError, TypeError, ValueError) as error:
         raise not_a_model(path, error) from None
+
+
+def is_imported(model: Artifact) -> bool:
+    """Return whether a model only stands for imported vectors."""
+    return bool(model.settings.get("source") == IMPORTED)
 
 
 def not_a_model(path: Path, error: Exception) -> InputError:

@@ -1,6 +1,6 @@
 """A convolutional network over the words of a caption, as in the dual-path networks.
 
-Captions stand in a fixed number of positions. While training, each starts at a random position
+Captions are placed in a fixed number of positions. While training, each starts at a random position
 ("position shift"); when encoding, the outputs of all start positions are summed. Positions without a
 word hold zeros, plus the bias of the word layer, and take part in all that follows, as in the
 published code. They are never read as a word: what stands in the padding of a batch does not matter.
@@ -148,7 +148,7 @@ class TextCnn(nn.Module):
 
     def place(self, words: Tensor, lengths: Tensor, starts: Tensor) -> Tensor:
         """Return word vectors at their positions (captions, positions, word_dim), and zeros elsewhere."""
-        # The word that stands at each position, counted from the caption's first.
+        # The word at each position, counted from the caption's first.
         order = torch.arange(self.positions, device=words.device) - starts[:, None]  # (captions, positions)
         inside = (order >= 0) & (order < lengths[:, None])
         numbers = words.gather(1, order.clamp(min=0, max=max(0, words.shape[1] - 1)))

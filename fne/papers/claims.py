@@ -1,11 +1,12 @@
 """The claims of the paper, recomputed from its printed tables and from the runs of this project.
 
-A claim is a list of pairs of rows, of which the second is said to be better. The difference of a pair
-is the mean over its six recalls, in points. For our own runs it comes with a paired interval over
-test images and seeds (see `fne.papers.comparison`), and counts as shown only with enough seeds.
+A claim is a list of pairs of rows. It says that the second row of each pair is better. The difference of a
+pair is the mean over its six recalls, in points. For our own runs it comes with a paired interval over
+test images and seeds (see `fne.metrics.paired`), corrected for the number of pairs of the claim. It counts as
+shown only with enough seeds.
 
-Pairs of our runs that stand in rows of the paper are beside the printed ones. Pairs with other weights,
-features or images say as much about a claim as about these, so they have lines of their own below, with
+Pairs of our runs that meet the conditions of the paper are shown beside the printed ones. With other
+weights, features or images, a difference may come from these. Such pairs have lines of their own below, with
 a description and without a printed number.
 """
 
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.papers.comparison import ENOUGH_SEEDS, compare
+from fne.metrics.paired import ENOUGH_SEEDS
+from fne.papers.comparison import compare
 from fne.papers.presets import FNE, FOLLOWING, load, split_address
 from fne.papers.results import group_by_experiment
 from fne.papers.rule import Origin, find_methods, matching_methods, origin
@@ -25,7 +27,8 @@ from fne.papers.tables import RECALL_POSITIONS, STARTS, Grid, rows, starts
 COLUMNS = ["data set", "A", "B", "printed", "better", "ours", "interval", "seeds", "verdict"]
 LEGEND = (
     "B - A, mean over the six recalls, in points; better: in how many recalls B is above A; ours: the same "
-    "from our runs, with a 95 % interval; a side is called better if the interval excludes 0, with "
+    "from our runs, with a 95 % interval that is corrected for the number of pairs of the claim; a side is "
+    "called better if the interval excludes 0, with "
     f"{ENOUGH_SEEDS} seeds or more on both sides"
 )
 TABLES = ("2", "3", "4")  # of results
@@ -33,12 +36,12 @@ NO_RUNS = "no runs"
 NOT_SHOWN = "not shown"
 
 Groups = dict[tuple[str, str, str], list[Run]]  # data set, following, model: runs of all seeds
-Others = dict[Origin, Groups]  # the same for runs that stand in no row, by where their results are from
+Others = dict[Origin, Groups]  # the same for runs that belong to no row, by the origin of their results
 
 
 @dataclass(frozen=True)
 class Own:
-    """What our runs say of a pair: the difference, its interval, the seeds of both sides, and the verdict."""
+    """Our result for a pair: the difference, its interval, the seeds of both sides, and the verdict."""
 
     difference: float
     low: float
@@ -71,7 +74,7 @@ def printed_difference(table: str, model_a: str, model_b: str) -> tuple[float, i
 
 
 def own_groups(runs: Iterable[Run]) -> Groups:
-    """Return the runs that stand in rows of the paper, by data set, whom they follow, and model."""
+    """Return the runs that belong to rows of the paper, by data set, what they follow, and model."""
     groups: Groups = {}
     for group in group_by_experiment(runs):
         for dataset in _datasets():
@@ -81,7 +84,7 @@ def own_groups(runs: Iterable[Run]) -> Groups:
 
 
 def other_groups(runs: Iterable[Run]) -> Others:
-    """Return the runs of the paper's methods that stand in no row, by origin.
+    """Return the runs of the paper's methods that belong to no row, by origin.
 
     The data set of a group is the one whose settings the runs have. Their images may be others.
     """
@@ -96,13 +99,13 @@ def other_groups(runs: Iterable[Run]) -> Others:
     return others
 
 
-def own_difference(side_a: Sequence[Run], side_b: Sequence[Run]) -> Own | None:
-    """Return what two groups of runs say of a pair, or None if their ranks are not available."""
+def own_difference(side_a: Sequence[Run], side_b: Sequence[Run], pairs: int = 1) -> Own | None:
+    """Compare two groups of runs, one of so many pairs, or return None if their ranks are not available."""
     ranks_a, ranks_b = ([run.ranks for run in side if run.ranks] for side in (side_a, side_b))
     if not ranks_a or not ranks_b:
         return None
     try:
-        found = next(each for each in compare(ranks_a, ranks_b) if each.metric == "rsum")
+        found = next(each for each in compare(ranks_a, ranks_b, comparisons=pairs) if each.metric == "rsum")
     except InputError:  # other test images
         return None
     low, high = found.low / len(RECALL_POSITIONS), found.high / len(RECALL_POSITIONS)
@@ -122,7 +125,7 @@ def _claim(claim: dict[str, list[list[str]]], groups: Groups, others: Others) ->
             difference, better = printed_difference(table, model_a, model_b)
             printed.append(difference)
             cells = [title["title"], model_a, model_b, f"{difference:+.2f}", f"{better} of 6"]
-            found = _own_of_pair(groups, dataset, model_a, model_b)
+            found = _own_of_pair(groups, dataset, model_a, model_b, len(claim["pairs"]))
             if found:
                 own.append(found.difference)
             body.append([*cells, *_own_cells(found)])
@@ -146,13 +149,13 @@ def _claim(claim: dict[str, list[list[str]]], groups: Groups, others: Others) ->
 
 
 def _other_pairs(pairs: Sequence[Sequence[str]], others: Others) -> list[list[str]]:
-    """Return the pairs of our runs that stand in no row of the paper, and their mean for each origin."""
+    """Return the pairs of our runs that belong to no row of the paper, and their mean for each origin."""
     body: list[list[str]] = []
     for where, groups in others.items():
         datasets = list(dict.fromkeys(dataset for dataset, _, _ in groups))
         counted = []
         for model_a, model_b in pairs:
-            found = (_own_of_pair(groups, dataset, model_a, model_b) for dataset in datasets)
+            found = (_own_of_pair(groups, dataset, model_a, model_b, len(pairs)) for dataset in datasets)
             own = next((each for each in found if each), None)
             if own:
                 counted.append(own.difference)
@@ -167,12 +170,12 @@ def _datasets() -> list[str]:
     return [load(f"table{table}")["dataset"] for table in TABLES]
 
 
-def _own_of_pair(groups: Groups, dataset: str, model_a: str, model_b: str) -> Own | None:
-    """Return what our runs say of a pair, both following the paper, or else both following its code."""
+def _own_of_pair(groups: Groups, dataset: str, model_a: str, model_b: str, pairs: int) -> Own | None:
+    """Compare our runs of one of so many pairs: both following the paper, otherwise both its code."""
     for following in FOLLOWING:
         sides = [groups.get((dataset, following, model)) for model in (model_a, model_b)]
         if sides[0] and sides[1]:
-            return own_difference(sides[0], sides[1])
+            return own_difference(sides[0], sides[1], pairs)
     return None
 
 
@@ -204,7 +207,7 @@ def _starts(groups: Groups, others: Others) -> Grid:
 
 
 def _counted(groups: Groups, dataset: str, model: str) -> str:
-    """Return how many of our runs of a model started, by whom they follow; empty without runs."""
+    """Return how many of our runs of a model started, by what they follow; empty without runs."""
     return "; ".join(
         f"{sum(recorded)} of {len(recorded)}, {following}"
         for following in FOLLOWING

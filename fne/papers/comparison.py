@@ -1,49 +1,40 @@
 """Paired bootstrap test of whether two experiments differ.
 
-Test images are resampled, with the same samples for both experiments, because an image that is
-hard for one model is usually hard for the other (see `fne.metrics.intervals`). This shows how much
-the choice of the test images matters. How much the seed of the training matters can only be seen
+The statistics are those of `fne.metrics.paired`, for every metric of an evaluation. Resampled test images
+show how much their choice matters. How much the seed of the training matters can only be seen
 from several seeds: with at least five seeds on both sides the seeds are resampled too, and only
 then does the verdict call one side better.
 """
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from fne.core.errors import InputError
 from fne.core.files import text_digest
-from fne.metrics.intervals import Interval, Ranked, draws, metrics_of_draws, percentiles
+from fne.metrics.intervals import Ranked, draws, metrics_of_draws
+from fne.metrics.paired import (
+    ENOUGH_SEEDS,
+    SAMPLES,
+    SEED,
+    Difference,
+    choose_seeds,
+    difference,
+    mean_over_seeds,
+)
 from fne.metrics.recall import RECALLS
 from fne.papers.runs import RANKS, Run
 from fne.store.arrays import Arrays
 
-ENOUGH_SEEDS = 5
-SAMPLES = 2000
-SEED = 0
 CATALOGS = ("images", "captions")
-SEEDS_UNKNOWN = "seed variance unknown"
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A metric of both sides with 95 % intervals, that of B - A, and the verdict."""
-
-    metric: str
-    a: float
-    b: float
-    low: float
-    high: float
-    p: float  # two-sided p value of the bootstrap
-    verdict: str
-    a_interval: Interval = (math.nan, math.nan)
-    b_interval: Interval = (math.nan, math.nan)
 
 
 def compare(
-    side_a: Sequence[Arrays], side_b: Sequence[Arrays], samples: int = SAMPLES, seed: int = SEED
+    side_a: Sequence[Arrays],
+    side_b: Sequence[Arrays],
+    samples: int = SAMPLES,
+    seed: int = SEED,
+    comparisons: int = 1,
 ) -> list[Difference]:
     """Compare the ranks of experiment A with those of experiment B, metric by metric.
 
@@ -52,6 +43,7 @@ def compare(
         side_b: the ranks of each seed of B.
         samples: how many bootstrap samples to draw.
         seed: the seed of the bootstrap.
+        comparisons: how many comparisons are made together, for which intervals are corrected.
 
     Raises:
         InputError: if they were not evaluated on the same test images.
@@ -69,8 +61,13 @@ def compare(
         for name, values in drawn.items():
             values.append(np.stack([before[name], after[name]]))
     return [
-        _difference(
-            name, float(found_a[name][0]), float(found_b[name][0]), np.concatenate(values, axis=1), with_seeds
+        difference(
+            name,
+            float(found_a[name][0]),
+            float(found_b[name][0]),
+            np.concatenate(values, axis=1),
+            with_seeds,
+            comparisons,
         )
         for name, values in drawn.items()
     ]
@@ -115,29 +112,8 @@ def _mean_over_seeds(
 ) -> dict[str, np.ndarray]:
     """Return each metric per sample: the mean over all seeds, or over resampled seeds with a generator."""
     found = [metrics_of_draws(each, times, RECALLS) for each in side]
-    shape = (len(side), len(times))
-    chosen = generator.integers(len(side), size=shape) if generator else np.indices(shape)[0]
-    return {
-        name: np.take_along_axis(np.stack([each[name] for each in found]), chosen, axis=0).mean(axis=0)
-        for name in found[0]
-    }
-
-
-def _difference(metric: str, a: float, b: float, sides: np.ndarray, with_seeds: bool) -> Difference:
-    """Return a metric of both sides, from its values in all samples (sides, samples)."""
-    drawn = (sides[1] - sides[0]).round(9)  # ignore differences in the last bits of means
-    low, high = percentiles(drawn)
-    # Adding one keeps p above 0, which a finite number of samples cannot show.
-    tail = (1 + int(min(np.count_nonzero(drawn <= 0), np.count_nonzero(drawn >= 0)))) / (1 + len(drawn))
-    if not with_seeds:
-        verdict = SEEDS_UNKNOWN
-    elif low <= 0 <= high:
-        verdict = "no difference shown"
-    else:
-        # A lower rank is better.
-        verdict = "B is better" if (low > 0) != metric.endswith("_rank") else "A is better"
-    own = percentiles(sides[0]), percentiles(sides[1])
-    return Difference(metric, a, b, low, high, min(1.0, 2 * tail), verdict, *own)
+    chosen = choose_seeds(len(side), len(times), generator)
+    return {name: mean_over_seeds(np.stack([each[name] for each in found]), chosen) for name in found[0]}
 
 
 def ranked(ranks: Arrays) -> Ranked:

@@ -2,8 +2,8 @@
 
 Their folders in `papers/` have presets by pipeline (`tagging`, `captioning`), and tables with columns of
 their own. Their systems are addressed like those of the other papers, `semantic/RIA`, and so are their
-tables, `semantic/1`. Where a paper fine-tunes its network or uses data that is not here, no result of
-this project stands in its rows: own results have rows of their own.
+tables, `semantic/1`. Some papers fine-tune their network or use data that is not available. No result of this
+project appears in their rows; own results have rows of their own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -136,7 +136,7 @@ def _own_rows(group: "Sequence[DescribedRun]", table: Mapping[str, Any]) -> list
 
 
 def _description(run: "DescribedRun") -> str:
-    """Say what a run is, by the keys that distinguish the systems."""
+    """Describe a run by the keys that distinguish the systems."""
     keys = run.settings.get(run.section, {})
     shown = [
         str(keys[key])

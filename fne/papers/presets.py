@@ -25,7 +25,7 @@ from fne.core.params import load_params
 FOLDER = Path(__file__).parents[2] / "papers"
 FNE = "fne"  # the paper whose methods and tables are addressed without its name
 DEMO = "demo"
-OWN = "own"  # presets for a data set of one's own, of no paper
+OWN = "own"  # presets for the user's own data set, of no paper
 FOLLOWING = ("paper", "code")
 CONTINUED = [800]  # the epochs of the launcher that continues another training
 PER_PHASE = (
@@ -171,7 +171,7 @@ def own_names() -> list[str]:
 
 
 def own_preset(name: str) -> Preset:
-    """Return a preset for a data set of one's own.
+    """Return a preset for the user's own data set.
 
     Args:
         name: one of `own_names()`.

@@ -132,7 +132,7 @@ def starts_table(runs: Iterable[Run], dataset: str) -> list[Grid]:
 
 
 def _how_recognized(paper: str, dataset: str) -> list[str]:
-    """Say so if the data set is recognized by counts only."""
+    """Return a remark if the data set is recognized by counts only."""
     facts = load("datasets", paper)[dataset]
     if "unknown_split" in facts:
         return [facts["unknown_split"]]

@@ -28,7 +28,7 @@ from typing import Any
 
 from fne.core.moved_keys import applies, upgraded
 from fne.papers.presets import DEMO, FNE, PER_PHASE, Overrides, every_preset, load, papers, split_address
-from fne.papers.runs import Counts, Result, Run, Settings
+from fne.papers.runs import Counts, Result, Run, Settings, is_imported
 
 EXTRACT = "extract."
 DEMO_ROOT = "data/demo"
@@ -126,8 +126,10 @@ def matching_methods(settings: Settings) -> Iterator[Method]:
     """Yield the methods whose presets match the settings of a run, those for the demo last.
 
     How images were extracted does not matter for the methods of the FNE paper: these serve other features,
-    too, and the description of a run says which.
+    too, and the description of a run says which. Imported vectors are no method of a paper.
     """
+    if is_imported(settings):
+        return
     for each in every_preset():
         overrides = each.overrides
         if split_address(each.name)[0] == FNE:
@@ -153,7 +155,7 @@ def matches_preset(settings: Settings, overrides: Overrides, scoring: bool = Fal
         section, name = key.split(".", 1)
         if not applies(name, settings.get(section, {})) or (section == "evaluate" and not scoring):
             continue
-        # The counts of images and captions stand for the section `catalog`, and the lineage for `extract`.
+        # The counts of images and captions replace the section `catalog`, and the lineage replaces `extract`.
         if section in ("catalog", "extract") and section not in settings:
             continue
         if name not in settings.get(section, {}):
@@ -253,6 +255,10 @@ def _describe_settings(settings: Settings) -> str:
         if embed.get("kind") in ("layer", "plain")
         else f"{embed.get('kind')}{_describe_layers(embed)}"
     )
+    if is_imported(settings):
+        return (
+            f"imported, not trained here: {train.get('similarity')} of {settings['tokenize'].get('vectors')}"
+        )
     loss = "+".join(map(str, _expand_phases(train.get("loss"), 1)))
     return f"{kind} {loss} {train.get('similarity')} {train.get('embed_dim')}/{train.get('word_dim')}"
 

@@ -102,7 +102,8 @@ class Run:
     @property
     def is_below_floor(self) -> bool:
         """Whether a trained model has a lower sum of recalls than the closed form."""
-        if self.floor is None or self.settings.get("train", {}).get("method", "steps") != "steps":
+        by_steps = self.settings.get("train", {}).get("method", "steps") == "steps"
+        if self.floor is None or not by_steps or is_imported(self.settings):
             return False
         own = sum_of_recalls(self.results[0].numbers) if self.results else None
         return own is not None and own < self.floor
@@ -121,9 +122,18 @@ class Run:
             for keys in [self.settings.get(name, {})]
         }
         sections["train"].pop("seed", None)
+        if is_imported(self.settings):
+            sections["encode"] = dict(self.settings["encode"])
         # A path does not identify the content of a file: the hashes of these inputs do.
-        inputs = (CAPTIONS, sections["extract"].get("weights", ""), sections["embed"].get("source", ""))
+        inputs = [CAPTIONS, sections["extract"].get("weights", ""), sections["embed"].get("source", "")]
+        if is_imported(self.settings):
+            inputs.append(sections["tokenize"].get("vectors", ""))
         return json.dumps([sections, [self.hashes.get(path) for path in inputs]], sort_keys=True)
+
+
+def is_imported(settings: Settings) -> bool:
+    """Return whether a run evaluated imported vectors of both sides, so that nothing was trained."""
+    return bool(settings.get("encode", {}).get("source") == "imported")
 
 
 @dataclass(frozen=True)

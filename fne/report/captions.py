@@ -1,21 +1,17 @@
 """The page about captions: scores beside floors, learning curves, and examples from best to worst."""
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from markupsafe import Markup
 
 from fne.metrics.caption_scores import CAPTIONER, CONSENSUS, CONSTANT, NEAREST, CaptionScores
-from fne.report.charts import learning_curves
-from fne.report.facts import ancestors, counts, settings_of
-from fne.report.page import TEMPLATES, environment
+from fne.report.facts import counts, describer_facts, describer_phases, settings_of
+from fne.report.page import render_page
 from fne.report.sources import History
+from fne.store.annotations import Written
 from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned
-from fne.store.written_captions import Written
 
 PAGE = "caption_page"  # in lineages and records
 MAIN = "val/CIDEr-D"  # the validation score that is drawn first
@@ -31,7 +27,7 @@ OTHERS = {
     "distinct_captions": ("Distinct captions", "of all images", "{:.0%}"),
     "found_in_training": (
         "Found in training",
-        "captions that stand word for word in the training set",
+        "captions that are in the training set word for word",
         "{:.0%}",
     ),
     "words_used": ("Words used", "different words in all captions", "{:.0f}"),
@@ -116,36 +112,27 @@ def render_captions(
         meteor: METEOR of the captioner and of each floor, or why there is none.
         record: what the page records about itself, see `fne.report.record`.
     """
-    script = (TEMPLATES / "search.js").read_text(encoding="utf-8")
     names = [*SCORES, *([] if isinstance(meteor, str) else ["METEOR"])]
     model = settings_of(lineage, "captioner")
-    template = environment().get_template("captions.html")
-    return template.render(
-        record=record,
-        scores=scores,
-        split=scores.name.partition("_")[0],
-        columns=[name for name in names if name == "METEOR" or name in scores.metrics[CAPTIONER]],
-        rows=[
+    values = {
+        "scores": scores,
+        "split": scores.name.partition("_")[0],
+        "columns": [name for name in names if name == "METEOR" or name in scores.metrics[CAPTIONER]],
+        "rows": [
             (title, explanation, each == CAPTIONER, _cells(each, scores, meteor, names))
             for each, (title, explanation) in TITLES.items()
         ],
-        figures=[
+        "figures": [
             (title, explanation, [form.format(scores.metrics[each][key]) for each in TITLES])
             for key, (title, explanation, form) in OTHERS.items()
         ],
-        titles=[title for title, _ in TITLES.values()],
-        meteor_missing=meteor if isinstance(meteor, str) else "",
-        learning_curves=learning_curves(history),
-        unit=history.unit,
-        phases=_phases(model, history),
-        examples=examples,
-        thumbnails=thumbnails,
-        untrained=settings_of(lineage, "weights").get("untrained", False),
-        facts=_facts(model) | counts(captioned, lineage),
-        ancestors=ancestors(lineage),
-        script=Markup(script),  # noqa: S704 - a file of this package, without data of the run
-        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )
+        "titles": [title for title, _ in TITLES.values()],
+        "meteor_missing": meteor if isinstance(meteor, str) else "",
+        "phases": describer_phases(model, history),
+        "examples": examples,
+        "facts": describer_facts(model) | counts(captioned, lineage),
+    }
+    return render_page("captions.html", values, lineage, history, thumbnails, record)
 
 
 def _cells(
@@ -170,40 +157,13 @@ def _example(
     captioned: Mapping[str, Captioned],
 ) -> CaptionExample:
     own = written[image]
-    said = {word for reference in scores.references[image] for word in reference.split()}
+    used = {word for reference in scores.references[image] for word in reference.split()}
     return CaptionExample(
         image,
         outcome,
         scores.per_image.get(image),
-        [ExampleWord(word, word in said) for word in own.caption.split()],
+        [ExampleWord(word, word in used) for word in own.caption.split()],
         [each.text for each in own.sentences[1:]],
         [(name, 100 * value) for name, value in own.concepts.items()],
         list(captioned[image].captions),
     )
-
-
-def _facts(model: Mapping[str, object]) -> dict[str, str]:
-    chosen = {"Condition": "condition", "Enters as": "inject", "Cell": "cell", "Seed": "seed"}
-    facts = {title: str(model[key]) for title, key in chosen.items() if key in model}
-    learns = model.get("learns")
-    if isinstance(learns, list):
-        facts["Learns"] = ", then ".join(map(str, learns))
-    return facts
-
-
-def _phases(model: Mapping[str, object], history: History) -> list[dict[str, str]]:
-    """Return the settings and the steps of each training phase; empty for a single phase."""
-    learns = model.get("learns")
-    if not isinstance(learns, list) or len(learns) < 2:
-        return []
-    spans = history.phase_spans
-    rows = []
-    for number, name in enumerate(learns):
-        row = {"learns": str(name)}
-        for key in ("learning_rate", "recognizer_rate"):
-            values = model.get(key)
-            if isinstance(values, list) and values:
-                row[key] = f"{values[number % len(values)]:g}"
-        span = spans.get(number + 1)
-        rows.append(row | {f"{history.unit}s": "{}–{}".format(*span) if span else "none"})
-    return rows

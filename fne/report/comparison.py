@@ -16,8 +16,9 @@ from fne.core.errors import InputError
 from fne.core.moved_keys import applies
 from fne.core.terminal import printable
 from fne.metrics.intervals import LEVEL, Ranked
+from fne.metrics.paired import ENOUGH_SEEDS, Difference
 from fne.metrics.recall import RECALLS, chance_of_recall, chance_of_rsum, small_split_warning
-from fne.papers.comparison import ENOUGH_SEEDS, Difference, compare, ranked, seeds_of
+from fne.papers.comparison import compare, ranked, seeds_of
 from fne.papers.runs import CAPTIONS, HISTORY, IMAGES, RESULT_SECTIONS, Project, Run
 from fne.papers.tables import Grid
 from fne.report.charts import overlaid_curves, overlaid_recall
@@ -258,7 +259,7 @@ def render(found: Comparison) -> str:
 
 
 def is_page(head: bytes) -> bool:
-    """Tell from the beginning of a file whether `fne compare` wrote it."""
+    """Return whether `fne compare` wrote a file, given its beginning."""
     return GENERATOR.encode() in head
 
 

@@ -18,6 +18,8 @@ from fne.store.artifact import Lineage
 from fne.store.catalog import SPLITS, Captioned
 
 # In pipeline order; ancestors that are not listed here follow in alphabetical order.
+# What the report says of a model that stands for imported vectors.
+NOT_TRAINED = "imported, not trained here"
 ORDER = ["images", "captions", "weights", "activations", "train_images", "statistics", "embeddings"]
 ORDER += ["vocabulary", "tokens", "model", "tuned", "image_vectors", "caption_vectors", "ranks", "captioner"]
 # The settings that may differ between the phases of training.
@@ -64,6 +66,7 @@ def main_settings(lineage: Lineage) -> dict[str, str]:
         "Backbone": activations.get("backbone"),
         "Weights": weights.get("name") or weights.get("file") or weights.get("kind"),
         "Embedding": embedding.get("layer" if embedding.get("kind") in ("layer", "plain") else "kind"),
+        "Model": NOT_TRAINED if model.get("source") == "imported" else None,
         "Text encoder": model.get("text_encoder"),
         "Start": None if model.get("start") == "random" else model.get("start"),
         "Similarity": model.get("similarity"),
@@ -203,6 +206,37 @@ def flatten(settings: Mapping[str, Any]) -> dict[str, str]:
         else:
             flat[key] = _text(value)
     return flat
+
+
+def describer_facts(model: Mapping[str, Any]) -> dict[str, str]:
+    """Return the main settings of a tagger or captioner, by title."""
+    titles = {
+        "Condition": "condition",
+        "Enters as": "inject",
+        "Cell": "cell",
+        "Order": "order",
+        "Seed": "seed",
+    }
+    found = {title: str(model[key]).replace("_", " ") for title, key in titles.items() if key in model}
+    learns = model.get("learns")
+    return found | ({"Learns": ", then ".join(map(str, learns))} if isinstance(learns, list) else {})
+
+
+def describer_phases(model: Mapping[str, Any], history: History) -> list[dict[str, str]]:
+    """Return the settings and the steps of each phase of a tagger or captioner; empty for a single phase."""
+    learns = model.get("learns")
+    if not isinstance(learns, list) or len(learns) < 2:
+        return []
+    rows = []
+    for number, name in enumerate(learns):
+        row = {"learns": str(name)}
+        for key in ("learning_rate", "recognizer_rate"):
+            values = model.get(key)
+            if isinstance(values, list) and values:
+                row[key] = f"{values[number % len(values)]:g}"
+        span = history.phase_spans.get(number + 1)
+        rows.append(row | {f"{history.unit}s": "{}–{}".format(*span) if span else "none"})
+    return rows
 
 
 def _text(value: Any) -> str:

@@ -73,36 +73,61 @@ def render(
     captions = {
         record.id: dict(zip(record.caption_ids, record.captions, strict=True)) for record in captioned
     }
-    script = (TEMPLATES / "search.js").read_text(encoding="utf-8")
-    template = environment().get_template("page.html")
-    return template.render(
-        record=record,
-        evaluation=evaluation,
-        directions=[
+    values = {
+        "evaluation": evaluation,
+        "directions": [
             ("image_to_text", "Image → sentences", evaluation.image_to_text),
             ("text_to_image", "Sentence → images", evaluation.text_to_image),
         ],
-        rows=results_table(evaluation, paper_row, floor),
-        paper_row=paper_row,
-        chance_recall=chance_recall,
-        recall_curve=recall_curve,
-        rank_histogram=rank_histogram,
-        learning_curves=learning_curves(history),
-        unit=history.unit,
-        phases=phases(lineage, history),
-        layers=layer_fractions(lineage),
-        gallery=gallery,
-        captions=captions,
-        sentences={id_: text for texts in captions.values() for id_, text in texts.items()},
-        thumbnails=thumbnails,
-        untrained=settings_of(lineage, "weights").get("untrained", False),
-        not_started=start_sentence(lineage, training),
-        small_split=small_split(evaluation),
-        facts={**head, **main_settings(lineage), **counts(captioned, lineage)},
-        ancestors=ancestors(lineage),
-        script=Markup(script),  # noqa: S704 - a file of this package, without data of the run
-        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )
+        "rows": results_table(evaluation, paper_row, floor),
+        "paper_row": paper_row,
+        "chance_recall": chance_recall,
+        "recall_curve": recall_curve,
+        "rank_histogram": rank_histogram,
+        "phases": phases(lineage, history),
+        "layers": layer_fractions(lineage),
+        "gallery": gallery,
+        "captions": captions,
+        "sentences": {id_: text for texts in captions.values() for id_, text in texts.items()},
+        "not_started": start_sentence(lineage, training),
+        "small_split": small_split(evaluation),
+        "facts": {**head, **main_settings(lineage), **counts(captioned, lineage)},
+    }
+    return render_page("page.html", values, lineage, history, thumbnails, record)
+
+
+def render_page(
+    template: str,
+    values: Mapping[str, Any],
+    lineage: Lineage,
+    history: History,
+    thumbnails: Mapping[str, str],
+    record: str,
+    scripts: Sequence[str] = ("search.js",),
+) -> str:
+    """Return a page about a trained model as HTML.
+
+    Args:
+        template: the name of a template that extends `base.html`.
+        values: what the template shows, by name.
+        lineage: the settings and digests of all artifacts behind the page.
+        history: the metrics that training logged.
+        thumbnails: a data URI per image id; images without one are shown by their id.
+        record: how the page was made, of `fne.report.record`.
+        scripts: the names of the scripts of the page.
+    """
+    script = "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in scripts)
+    shared = {
+        "record": record,
+        "learning_curves": learning_curves(history),
+        "unit": history.unit,
+        "thumbnails": thumbnails,
+        "untrained": settings_of(lineage, "weights").get("untrained", False),
+        "ancestors": ancestors(lineage),
+        "script": Markup(script),  # noqa: S704 - files of this package, without data of the run
+        "script_digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    }
+    return environment().get_template(template).render(shared | dict(values))
 
 
 def environment() -> Environment:

@@ -21,7 +21,7 @@ _RECORD = re.compile(rf'<meta name="{NAME}" content="([^"]*)">'.encode())
 
 
 def page_record(settings: dict[str, Any], lineage: Lineage, files: dict[str, str], page: str = REPORT) -> str:
-    """Return the record of a page, as JSON; the settings of its ancestors stand in the page itself."""
+    """Return the record of a page, as JSON; the page itself shows the settings of its ancestors."""
     digests = {name: entry["digest"] for name, entry in lineage.items()}
     named = {} if page == REPORT else {"page": page}
     return json.dumps({**named, "settings": settings, "made_from": digests, "files": files})

@@ -1,23 +1,19 @@
 """The page about tags: three answers in three averages, every tag, the order of writing, and examples."""
 
-import base64
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from fne.metrics.labels import average_precisions, per_class
-from fne.report.charts import learning_curves
-from fne.report.facts import ancestors, counts, settings_of
-from fne.report.page import TEMPLATES, environment
+from fne.report.facts import counts, describer_facts, describer_phases, settings_of
+from fne.report.page import render_page
 from fne.report.sources import History
+from fne.store.annotations import Tagged
 from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned
-from fne.store.written_tags import Tagged
 
 PAGE = "tag_page"  # in lineages and records
 MAIN = "val/f1_sum"  # the validation score that is drawn first
@@ -133,7 +129,7 @@ def tag_rows(results: Results, tagged: Sequence[Tagged]) -> list[TagRow]:
 
 
 def mean_positions(tagged: Sequence[Tagged]) -> dict[str, float]:
-    """Return where each tag stands in what was written, on average and from 1.
+    """Return the mean position of each tag among the written ones, counted from 1.
 
     Example:
         >>> mean_positions([Tagged("1", ["dog", "sea"], None, None), Tagged("2", ["sea"], None, None)])
@@ -217,40 +213,31 @@ def render_tags(
         thumbnails: a data URI per image id; images without one are shown by their id.
         record: what the page records about itself, see `fne.report.record`.
     """
-    script = "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in ("search.js", "sort.js"))
     model = settings_of(lineage, "tagger")
     rows = tag_rows(results, tagged)
     counted = dict(zip(results.names, results.counts, strict=False))
     dots = _dots(rows)
-    return (
-        environment()
-        .get_template("tags.html")
-        .render(
-            record=record,
-            results=results,
-            split=results.name.partition("_")[0],
-            averages=AVERAGES,
-            scores=SCORES,
-            cells=_cells(results),
-            rows=sorted(rows, key=lambda row: (-(row.training or 0), row.name)),
-            dots=dots,
-            x_ticks=_x_ticks(rows) if dots else [],
-            y_ticks=_y_ticks(rows) if dots else [],
-            frame=(LEFT, RIGHT, TOP, BOTTOM),
-            rare_first=rare_before_frequent(tagged, counted),
-            confusions=confusions(results),
-            examples=examples,
-            learning_curves=learning_curves(history),
-            unit=history.unit,
-            phases=_phases(model, history),
-            thumbnails=thumbnails,
-            untrained=settings_of(lineage, "weights").get("untrained", False),
-            facts=_facts(model, results) | counts(captioned, lineage),
-            ancestors=ancestors(lineage),
-            script=Markup(script),  # noqa: S704 - files of this package, without data of the run
-            script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        )
-    )
+    values = {
+        "results": results,
+        "split": results.name.partition("_")[0],
+        "averages": AVERAGES,
+        "scores": SCORES,
+        "cells": _cells(results),
+        "rows": sorted(rows, key=lambda row: (-(row.training or 0), row.name)),
+        "dots": dots,
+        "x_ticks": _x_ticks(rows) if dots else [],
+        "y_ticks": _y_ticks(rows) if dots else [],
+        "frame": (LEFT, RIGHT, TOP, BOTTOM),
+        "rare_first": rare_before_frequent(tagged, counted),
+        "confusions": confusions(results),
+        "examples": examples,
+        "phases": describer_phases(model, history),
+        "facts": {"Concepts": f"{len(results.counts)} ({model.get('concepts', 'tags')})"}
+        | describer_facts(model)
+        | counts(captioned, lineage),
+    }
+    scripts = ("search.js", "sort.js")
+    return render_page("tags.html", values, lineage, history, thumbnails, record, scripts)
 
 
 def _example(
@@ -325,34 +312,3 @@ def _x_ticks(rows: Sequence[TagRow]) -> list[tuple[float, str]]:
 def _y_ticks(rows: Sequence[TagRow]) -> list[tuple[float, str]]:
     high = int(max(2.0, *(row.position or 1.0 for row in rows)))
     return [(round(_y(position, rows), 1), str(position)) for position in range(1, high + 1)]
-
-
-def _facts(model: Mapping[str, Any], results: Results) -> dict[str, str]:
-    chosen = {
-        "Condition": "condition",
-        "Enters as": "inject",
-        "Cell": "cell",
-        "Order": "order",
-        "Seed": "seed",
-    }
-    facts = {"Concepts": f"{len(results.counts)} ({model.get('concepts', 'tags')})"}
-    facts |= {title: str(model[key]).replace("_", " ") for title, key in chosen.items() if key in model}
-    learns = model.get("learns")
-    return facts | ({"Learns": ", then ".join(map(str, learns))} if isinstance(learns, list) else {})
-
-
-def _phases(model: Mapping[str, Any], history: History) -> list[dict[str, str]]:
-    """Return the settings and the steps of each training phase; empty for a single phase."""
-    learns = model.get("learns")
-    if not isinstance(learns, list) or len(learns) < 2:
-        return []
-    rows = []
-    for number, name in enumerate(learns):
-        row = {"learns": str(name)}
-        for key in ("learning_rate", "recognizer_rate"):
-            values = model.get(key)
-            if isinstance(values, list) and values:
-                row[key] = f"{values[number % len(values)]:g}"
-        span = history.phase_spans.get(number + 1)
-        rows.append(row | {f"{history.unit}s": "{}–{}".format(*span) if span else "none"})
-    return rows

@@ -1,7 +1,7 @@
-"""What models say about images: sentences, tags and concepts for photos, folders and images of the catalog.
+"""Describe images with trained models: sentences, tags and concepts of photos, folders and catalog images.
 
-Each entry of `PARTS` is a model that can say something, and how to make it. Their embeddings are the same,
-so an image is embedded once for all of them. An image of the catalog is described from its stored
+Each entry of `PARTS` is a model with the values that it predicts and the pipeline that makes it. All of them
+read the same embeddings, so an image is embedded once. An image of the catalog is described from its stored
 embedding, in NumPy, because importing torch takes longer than the description.
 """
 
@@ -43,7 +43,7 @@ class Described:
 
     Attributes:
         name: the id of an image of the catalog, or the name of a file.
-        file: its file, if it is here.
+        file: its file, if the project has it.
         hints: noisy tags that the catalog has for it.
         true_tags: the tags that the catalog has for it.
     """
@@ -56,7 +56,7 @@ class Described:
 
 @dataclass
 class Description:
-    """What was said about an image: lines for people, and values for programs."""
+    """The description of an image, as values by name."""
 
     image: Described
     values: dict[str, Any] = field(default_factory=dict)
@@ -97,12 +97,12 @@ class Writing:
 
 @dataclass(frozen=True)
 class Part:
-    """A model that says something about images.
+    """A model that describes images.
 
     Attributes:
         model: its file in the project.
         pipeline: the pipeline file that makes it.
-        says: the values that it can say, by the names that `--only` takes.
+        says: the values that it predicts, by the names that `--only` takes.
         origin: reads what the model is and was made from.
         describe: returns the values of each image, given the project, the images and their rows.
     """
@@ -116,7 +116,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Answer:
-    """The descriptions of all images, and what the user should know."""
+    """The descriptions of all images, and notes for the user."""
 
     descriptions: list[Description]
     models: list[Artifact]
@@ -131,7 +131,7 @@ def describe(project: Project, arguments: Sequence[str], folder: Path | None, wa
         project: the project whose models are used.
         arguments: ids of images of the catalog, or image files; none for a folder.
         folder: a folder of photos, or None.
-        wanted: what to say.
+        wanted: which values to return.
 
     Raises:
         InputError: if there is no model, no such image, or if models and images do not belong together.
@@ -159,7 +159,7 @@ def describe(project: Project, arguments: Sequence[str], folder: Path | None, wa
 def write_table(path: Path, answer: Answer) -> None:
     """Write descriptions as a table that `catalog` reads: CSV or JSONL, by the ending of the file.
 
-    Every row says which models wrote it, so that nobody mistakes it for the work of people.
+    Every row names the models that wrote it, so that it is not mistaken for human work.
 
     Raises:
         InputError: if the ending is another one, or if a tag cannot be written as CSV.
@@ -219,12 +219,8 @@ def describe_tags(
     for number in range(len(images)):
         values: dict[str, Any] = {}
         if probabilities is not None:
-            likeliest = np.argsort(-probabilities[number], kind="stable").tolist()
-            values["tags"] = [names[each] for each in likeliest[:LIKELIEST]]
-            values["concepts"] = {
-                names[each]: round(float(probabilities[number, each]), 4)
-                for each in likeliest[: wanted.concepts]
-            }
+            values["tags"] = list(_likeliest(names, probabilities[number], LIKELIEST))
+            values["concepts"] = _likeliest(names, probabilities[number], wanted.concepts)
         if written is not None:
             values["tags"] = [names[each] for each in written[number]]
         found.append(values)
@@ -270,17 +266,13 @@ def describe_captions(
         ]
         values: dict[str, Any] = {"caption": listed[0]["text"], "sentences": listed}
         if probabilities is not None:
-            likeliest = np.argsort(-probabilities[number], kind="stable").tolist()
-            values["concepts"] = {
-                concepts.names[each]: round(float(probabilities[number, each]), 4)
-                for each in likeliest[: wanted.concepts]
-            }
+            values["concepts"] = _likeliest(concepts.names, probabilities[number], wanted.concepts)
         found.append(values)
     return found
 
 
 def read_writing(params: Path, beam: int | None) -> Writing:
-    """Return how the parameter file wants sentences to be written, with another beam if one is given.
+    """Return how sentences are written, by the parameter file, with another beam if one is given.
 
     Raises:
         InputError: if the section `caption` is missing or wrong.
@@ -366,6 +358,12 @@ def _open_embedder(project: Project, model: Artifact) -> "Embedder":
     return open_embedder(model, project.weights, project.statistics, project.runtime, project.scratch)
 
 
+def _likeliest(names: Sequence[str], probabilities: np.ndarray, count: int) -> dict[str, float]:
+    """Return the most probable concepts of an image with their probabilities."""
+    order = np.argsort(-probabilities, kind="stable")[:count]
+    return {names[each]: round(float(probabilities[each]), 4) for each in order.tolist()}
+
+
 def _read_tagger(path: Path) -> DescriberFile:
     file = read_describer_file(path)
     if file.artifact.name != "tagger":
@@ -399,7 +397,7 @@ def _cell(path: Path, column: str, value: Any) -> str:
     return plain_cell(";".join(value))
 
 
-# Values that are said together with another one.
+# Values that are printed together with another one.
 BELONGS = {"sentences": "caption"}
 # Concepts of a later part replace those of an earlier one.
 PARTS: dict[str, Part] = {

@@ -20,13 +20,14 @@ from fne.core import stat_cache
 from fne.core.errors import InputError
 from fne.core.params import not_one_of
 from fne.features.embeddings import EMBEDDINGS
-from fne.models.matcher_file import ModelFile, read_model_file
+from fne.models.matcher_file import ModelFile, is_imported, read_model_file
 from fne.search.answer import Answer, Match, Pool, catalog_pool, folder_pool, top_k
 from fne.search.project import Catalog, ExternalImage, Project, QueryImage, parse_query
 from fne.search.without_torch import PREFIX, SENTENCE_ENCODERS, SIMILARITIES, Similarity, embed_sentence
 from fne.store.artifact import Artifact, merge, require_same_model
 from fne.store.layout import TERNARY, pack
 from fne.store.rows import Rows
+from fne.text.caption_vectors import has_caption_vectors
 from fne.text.tokenizer import END, tokenize
 from fne.text.vocabulary import Vocabulary, read_vocabulary
 
@@ -78,10 +79,15 @@ def search(project: Project, argument: str, by: str | None, folder: Path | None,
 def images_for_sentence(project: Project, text: str, folder: Path | None, k: int) -> Answer:
     """Rank the images of the catalog, or of a folder, for a sentence."""
     vocabulary = read_vocabulary(project.vocabulary)
-    sentence = encode_sentence(text, vocabulary)
     model = read_model_file(project.current_model, PREFIX)
     merge(model.artifact, vocabulary.artifact)
     catalog = project.catalog
+    if without_encoder(model.artifact):
+        sentence = Sentence([], [])
+        caption = _known_caption(project, text, folder)
+    else:
+        sentence = encode_sentence(text, vocabulary)
+        caption = embed_sentences(model, [sentence.numbers])
     if folder:
 
         def open_source() -> "RowSource":
@@ -95,7 +101,6 @@ def images_for_sentence(project: Project, text: str, folder: Path | None, k: int
         merge(model.artifact, vocabulary.artifact, rows.artifact, *catalog.artifacts)
         require_same_model(model.artifact, rows.artifact)
         pool = catalog_pool(catalog, rows)
-    caption = embed_sentences(model, [sentence.numbers])
     similarity = model.shape["similarity"]
     scores = score_blocks(similarity, ((images, caption) for _, images in pool.rows.blocks(pool.keys)))
     return Answer(
@@ -201,6 +206,31 @@ def encode_sentence(text: str, vocabulary: Vocabulary) -> Sentence:
     if settings.get("end_of_sentence"):
         tokens = [*tokens, END]
     return Sentence(vocabulary.encode(tokens), unknown)
+
+
+def without_encoder(model: Artifact) -> bool:
+    """Return whether the vectors of captions were imported, so that none can be computed for a sentence."""
+    return is_imported(model) or has_caption_vectors(model.lineage)
+
+
+def _known_caption(project: Project, text: str, folder: Path | None) -> np.ndarray:
+    """Return the vector (1, embed_dim) of a sentence that is a caption of the catalog.
+
+    Raises:
+        InputError: if it is none.
+    """
+    ids = [
+        caption_id
+        for record in project.catalog.captioned.values()
+        for caption_id, caption in zip(record.caption_ids, record.captions, strict=True)
+        if caption == text
+    ]
+    if not ids or folder:
+        raise InputError(
+            "the vectors of captions were imported, and the encoder that computed them is unknown; search "
+            "the catalog with an image, or with one of its captions, word for word"
+        )
+    return Rows.open(project.caption_vectors, "caption_vectors").read(ids[:1])
 
 
 def embed_sentences(model: ModelFile, sentences: Sequence[Sequence[int]]) -> np.ndarray:

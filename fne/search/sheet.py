@@ -53,7 +53,7 @@ def write_sheet(path: Path, answer: Answer) -> None:
     """
     sheet = draw_sheet(answer)
     mark = PngInfo()
-    mark.add_text("Software", MARK)  # stands before the pixels
+    mark.add_text("Software", MARK)  # comes before the pixels
     check_sheet(path, *([Path(answer.file)] if answer.file else []))
     with replacing(path) as temporary:
         sheet.save(temporary, format="PNG", pnginfo=mark)

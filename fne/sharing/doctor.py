@@ -141,7 +141,7 @@ def _cache(repo: Any) -> Path:
 
 
 def _is_own(repo: Any, path: Path) -> bool:
-    """Tell whether a folder is in this project, so that no other project is meant to use it."""
+    """Return whether a folder is in this project, so that no other project is meant to use it."""
     return path.resolve().is_relative_to(Path(repo.root_dir).resolve())
 
 

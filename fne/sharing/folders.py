@@ -84,12 +84,12 @@ def use_shared_folder(repo: Any, folder: Path, scratch: Path) -> None:
 
 
 def is_shared(path: Path) -> bool:
-    """Tell whether new files in a folder get the group of the folder."""
+    """Return whether new files in a folder get the group of the folder."""
     return bool(path.stat().st_mode & stat.S_ISGID)
 
 
 def ignores_umask(path: Path) -> bool:
-    """Tell whether the group may change new files in a folder, whatever the umask."""
+    """Return whether the group may change new files in a folder, whatever the umask."""
     try:
         return os.getxattr(path, ACL) == GROUP_ACL
     except OSError:

@@ -22,7 +22,7 @@ MARK = "# Written by `fne verify --install-hook`"
 FOLDER = "fne-hooks"
 SETTING = "core.hooksPath"
 USED_BEFORE, LOCAL_BEFORE = "fne.hooksUsedBefore", "fne.hooksPathBefore"
-# The hooks that Git runs for whoever works in a clone.
+# The hooks that Git runs for everyone who works in a clone.
 OTHERS = (
     *("applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit"),
     *("prepare-commit-msg", "commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge"),

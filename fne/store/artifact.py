@@ -169,7 +169,7 @@ def seal_text(text: str) -> str:
 
 
 def is_sealed(content: bytes) -> bool:
-    """Tell whether a text file has a seal.
+    """Return whether a text file has a seal.
 
     Raises:
         ValueError: if the content does not match the seal.
@@ -217,7 +217,7 @@ def unseal_bytes(path: Path, content: bytes, remedy: str) -> bytes:
 
 
 def _is_deep(value: Any) -> bool:
-    """Tell whether values are nested so deeply that functions that call themselves would fail."""
+    """Return whether values are nested so deeply that functions that call themselves would fail."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [

@@ -207,7 +207,7 @@ def image_root(root: str | Path) -> Path:
 
 
 def is_annotation_file(path: Path) -> bool:
-    """Tell whether a root is a file; the ending decides if it is not on this machine."""
+    """Return whether a root is a file; the ending decides if it is not on this machine."""
     # Not the methods of Path, which raise an error for a name that is too long.
     return isfile(path) or (not isdir(path) and path.suffix.lower() in ENDINGS)  # noqa: PTH112, PTH113
 

@@ -22,6 +22,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from fne.store.tar_files import TarError, has_member, list_members, read_member, split_path
+
 DECODER_VERSION = 1
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
@@ -101,7 +103,7 @@ def decode_with_notes(data: bytes) -> Decoded:
 
 
 def read_image_file(path: Path) -> bytes:
-    """Return the bytes of a regular file.
+    """Return the bytes of a regular file, or of one in a tar archive.
 
     Raises:
         UndecodableError: if the file is missing, unreadable or too large, or if it is a pipe or a
@@ -114,8 +116,30 @@ def read_image_file(path: Path) -> bytes:
         if status.st_size > MAX_BYTES:
             raise UndecodableError(f"{status.st_size} bytes, more than {MAX_BYTES}")
         return path.read_bytes()
+    except NotADirectoryError:
+        return _read_from_archive(path)
     except FileNotFoundError:
         raise UndecodableError("no such file") from None
+    except OSError as error:
+        raise UndecodableError(f"cannot be read: {os.strerror(error.errno or 0)}") from None
+
+
+def image_exists(path: Path) -> bool:
+    """Return whether there is such a file, or such a file in a tar archive."""
+    return os.path.isfile(path) or has_member(path)  # noqa: PTH113
+
+
+def _read_from_archive(path: Path) -> bytes:
+    place = split_path(path)
+    try:
+        member = list_members(place[0]).get(place[1]) if place else None
+        if place is None or member is None:
+            raise UndecodableError("no such file")
+        if member.size > MAX_BYTES:
+            raise UndecodableError(f"{member.size} bytes, more than {MAX_BYTES}")
+        return read_member(place[0], member)
+    except TarError as error:
+        raise UndecodableError(f"cannot be read: {error}") from None
     except OSError as error:
         raise UndecodableError(f"cannot be read: {os.strerror(error.errno or 0)}") from None
 

@@ -34,7 +34,7 @@ ROWS = "rows"
 TERNARY = "ternary"
 # Between the name of a layer and the number of the view, where a row has several views of an image.
 VIEW = "@"
-# Of one layer: a row of so many numbers has 4 GB.
+# Of one layer: a row of this many numbers has 4 GB.
 MAX_FEATURES = 10**9
 # Bytes that are checked at once.
 SLICE = 1 << 24
@@ -112,7 +112,7 @@ class Manifest(BaseModel):
     name: str
     settings: dict[str, Any]
     lineage: Lineage
-    dtype: Literal["ternary", "float16", "float32", "float64"]
+    dtype: Literal["ternary", "int8", "float16", "float32", "float64"]
     layers: list[tuple[str, Annotated[int, Field(ge=0, le=MAX_FEATURES)]]]
     processors: Hardware | None = None
     shards: list[Shard]

@@ -1,7 +1,7 @@
 """Whether artifacts were made with the settings and inputs that `dvc.lock` records.
 
 DVC reads `params.yaml` and the inputs after a stage has ended. If someone changes them in that moment, the
-lock file records a run that never happened, and the run cache returns its artifact to whoever asks for
+lock file records a run that never happened, and the run cache returns its artifact to everyone who asks for
 it. An artifact holds the settings that it was made with, and those of everything it was made from. So
 the next stage, the report and `fne verify` compare them with the lock file.
 

@@ -214,7 +214,7 @@ class Rows:
         if number not in self._blocks:
             folder, shard = self.artifact.path, self.shards[number]
             try:
-                # Before hashing, so that a change meanwhile is noticed the next time.
+                # Before hashing, so that a change meanwhile is detected the next time.
                 state = file_state(folder / shard.file)
             except FileNotFoundError:
                 raise missing_path(folder / shard.file) from None

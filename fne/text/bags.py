@@ -20,8 +20,8 @@ from torch.nn import functional
 
 UNKNOWN = 0  # the number of unknown words; see `fne.text.vocabulary`
 BLOCK = 2048  # captions whose pairs of words are counted at once
-EXACT = 4096  # up to so many words all eigenvectors are computed
-SMALL = 512  # up to so many words in float64; float32 takes half of the time
+EXACT = 4096  # up to this many words, all eigenvectors are computed
+SMALL = 512  # up to this many words, in float64; float32 takes half of the time
 OVERSAMPLING = 1.1
 ITERATIONS = 8
 

@@ -9,10 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from fne.core.errors import InputError
+from fne.core.params import Section
+from fne.core.variants import Variant
+from fne.store.catalog import Captioned, captioned_in, in_split
+from fne.text.caption_vocabulary import ptb_words
 
 MIN_COVERAGE = 0.8  # of word occurrences, below which concepts say little about the captions
 
@@ -62,6 +68,33 @@ class Concepts:
         if always:
             found.append(f"every training image has {_listed(always)}, which cannot tell images apart")
         return found
+
+
+class FromTags(Section):
+    """The settings of concepts that are tags of the data set."""
+
+    min_images: Annotated[int, Field(ge=1, examples=[1])]
+
+
+class FromWords(Section):
+    """The settings of concepts that are words of the captions."""
+
+    count: Annotated[int, Field(ge=1, le=100_000, examples=[1000])]
+
+
+@dataclass(frozen=True)
+class ConceptSource:
+    """Where concepts come from.
+
+    Attributes:
+        images: chooses the images of a split that can have concepts.
+        choose: chooses the concepts from the training images.
+        names: returns the names that an image has, whether they are concepts or not.
+    """
+
+    images: Callable[[Iterable[Captioned], str], list[Captioned]]
+    choose: Callable[[Sequence[Captioned]], Concepts]
+    names: Callable[[Captioned], set[str]]
 
 
 def concepts_from_words(captions: Mapping[str, Sequence[Sequence[str]]], count: int) -> Concepts:
@@ -124,6 +157,41 @@ def concepts_from_tags(tags: Mapping[str, Sequence[str]], min_images: int = 1) -
     return Concepts(names, [counts[name] for name in names], len(tags), covered, ranked[len(names) :])
 
 
+def from_tags(cut: Callable[[str], list[str]], settings: FromTags) -> ConceptSource:
+    """The tags of the data set. Every image of a split counts, also one without tags."""
+
+    def choose(training: Sequence[Captioned]) -> Concepts:
+        return concepts_from_tags({record.id: record.tags for record in training}, settings.min_images)
+
+    return ConceptSource(in_split, choose, lambda record: set(record.tags))
+
+
+def from_words(cut: Callable[[str], list[str]], settings: FromWords) -> ConceptSource:
+    """The most frequent words of the training captions. Images without captions do not count."""
+
+    def choose(training: Sequence[Captioned]) -> Concepts:
+        captions = {record.id: [cut(each) for each in record.captions] for record in training}
+        return concepts_from_words(captions, settings.count)
+
+    def names(record: Captioned) -> set[str]:
+        return {word for caption in record.captions for word in cut(caption)}
+
+    return ConceptSource(captioned_in, choose, names)
+
+
+def concept_source(
+    name: str, settings: Section, cut: Callable[[str], list[str]] = ptb_words
+) -> ConceptSource:
+    """Return a source of concepts.
+
+    Args:
+        name: a key of `CONCEPT_SOURCES`.
+        settings: the settings of its block in `params.yaml`.
+        cut: cuts a caption into words.
+    """
+    return CONCEPT_SOURCES[name].make(cut, settings)
+
+
 def frequent_first(concepts: Concepts) -> np.ndarray:
     """Return the numbers of the concepts by falling training frequency (concepts)."""
     ranked = sorted(concepts.names, key=lambda name: (-concepts.counts[concepts.numbers[name]], name))
@@ -163,6 +231,10 @@ def _listed(names: Sequence[str]) -> str:
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more concepts"
 
 
+CONCEPT_SOURCES: dict[str, Variant[ConceptSource]] = {
+    "tags": Variant(from_tags, FromTags),
+    "words": Variant(from_words, FromWords),
+}
 ORDERS: dict[str, Callable[[Concepts], np.ndarray]] = {
     "frequent_first": frequent_first,
     "rare_first": rare_first,

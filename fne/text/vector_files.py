@@ -75,7 +75,7 @@ class Table:
 
     form: str
     dim: int
-    # The number of the row (counted from 1) or line, the word, and its values as they stand in the file.
+    # The number of the row (counted from 1) or line, the word, and its values as written in the file.
     rows: Iterator[tuple[int, bytes, bytes]]
     parse: Callable[[bytes], np.ndarray]
     unit: str  # what the numbers count: "line" or "word"
@@ -198,7 +198,7 @@ def _text_or_binary(path: Path, stream: Stream) -> Table:
 
 
 def _is_text(head: bytes, dim: int) -> bool:
-    """Tell whether the first row behind a header is text.
+    """Return whether the first row behind a header is text.
 
     A value and its blank take two bytes or more, so that as many bytes as below are one line of text,
     unless the line has too few values.

@@ -104,7 +104,7 @@ class Checkpoints:
         return sorted(path for path in found if path.is_file() and not path.is_symlink())
 
     def _leftovers(self) -> list[Path]:
-        """Return the temporary files of killed writers; nobody writes them, as this process has the lock."""
+        """Return the temporary files of killed writers; none is in use, as this process has the lock."""
         return [
             path for path in self._folder.iterdir() if LEFTOVER.fullmatch(path.name) and not path.is_dir()
         ]

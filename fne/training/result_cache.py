@@ -22,7 +22,7 @@ from fne.store.tensors import read_description, read_sealed, write_sealed
 from fne.training.progress import Point, point_from_json
 
 # Raised whenever the same settings and inputs train to other weights. Small reference runs in the
-# tests notice it.
+# tests detect it.
 TRAINER_VERSION = 1
 FOLDER = "trained"
 # The settings that name a training for people, as far as its task has them.

@@ -1,15 +1,53 @@
 """A training from its settings to its result: taken from the scratch folder where it is finished."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from fne.core.processes import ALONE, Processes
+from fne.store.artifact import Lineage
 from fne.training.checkpoints import open_checkpoints
 from fne.training.loop import Schedule, Trainer
 from fne.training.progress import Point
-from fne.training.result_cache import Finished, keep_finished, load_finished
+from fne.training.result_cache import Finished, keep_finished, load_finished, training_key
+from fne.training.settings import TrainingSection
 from fne.training.task import AnyBatch, Task
+
+
+@dataclass(frozen=True)
+class Job:
+    """The device, the scratch folder and the processes of a training.
+
+    Attributes:
+        device: what computes.
+        scratch: where checkpoints and finished trainings are kept.
+        stopping: asked after every step; True saves a checkpoint and raises `StoppedError`.
+        processes: the processes that work together.
+    """
+
+    device: torch.device
+    scratch: Path
+    stopping: Callable[[], bool] = lambda: False
+    processes: Processes = ALONE
+
+
+def train_task(
+    task: Task[AnyBatch], settings: TrainingSection, schedule: Schedule, lineage: Lineage, job: Job
+) -> Finished:
+    """Train a task; killed and run again, it continues from the last checkpoint.
+
+    Args:
+        task: what is learned, with fresh weights; it ends with the weights that were kept.
+        settings: the section of `params.yaml` that the task was made from.
+        schedule: how it is trained.
+        lineage: the inputs that it learns from.
+        job: the device, the scratch folder and the processes.
+    """
+    key = training_key(settings.applied(), lineage, job.device.type, job.processes.count)
+    return train_or_load(task, schedule, job.scratch, key, job.stopping, job.processes)
 
 
 def train_or_load(

@@ -51,7 +51,7 @@ def checked(path):
     return kind(path).check(path, lambda size: None)
 
 
-def test_written_captions_are_told_from_the_catalog(project):
+def test_written_captions_are_distinguished_from_the_catalog(project):
     assert artifact_kind(SENTENCES) == WRITTEN
     assert artifact_kind(Path("data/captions.jsonl")) == CAPTIONS
     assert artifact_kind(Path("missing/captions.jsonl")) == CAPTIONS
@@ -65,7 +65,7 @@ def test_written_captions_are_told_from_the_catalog(project):
         (PAGE, "caption_page", "captioner"),
     ],
 )
-def test_artifacts_know_what_they_are_and_were_made_from(project, path, name, ancestor):
+def test_artifacts_record_what_they_are_and_were_made_from(project, path, name, ancestor):
     contents = checked(path)
     assert contents.faults == []
     assert contents.artifact.name == name
@@ -98,7 +98,7 @@ def test_scores_are_a_table_with_the_floors_and_say_that_the_captioner_collapsed
 
 
 @pytest.mark.parametrize("path", [MODEL, SENTENCES])
-def test_a_flipped_bit_is_noticed(project, path):
+def test_a_flipped_bit_is_detected(project, path):
     content = bytearray(path.read_bytes())
     content[-9] ^= 1
     path.write_bytes(content)

@@ -158,7 +158,7 @@ def test_views_need_the_kind_that_keeps_them(project):
     change("views: mean", "views: each")
     assert check().stderr == (
         "Error: params.yaml: section 'embed': kind: extract.views is 'each', which only kind 'plain' keeps "
-        "apart, got 'fne'\n"
+        "separately, got 'fne'\n"
     )
     change("kind: fne", "kind: plain")
     assert check().exit_code == 0

@@ -170,7 +170,7 @@ def test_strays_in_the_scratch_folder_are_named_with_the_command_that_removes_th
     assert f"  {scratch.folder.name}  2 rows" in result.output
 
 
-def test_a_project_without_git_is_described_and_told_what_is_missing(scratch):
+def test_a_project_without_git_is_described_with_what_is_missing(scratch):
     Path(".dvc").mkdir()
     Path(".dvc/config").touch()
     result = doctor()

@@ -130,7 +130,7 @@ def test_a_row_can_be_filled_with_the_papers_images_and_weights_whatever_else_pa
          "params.yaml: catalog.root is 'smaller' with 1 train, 1 val images, which are not the splits of MSCOCO"),
     ],
 )  # fmt: skip
-def test_what_keeps_results_out_of_the_papers_rows_is_said(coco, section, key, value, message):
+def test_what_keeps_results_out_of_the_papers_rows_is_printed(coco, section, key, value, message):
     Path("other.safetensors").write_bytes(save({"y": np.zeros(1)}))
     Path("random.yaml").write_text("kind: random\nseed: 0\n")
     Path("smaller").mkdir()
@@ -171,7 +171,7 @@ def test_on_the_embedded_data_set_nothing_is_an_obstacle():
     assert row_obstacle(preset("FNE-SH", "demo"), PARAMS) is None
 
 
-def test_a_row_is_missing_until_a_run_stands_in_it(monkeypatch):
+def test_a_row_is_missing_until_a_run_belongs_to_it(monkeypatch):
     monkeypatch.setitem(load("weights"), "sha256", [paper_runs.CAFFE])
     wanted = plan("2", "flickr8k", "paper", 2, ["FNE-SH", "FC7-SH"])
     done = [paper_runs.run(seed=1), paper_runs.run("FC7-SH", stored=paper_runs.ranks(weights="d" * 64))]

@@ -129,7 +129,7 @@ def test_metrics_come_as_a_table(folder):
     ]
 
 
-def test_what_guessing_would_score_stands_beside_the_sum_of_recalls(folder):
+def test_what_guessing_would_score_is_shown_beside_the_sum_of_recalls(folder):
     direction = {"R@1": 10.0, "R@5": 20.0, "R@10": 30.0}
     metrics = {"image_to_text": direction, "text_to_image": direction, "rsum": 120.0, "captions": 250}
     for images, guessing, more in (
@@ -236,7 +236,7 @@ def test_a_folder_without_a_store_is_refused(folder):
     ("processors", "said"),
     [("EPYC", "EPYC"), ({"EPYC": ["a", "b"], "Xeon": ["c"]}, "EPYC (2 rows), Xeon (1 rows)")],
 )
-def test_the_processors_that_computed_a_row_store_are_told(folder, processors, said):
+def test_the_processors_that_computed_a_row_store_are_printed(folder, processors, said):
     rows = np.zeros((3, 1), dtype=np.float32)
     shards = [(0, ["a", "b", "c"], rows)]
     write_rows(folder / "s", "activations", [Layer("conv", 1)], "float32", shards, {}, {}, processors)

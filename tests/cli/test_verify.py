@@ -222,7 +222,7 @@ def test_tokens_must_be_of_the_captions_and_within_the_vocabulary():
     ]
 
 
-def test_artifacts_made_from_others_than_those_here_are_named_with_both_digests():
+def test_artifacts_made_from_other_versions_are_named_with_both_digests():
     before = Rows.open(ACTIVATIONS).artifact.digest
     store(value=1.0)
     after = Rows.open(ACTIVATIONS).artifact.digest
@@ -232,7 +232,7 @@ def test_artifacts_made_from_others_than_those_here_are_named_with_both_digests(
     ]
 
 
-def test_another_catalog_is_noticed_by_all_that_was_made_from_it():
+def test_another_catalog_is_detected_in_all_that_was_made_from_it():
     old, old_images = (
         read(path)[1].digest for read, path in ((read_captions, CAPTIONS), (read_images, IMAGES))
     )
@@ -251,7 +251,7 @@ def test_another_catalog_is_noticed_by_all_that_was_made_from_it():
     ) in lines
 
 
-def test_extracted_and_imported_activations_may_stand_side_by_side():
+def test_extracted_and_imported_activations_can_be_joined():
     store(Path("features/imported"), value=5.0, lineage={})
     lineage = merge(Rows.open(Path("features/imported")).artifact)
     store(Path("features/embeddings"), lineage=lineage, name="embeddings")
@@ -387,7 +387,7 @@ def test_a_missing_path_and_a_foreign_file_are_named():
     ]
 
 
-def test_a_folder_stands_for_the_artifacts_in_it():
+def test_a_folder_means_the_artifacts_in_it():
     assert verify("features", "captions").output == "4 artifacts verified, no faults\n"
     store(value=np.nan)
     assert any("has nan in layer 'conv'" in line for line in faults("features"))
@@ -465,7 +465,7 @@ def test_photos_that_are_not_those_of_the_catalog_are_counted_in_one_line(photos
     ]
 
 
-def test_a_data_set_that_is_not_here_is_no_fault(photos):
+def test_a_data_set_on_another_machine_is_no_fault(photos):
     shutil.rmtree("photos")
     assert verify().exit_code == 0
 

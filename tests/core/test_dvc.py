@@ -115,7 +115,7 @@ def test_the_address_of_a_stage_is_what_dvc_takes(project):
     assert content_md5(DRAWN) == pipeline_outs()[DRAWN].md5
 
 
-def test_a_stage_has_what_its_last_run_read_wrote_and_was_told(project):
+def test_a_stage_has_the_inputs_outputs_and_parameters_of_its_last_run(project):
     stage = last_run(DRAWN)
     assert stage.address == "below/dvc.yaml:draw"
     assert stage.params == {"params.yaml": {"draw": {"word": "drawn"}}}

@@ -36,13 +36,13 @@ def test_a_section_of_now_stays():
     assert upgraded("embed", {"kind": "fne", "rows": "unit"}) == {"kind": "fne", "rows": "unit"}
 
 
-def test_images_were_fed_as_torchvision_does_before_the_key_existed():
+def test_files_without_the_key_used_torchvisions_input_format():
     assert upgraded("extract", {"weights": "weights/random.yaml"})["input"] == "auto"
     assert upgraded("extract", {"weights": "mine.pth"})["input"] == "torchvision"
     assert upgraded("extract", {"weights": "mine.pth", "input": "caffe"})["input"] == "caffe"
 
 
-def test_moved_keys_are_named_only_where_they_stand():
+def test_moved_keys_are_named_only_where_they_are_used():
     assert moved_keys("train", {"margin": 0.2}) == []
     assert moved_keys("train", {"top_k": 1}) == ["'top_k' is now 'train.losses.top_k_hinge.k'"]
     assert moved_keys("embed", {"top_k": 1}) == []

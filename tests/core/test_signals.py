@@ -98,7 +98,7 @@ def test_an_interrupt_says_that_the_same_command_continues(capsys):
     assert capsys.readouterr().err == line
 
 
-def test_of_several_processes_only_the_first_speaks_of_the_interrupt(monkeypatch, capsys):
+def test_of_several_processes_only_the_first_reports_the_interrupt(monkeypatch, capsys):
     monkeypatch.setenv("RANK", "1")
     with pytest.raises(KeyboardInterrupt), explain_interrupt():
         raise KeyboardInterrupt

@@ -60,7 +60,7 @@ def test_another_time_size_or_file_is_another_state(file):
     assert len(set(changes_of(file))) == 4
 
 
-def test_a_file_changed_in_place_is_noticed_although_its_time_was_put_back(file):
+def test_a_file_changed_in_place_is_detected_although_its_time_was_restored(file):
     before, status = file_state(file), file.stat()
     with file.open("r+b") as opened:
         opened.write(b"ROWS")
@@ -69,7 +69,7 @@ def test_a_file_changed_in_place_is_noticed_although_its_time_was_put_back(file)
     assert file_state(file).identity != before.identity
 
 
-def test_two_files_that_were_swapped_are_noticed(file, memory):
+def test_two_files_that_were_swapped_are_detected(file, memory):
     other = file.with_name("other")
     other.write_bytes(b"sowr")
     os.utime(other, ns=(file.stat().st_atime_ns, file.stat().st_mtime_ns))

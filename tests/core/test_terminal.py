@@ -37,7 +37,7 @@ def test_a_line_break_in_the_name_of_a_file_forges_no_second_message():
     assert LinesError("one\ntwo").format_message() == "one\ntwo"
 
 
-def test_what_is_said_is_harmless(capsys):
+def test_what_is_printed_is_harmless(capsys):
     say(HOSTILE, err=True)
     assert capsys.readouterr().err.rstrip("\n").isprintable()
 

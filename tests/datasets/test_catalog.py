@@ -506,7 +506,7 @@ def test_different_spellings_of_the_root_are_the_same_folder(root):
     [
         (
             {"format": "voc"},
-            "format: 'voc' is not one of 'auto', 'coco', 'flickr', 'folder', 'karpathy', 'table'",
+            "format: 'voc' is not one of 'auto', 'coco', 'flickr', 'folder', 'karpathy', 'table', 'webdataset'",
         ),
         ({"restval": "keep"}, "restval: 'keep' is not one of 'drop', 'train'"),
         ({"val_share": 1.0}, "val_share: input should be less than 1, got 1.0"),

@@ -16,9 +16,9 @@ from fne.evaluation.captions import (
 )
 from fne.metrics.caption_floors import nearest_images
 from fne.metrics.meteor import Program
+from fne.store.annotations import Sentence, Written
 from fne.store.catalog import Captioned, read_captions
 from fne.store.rows import Rows
-from fne.store.written_captions import Sentence, Written
 from tests.support.captions import CAPTIONS, EMBEDDINGS, write_world
 
 

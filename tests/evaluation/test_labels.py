@@ -56,7 +56,7 @@ def test_answers_that_a_tagger_lacks_are_left_out():
     assert "mAP" not in alone.intervals()
 
 
-def test_the_best_answer_speaks_for_the_tagger():
+def test_the_best_answer_of_a_tagger_is_its_main_one():
     assert evaluation().main == "path"
     assert evaluation(written=None).main == "top_1"
 
@@ -69,7 +69,7 @@ def test_intervals_contain_the_metrics():
     assert (bounds["level"], bounds["samples"]) == (0.95, 1000)
 
 
-def test_results_stand_under_the_name_of_the_protocol(tmp_path):
+def test_results_are_listed_under_the_name_of_the_protocol(tmp_path):
     said = []
     write_label_results(evaluation(), "val_full", tmp_path / "m.json", tmp_path / "i.json", said.append)
     assert json.loads((tmp_path / "m.json").read_text()).keys() == {"val_full"}

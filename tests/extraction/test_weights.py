@@ -185,7 +185,7 @@ def test_a_bare_file_needs_an_input(tmp_path):
     assert load_weights(tmp_path / "w.safetensors", "vgg16", "caffe").input == CAFFE
 
 
-def test_a_file_that_says_its_input_is_fed_that_way_and_no_other(tmp_path):
+def test_a_file_that_records_its_input_format_is_used_with_no_other(tmp_path):
     said = Description(input=CAFFE, source_sha256="a" * 64)
     metadata = {"fne_weights": said.model_dump_json()}
     file = tmp_path / "w.safetensors"

@@ -137,7 +137,7 @@ def play(stage: str, duration: float, chance: random.Random, place: str) -> str:
 
 
 def judge(stage: str, outputs: list[Path], expected: dict[Path, str], place: str) -> str:
-    """Tell whether published outputs are those of the recorded state, or the difference is detected."""
+    """Return whether published outputs are those of the recorded state, or the difference is detected."""
     found = {path: content_md5(path) for path in outputs}
     record(stage)
     verified = CliRunner().invoke(fne, ["verify"])

@@ -68,6 +68,7 @@ def extraction_project(images: int) -> Iterator[Path]:
         change_params(
             folder, SMALL | {"render": {"images": images, "side": 32}, "extract": quick | {"shards": 5}}
         )
+        change_params(folder, {"embed": {"source": "store"}})  # where the extraction writes
         generator = torch.Generator().manual_seed(0)
         shapes = {"features.0": (64, 3, 11, 11), "features.3": (192, 64, 5, 5)}
         weights = {

@@ -82,7 +82,8 @@ def start_driver(folder: Path, worker: str, address: str | None) -> subprocess.P
 def extract_locally(folder: Path, store: str = "local") -> None:
     """Run the extraction in one process, with a separate scratch folder."""
     shutil.copy(folder / "params.yaml", folder / "local.yaml")
-    change_params(folder, {"runtime": {"scratch": "scratch-local"}}, "local.yaml")
+    own = {"embed": {"source": store}, "runtime": {"scratch": "scratch-local"}}
+    change_params(folder, own, "local.yaml")
     command = [sys.executable, "-m", "stages.extract", "data/images.jsonl", store, "--params", "local.yaml"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "FNE_ENGINE": "local"}
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)

@@ -18,6 +18,8 @@ LAYERS = [Layer("conv1", 1), Layer("conv2", 1), Layer("fc6", 2)]
 VALUES = np.array([[1, 4, 0, 5], [3, 4, 0, 5], [2, 8, 0, 5], [2, 0, 0, 5]], dtype=np.float32)
 CHOICES = Choices(low=-0.25, high=0.15, layer="fc6")
 UNIT = replace(CHOICES, rows="unit")
+# Kinds that round their rows after scaling them.
+ROUNDED = {"raw_float16": "raw", "raw_int8": "raw", "zscore_int8": "zscore"}
 
 
 @pytest.fixture
@@ -57,7 +59,7 @@ def test_activations_are_kept_as_they_are_by_default(rows, ordinary, kind, colum
     assert np.array_equal(found, VALUES[:, columns])
 
 
-@pytest.mark.parametrize("kind", EMBEDDINGS)
+@pytest.mark.parametrize("kind", sorted(EMBEDDINGS.keys() - ROUNDED))
 def test_unit_rows_of_any_kind_are_its_rows_divided_by_their_lengths(rows, ordinary, kind):
     plain = EMBEDDINGS[kind](rows, ordinary, CHOICES)
     scaled = EMBEDDINGS[kind](rows, ordinary, UNIT)
@@ -69,7 +71,91 @@ def test_unit_rows_of_any_kind_are_its_rows_divided_by_their_lengths(rows, ordin
         assert row.tolist() == pytest.approx([value / length for value in values])
 
 
-@pytest.mark.parametrize("kind", EMBEDDINGS)
+@pytest.mark.parametrize("rows_key", ["layers", "unit", "rms"])
+@pytest.mark.parametrize("kind", sorted(ROUNDED))
+def test_rounded_kinds_are_their_scaled_rows_up_to_the_step_of_their_type(rows, ordinary, kind, rows_key):
+    choices = replace(CHOICES, rows=rows_key)
+    scaled = EMBEDDINGS[ROUNDED[kind]](rows, ordinary, choices).transform(VALUES).astype(float)
+    embedding = EMBEDDINGS[kind](rows, ordinary, choices)
+    found = embedding.transform(VALUES)
+    assert found.dtype == embedding.dtype == kind.rpartition("_")[2]
+    squares = [value * value for row in scaled.tolist() for value in row]
+    step = (sum(squares) / len(squares)) ** 0.5 / 8 if kind.endswith("int8") else 1.0
+    for row, values in zip(found.astype(float).tolist(), scaled.tolist(), strict=True):
+        assert [value * step for value in row] == pytest.approx(values, abs=0.51 * step if step < 1 else 1e-3)
+
+
+def test_an_embedding_of_one_byte_clips_what_is_sixteen_times_the_usual(rows, ordinary):
+    embedding = EMBEDDINGS["raw_int8"](rows, ordinary, CHOICES)
+    assert embedding.transform(np.array([[0, 1, 1000, -1000]], dtype=np.float32)).tolist() == [
+        [0, 2, 127, -127]
+    ]
+    assert embedding.found == {"rms": pytest.approx((np.square(VALUES).sum() / VALUES.size) ** 0.5)}
+
+
+def test_the_recorded_root_mean_square_is_used_without_training_images(rows, ordinary):
+    settings = {"low": -0.25, "high": 0.15, "layer": "fc6", "kind": "raw_int8", "rows": "none", "rms": 8.0}
+    nothing = Statistics(ordinary.mean, ordinary.deviation, [])
+    embedding = EMBEDDINGS["raw_int8"](rows, nothing, Choices.recorded(settings))
+    assert embedding.transform(VALUES).tolist() == VALUES.astype(int).tolist()
+
+
+def test_an_embedding_of_zeros_has_no_root_mean_square(tmp_path):
+    rows = store(tmp_path / "zeros", np.zeros((2, 4), dtype=np.float32), LAYERS)
+    with pytest.raises(InputError) as caught:
+        EMBEDDINGS["raw_int8"](rows, fit(rows, rows.ids), CHOICES)
+    assert caught.value.message == f"{tmp_path / 'zeros'}: all values of the embedding are 0; see `embed`"
+
+
+def test_signs_are_one_bit_about_the_mean_of_the_training_images(rows, ordinary):
+    embedding = EMBEDDINGS["sign"](rows, ordinary, CHOICES)
+    assert embedding.dtype == "ternary"
+    assert embedding.transform(VALUES).tolist() == [
+        [-1, -1, 0, 0],
+        [1, -1, 0, 0],
+        [-1, 1, 0, 0],
+        [-1, -1, 0, 0],
+    ]
+
+
+def test_rows_can_be_scaled_layer_by_layer_whatever_the_kind(rows, ordinary):
+    choices = replace(CHOICES, rows="layers")
+    raw = EMBEDDINGS["raw"](rows, ordinary, choices)
+    assert np.array_equal(
+        raw.transform(VALUES), EMBEDDINGS["blocks"](rows, ordinary, CHOICES).transform(VALUES)
+    )
+    # A layer of one feature has length one, whatever its value.
+    assert EMBEDDINGS["fne"](rows, ordinary, choices).transform(VALUES).tolist() == [
+        [-1, 0, 0, 0],
+        [1, 0, 0, 0],
+        [0, 1, 0, 0],
+        [0, -1, 0, 0],
+    ]
+
+
+def test_one_number_scales_all_values_to_a_root_mean_square_of_one(rows, ordinary):
+    found = EMBEDDINGS["raw"](rows, ordinary, replace(CHOICES, rows="rms")).transform(VALUES)
+    assert np.sqrt(np.square(found, dtype=np.float64).mean()) == pytest.approx(1.0)
+    assert np.allclose(found / found[0, 3] * 5, VALUES)
+
+
+@pytest.mark.parametrize(
+    ("choice", "kept"),
+    [("first:1", ["conv1"]), ("last:2", ["conv2", "fc6"]), ("last:3", ["conv1", "conv2", "fc6"])],
+)
+def test_layers_can_be_counted_from_either_end(choice, kept):
+    assert kept_layers(["conv1", "conv2", "fc6"], choice) == kept
+
+
+def test_more_layers_than_there_are_cannot_be_counted(rows, ordinary):
+    with pytest.raises(InputError) as caught:
+        EMBEDDINGS["fne"](rows, ordinary, replace(CHOICES, layers="last:4"))
+    assert caught.value.message.endswith(
+        ": has 3 layers, and 'last:4' needs 4; see `embed.layers` in params.yaml"
+    )
+
+
+@pytest.mark.parametrize("kind", sorted(EMBEDDINGS.keys() - ROUNDED - {"sign"}))
 def test_a_row_of_zeros_stays_zero(rows, kind):
     ordinary = Statistics(np.zeros(4), np.ones(4), rows.ids)
     zeros = EMBEDDINGS[kind](rows, ordinary, UNIT).transform(np.zeros((1, 4), dtype=np.float32))
@@ -104,9 +190,10 @@ def test_blocks_scale_each_layer_to_length_one(rows, ordinary):
     assert found.tolist() == [[-1, 1, pytest.approx(0.6), pytest.approx(0.8)], [0, 1, 0, 0]]
 
 
-@pytest.mark.parametrize("kind", ["blocks", "fne", "raw", "zscore"])
+@pytest.mark.parametrize("kind", ["blocks", "fne", "raw", "raw_int8", "sign", "zscore"])
 @pytest.mark.parametrize(
-    ("layers", "columns"), [("conv", [0, 1]), ("fc", [2, 3]), (["fc6", "conv1"], [0, 2, 3])]
+    ("layers", "columns"),
+    [("conv", [0, 1]), ("last:1", [2, 3]), ("fc", [2, 3]), (["fc6", "conv1"], [0, 2, 3])],
 )
 def test_kept_layers_equal_an_embedding_of_a_store_without_the_others(
     tmp_path, rows, ordinary, kind, layers, columns
@@ -164,7 +251,8 @@ def test_every_kind_declares_the_width_and_type_of_its_rows(rows, ordinary, kind
     embedding = EMBEDDINGS[kind](rows, ordinary, CHOICES)
     made = embedding.transform(VALUES)
     assert made.shape == (4, sum(layer.features for layer in embedding.layers))
-    assert embedding.dtype == ("ternary" if made.dtype == np.int8 else made.dtype.name)
+    ternary = kind in ("fne", "sign")
+    assert embedding.dtype == ("ternary" if ternary else made.dtype.name)
 
 
 def plainly(block: np.ndarray, statistics: Statistics, low: float, high: float) -> np.ndarray:
@@ -325,6 +413,7 @@ def faults(**changes: object) -> list[str]:
         {"kind": "layer", "layer": "fc6", "rows": "unit"},
         {"kind": "blocks", "layers": "conv"},
         {"kind": "plain", "layer": "fc6"},
+        {"kind": "sign", "rows": "layers", "layers": "last:3"},
     ],
 )
 def test_valid_combinations_have_no_faults(changes):
@@ -343,9 +432,16 @@ def test_valid_combinations_have_no_faults(changes):
             {"thresholds": "quantiles", "low": 0.5, "high": 1.0},
             "with thresholds 'quantiles', low and high are fractions between 0 and 1, got low=0.5, high=1.0",
         ),
-        ({"rows": "l1"}, "rows: 'l1' is not one of 'none', 'unit'"),
+        ({"rows": "l1"}, "rows: 'l1' is not one of 'layers', 'none', 'rms', 'unit'"),
         ({"thresholds": "otsu"}, "thresholds: 'otsu' is not one of 'fixed', 'quantiles'"),
-        ({"layers": "fc7"}, "layers: 'fc7' is not one of 'all', 'conv', 'fc' and not a list of layer names"),
+        (
+            {"layers": "fc7"},
+            "layers: 'fc7' is not one of 'all', 'conv', 'fc', 'first:N', 'last:N' and not a list of layer names",
+        ),
+        (
+            {"layers": "last:0"},
+            "layers: 'last:0' is not one of 'all', 'conv', 'fc', 'first:N', 'last:N' and not a list of layer names",
+        ),
         ({"layers": 5}, "layers: expected 'all', 'conv', 'fc' or a list of layer names, got 5"),
         ({"layers": []}, "layers: expected 'all', 'conv', 'fc' or a list of layer names, got []"),
         ({"layers": ["fc7", "fc7"]}, "layers: a layer is named twice in ['fc7', 'fc7']"),

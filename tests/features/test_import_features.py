@@ -217,7 +217,7 @@ def test_a_value_too_large_for_single_precision_is_refused(folder):
     )
 
 
-def test_columns_of_a_layer_must_stand_together(folder):
+def test_columns_of_a_layer_must_be_adjacent(folder):
     assert fault(npz(folder, features=VALUES, ids=IDS, layers=["a", "b", "b", "a", "c"])) == (
         "layer 'a' ends before column 1 and starts again at column 3; put the columns of each layer together"
     )
@@ -250,7 +250,9 @@ def test_a_square_of_values_needs_usual_names_to_tell_ids_from_layers(folder):
 @pytest.mark.parametrize("content", [b"", b"not HDF5 at all", b"<html></html>"])
 def test_another_file_is_refused_by_its_content(folder, content):
     (folder / "a.h5").write_bytes(content)
-    assert fault(folder / "a.h5") == f"not an HDF5, .npy or .npz file; it begins with {content[:8]!r}"
+    assert (
+        fault(folder / "a.h5") == f"not an HDF5, .npy, .npz or Parquet file; it begins with {content[:8]!r}"
+    )
 
 
 def test_truncated_files_are_refused(folder):
@@ -271,7 +273,7 @@ def test_a_member_that_claims_more_than_it_holds_is_refused(folder):
 
 
 def test_a_missing_file_is_refused(folder):
-    assert fault(folder / "a.h5") == "no such file; name an HDF5, .npy or .npz file"
+    assert fault(folder / "a.h5") == "no such file; name an HDF5, .npy, .npz or Parquet file"
     (folder / "a.h5").mkdir()
     assert fault(folder / "a.h5") == "not a file"
 
@@ -330,7 +332,7 @@ def test_what_another_process_reads_comes_as_it_is(folder):
 
 
 @pytest.mark.usefixtures("_in_a_process")
-def test_a_refusal_in_another_process_is_raised_here(folder):
+def test_an_error_in_another_process_is_raised_in_this_one(folder):
     assert fault(hdf5(folder, features=VALUES, ids=IDS[:1] * 7)) == (
         "1 ids are duplicated, the first is 'image-0.jpg' in rows 0 and 1"
     )

@@ -50,7 +50,7 @@ def fault(sources, store="joined", common=False) -> str:
     return caught.value.message
 
 
-def test_rows_and_layers_stand_side_by_side_in_the_order_of_the_stores():
+def test_joined_layers_have_the_order_of_the_stores():
     rows = join_stores(both(), Path("joined"))
     assert np.array_equal(rows.read(IDS), np.concatenate([FIRST, SECOND], axis=1))
     assert rows.layers == [Layer("conv", 1), Layer("fc", 2), Layer("pool", 2)]
@@ -106,7 +106,7 @@ def test_names_that_collide_get_the_name_of_the_folder_and_others_stay():
     assert [layer.name for layer in rows.layers] == ["vgg.conv", "fc", "alexnet.conv", "fc8"]
 
 
-def test_folders_of_one_name_are_told_apart_by_their_number():
+def test_folders_of_one_name_are_distinguished_by_a_number():
     write("x/features", FIRST, [Layer("conv", 3)])
     write("y/features", SECOND, [Layer("conv", 2)])
     rows = join_stores([Path("x/features"), Path("y/features")], Path("joined"))
@@ -212,7 +212,7 @@ def test_a_store_with_files_of_others_is_not_replaced():
     with pytest.raises(InputError) as caught:
         check_destination(store)
     assert caught.value.message == (
-        "vgg: holds files of others beside the store, the first is 'notes.txt'; choose another folder with "
+        "vgg: holds other files beside the store, the first is 'notes.txt'; choose another folder with "
         "--to, or remove it"
     )
 

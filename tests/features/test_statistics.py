@@ -39,7 +39,7 @@ def test_blocks_beyond_the_caches_sizes_agree_with_numpy(dtype, shape):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_rows_at_some_places_count_as_if_they_stood_alone(dtype):
+def test_selected_rows_count_as_if_there_were_no_others(dtype):
     rows = np.random.default_rng(0).normal(5.0, 2.0, (400, 10)).astype(dtype)
     places = np.random.default_rng(1).permutation(400)[:300]
     picked, alone = Moments(10), Moments(10)

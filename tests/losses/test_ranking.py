@@ -127,7 +127,7 @@ def test_well_separated_pairs_cost_nothing(name, hardest):
 
 
 @pytest.mark.parametrize("hardest", AXES)
-def test_a_collapsed_batch_sits_at_two_margins_per_image_under_max(hardest):
+def test_the_max_loss_of_a_collapsed_batch_is_two_margins_per_image(hardest):
     loss = bound("max_hinge", hardest, 1)
     assert loss(torch.ones(8, 8), true_pairs(8), MARGIN).item() == pytest.approx(3.2)
 

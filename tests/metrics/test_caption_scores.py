@@ -32,7 +32,7 @@ def scored(candidates=CANDIDATES, references=REFERENCES):
     return score_captions("test_full", candidates, references, TRAINING, NEAREST_IMAGES)
 
 
-def test_the_floors_stand_beside_the_captioner():
+def test_the_floors_are_shown_beside_the_captioner():
     found = scored()
     assert list(found.metrics) == [CAPTIONER, CONSTANT, NEAREST, CONSENSUS]
     assert len(set(found.candidates[CONSTANT].values())) == 1

@@ -220,7 +220,7 @@ def test_a_candidate_that_is_the_only_reference_scores_ten_in_cider():
     assert cider_d(sentences, sentences).per_image == pytest.approx([10, 10, 10])
 
 
-def test_a_candidate_may_stand_in_a_list_as_pycocoevalcap_has_it():
+def test_a_candidate_may_be_a_list_of_one_as_in_pycocoevalcap():
     candidates, references = TINY
     listed = {image: [sentence] for image, sentence in candidates.items()}
     assert cider_d(listed, references).score == cider_d(candidates, references).score

@@ -6,13 +6,13 @@ SEED = "lower train.learning_rate, or try another train.seed"
 
 
 @pytest.mark.parametrize("loss", ["max_hinge", "top_k_hinge", "hard_hinge"])
-def test_losses_of_the_hardest_contrasts_are_told_to_start_with_a_sum(loss):
+def test_advice_for_losses_of_the_hardest_contrasts_is_to_start_with_a_sum(loss):
     assert start_advice([loss], 40, 4000) == (
         f"Start with a sum phase (-S 'train.loss=[sum_hinge,{loss}]'); {SEED}"
     )
 
 
-def test_a_loss_that_starts_with_a_sum_is_not_told_to_do_so():
+def test_a_loss_that_starts_with_a_sum_gets_no_such_advice():
     assert start_advice(["sum_hinge", "max_hinge"], 40, 4000) == SEED[:1].upper() + SEED[1:]
 
 
@@ -22,7 +22,7 @@ def test_semi_hard_contrasts_may_need_a_larger_margin():
     )
 
 
-def test_a_short_training_is_told_to_be_longer():
+def test_advice_for_a_short_training_is_to_train_longer():
     assert start_advice(["sum_hinge"], 1, 4) == (
         "4 updates in 1 epoch are few: raise train.epochs, or lower train.batch"
     )
@@ -32,7 +32,7 @@ def test_a_short_training_is_told_to_be_longer():
     )
 
 
-def test_a_closed_form_is_not_told_about_epochs():
+def test_a_closed_form_gets_no_advice_about_epochs():
     assert start_advice([], 1, 0, "cca").startswith("A closed form has nothing to start")
 
 

@@ -67,7 +67,7 @@ def test_a_program_that_cannot_be_run_is_named(tmp_path):
         meteor(CANDIDATES, REFERENCES, Program(str(tmp_path / "nothing"), tmp_path / "m.jar"))
 
 
-def test_what_is_missing_is_said(monkeypatch):
+def test_what_is_missing_is_reported(monkeypatch):
     monkeypatch.setattr(module, "_java", lambda: None)
     assert find_program() == (
         "there is no `java`; install a Java runtime, for example with pip install 'fne-pipeline[meteor]'"

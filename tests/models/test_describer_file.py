@@ -17,7 +17,7 @@ def write(path, **changes):
     return made, digest
 
 
-def test_a_describer_comes_back_with_everything_that_was_said(tmp_path):
+def test_a_describer_is_read_back_with_everything_that_was_written(tmp_path):
     made, digest = write(tmp_path / "m.safetensors", hints=2, hint_hidden=3)
     found, file = read_describer(tmp_path / "m.safetensors")
     assert found.shape == made.shape

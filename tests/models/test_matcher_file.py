@@ -65,7 +65,7 @@ def test_equal_models_give_equal_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_flipped_bit_anywhere_is_noticed(tmp_path, seed):
+def test_a_flipped_bit_anywhere_is_detected(tmp_path, seed):
     path = write(tmp_path / "m.safetensors")
     content = bytearray(path.read_bytes())
     chance = random.Random(seed)

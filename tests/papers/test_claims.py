@@ -53,7 +53,7 @@ def test_every_pair_of_a_claim_is_in_all_tables():
             assert {model for pair in claim["pairs"] for model in pair} <= models
 
 
-def test_without_runs_nothing_is_said_of_ours():
+def test_without_runs_there_is_no_line_of_ours():
     assert {row[-1] for row in claims_tables([])[0].rows} == {"no runs", "0 of 9 pairs run"}
     assert [row[2] for row in claims_tables([])[-1].rows] == ["no runs"] * 6
 
@@ -80,6 +80,17 @@ def test_a_clear_difference_with_enough_seeds_is_shown():
     assert found.low > 0
     assert own_difference(side_b, side_a).verdict == "A is better"
     assert own_difference(side_a[:4], side_b).verdict == "not shown"
+
+
+def test_an_interval_is_corrected_for_the_number_of_pairs_of_its_claim():
+    side_a, side_b = (
+        [run(name, seed=seed, stored=ranks(seed=start + seed, images=40)) for seed in range(5)]
+        for name, start in (("FC7-SH", 0), ("FNE-SH", 5))
+    )
+    alone, among = own_difference(side_a, side_b), own_difference(side_a, side_b, pairs=20)
+    assert among.difference == alone.difference
+    assert among.low <= alone.low <= alone.high <= among.high
+    assert among.high - among.low > alone.high - alone.low
 
 
 def test_runs_on_other_test_images_are_not_compared():
@@ -120,7 +131,7 @@ def test_starts_of_runs_with_other_weights_are_counted_below():
     assert ["FNE-MOE-abs, random weights, Flickr8k, 1,000 test images", "", "1 of 2, paper"] in rows_of_starts
 
 
-def test_starts_of_our_runs_stand_beside_table_5(caffe):
+def test_starts_of_our_runs_are_shown_beside_table_5(caffe):
     runs = [run("FNE-MOE-abs", seed=seed, started=seed > 0) for seed in range(3)]
     assert list(own_groups(runs)) == [("flickr8k", "paper", "FNE-MOE-abs")]
     rows_of_starts = {row[0]: row[1:] for row in claims_tables(runs)[-1].rows}

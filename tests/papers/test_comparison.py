@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
-from fne.papers.comparison import SEEDS_UNKNOWN, compare
+from fne.metrics.paired import SEEDS_UNKNOWN
+from fne.papers.comparison import compare
 from fne.store.arrays import Arrays
 from tests.support.paper_runs import ranks
 

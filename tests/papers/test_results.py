@@ -72,7 +72,7 @@ def test_runs_following_the_paper_and_the_code_have_separate_rows():
     ]  # fmt: skip
 
 
-def test_a_run_stands_in_the_rows_of_all_methods_that_have_its_settings():
+def test_a_run_belongs_to_the_rows_of_all_methods_that_have_its_settings():
     """On Flickr8k, the authors' launcher of FC7-SOE-bl makes it the same as FC7-SOE."""
     [grid] = results_table("2", [run("FC7-SOE", following="code")])
     for model in ("FC7-SOE", "FC7-SOE-bl"):

@@ -55,6 +55,19 @@ def test_a_run_that_differs_in_one_respect_belongs_to_no_row(other):
     assert find_method(other, "flickr8k") is None
 
 
+def test_imported_vectors_of_both_sides_are_a_row_of_their_own():
+    trained = run()
+    settings = trained.settings | {
+        "encode": {"source": "imported"},
+        "tokenize": trained.settings["tokenize"] | {"vectors": "captions/imported"},
+    }
+    other = replace(trained, settings=settings)
+    assert find_method(other, "flickr8k") is None
+    assert describe(other).startswith("imported, not trained here: cosine of captions/imported, ")
+    assert other.experiment != trained.experiment
+    assert not replace(other, floor=1e9).is_below_floor
+
+
 def test_a_run_with_imported_features_belongs_to_no_row():
     imported = ranks()
     del imported.artifact.lineage["activations"]["settings"]["extractor"]

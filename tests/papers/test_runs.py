@@ -248,7 +248,7 @@ def test_a_stage_behind_the_target_of_a_run_does_not_count():
         assert recorded(order, "params.yaml") == ({"evaluate": {"split": "test"}}, {"metrics": "new"})
 
 
-def test_the_stage_of_its_name_knows_a_section_best():
+def test_a_section_is_taken_from_the_stage_of_its_name():
     stages = [
         Stage("evaluate", params={"params.yaml": {"evaluate": {"split": "test", "top": 3}}}),
         Stage("floor", params={"params.yaml": {"evaluate": {"split": "val", "top": 3}}}),

@@ -6,8 +6,8 @@ import pytest
 from fne.metrics.caption_scores import score_captions
 from fne.report.captions import MAIN, choose_examples, render_captions
 from fne.report.sources import History
+from fne.store.annotations import Sentence, Written
 from fne.store.catalog import Captioned
-from fne.store.written_captions import Sentence, Written
 
 CAPTIONER = {"seed": 1, "condition": "concepts", "learns": ["apart", "joint"], "learning_rate": [0.001]}
 LINEAGE = {"captioner": {"digest": "0" * 64, "settings": CAPTIONER}}
@@ -43,7 +43,7 @@ CAPTIONS = [
 WRITTEN = ["a dog runs", "two men play", "a red bus", "a dog"]
 
 
-def test_scores_stand_beside_the_floors():
+def test_scores_are_shown_beside_the_floors():
     page, _ = page_of(CAPTIONS, WRITTEN)
     for title in ("The captioner", "Consensus of neighbors", "Nearest image", "One sentence"):
         assert title in page
@@ -86,7 +86,7 @@ def test_curves_have_phases_and_the_best_epoch():
     assert page.count('<line class="mark"') == 2 * 2
 
 
-def test_a_collapsed_captioner_is_called_so():
+def test_a_collapsed_captioner_is_detected():
     page, _ = page_of(CAPTIONS, ["a man"] * 4)
     assert (
         "<strong>Collapsed:</strong> the captioner ignores the images: 1 different caption for 4 images"

@@ -139,7 +139,7 @@ def test_a_run_on_another_split_or_data_set_gets_no_row():
     assert find_paper_row(metrics(), ranks_of("FNE-SH"), CATALOG[1:]) is None
 
 
-def test_the_floor_stands_beside_rsum_and_a_model_below_it_is_marked(tmp_path):
+def test_the_floor_is_shown_beside_rsum_and_a_model_below_it_is_marked(tmp_path):
     write_run(tmp_path)
     evaluation = read_run(tmp_path)
     high, low = (

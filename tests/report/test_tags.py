@@ -12,8 +12,8 @@ from fne.report.tags import (
     render_tags,
     tag_rows,
 )
+from fne.store.annotations import Tagged
 from fne.store.catalog import Captioned
-from fne.store.written_tags import Tagged
 
 NAMES = ["dog", "sea", "<b>x</b>"]
 TRUE = np.array([[1, 1, 0], [0, 1, 0], [1, 0, 0], [0, 0, 0]], dtype=bool)

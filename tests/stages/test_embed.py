@@ -9,7 +9,7 @@ from tests.support.projects import change_params
 from tests.support.stages import write_activations
 
 
-def test_the_embedding_is_ternary_and_knows_its_ancestors(run):
+def test_the_embedding_is_ternary_and_records_its_ancestors(run):
     assert run("standardize", "embed").exit_code == 0
     rows = Rows.open(Path("features/embeddings"), "embeddings")
     assert (rows.dtype, rows.features) == ("ternary", 6)
@@ -62,7 +62,7 @@ def test_quantiles_are_found_and_recorded(run):
     assert settings["z_high"] == pytest.approx(np.quantile(scores, 0.75, method="inverted_cdf"), abs=1e-3)
 
 
-def test_where_the_source_stands_does_not_matter(run):
+def test_the_place_of_the_source_does_not_matter(run):
     run("standardize", "embed")
     before = Path("features/embeddings/manifest.json").read_bytes()
     Path("features/activations").rename("features/imported")

@@ -71,7 +71,7 @@ def test_other_recalls_make_other_metrics_and_their_sum(run):
     assert found["rsum"] == pytest.approx(sum(both))
 
 
-def test_intervals_stand_in_a_file_of_their_own_and_hold_the_metrics(run):
+def test_intervals_are_in_a_file_of_their_own_and_contain_the_metrics(run):
     run(*READY, "evaluate")
     found, sure = metrics()["test_full"], json.loads(Path("metrics/intervals.json").read_text())["test_full"]
     assert (sure["level"], sure["samples"]) == (0.95, 1000)
@@ -82,7 +82,7 @@ def test_intervals_stand_in_a_file_of_their_own_and_hold_the_metrics(run):
             assert bounds["low"] <= found[way][name] <= bounds["high"]
 
 
-def test_what_guessing_would_score_stands_beside_the_sum_of_recalls(run):
+def test_what_guessing_would_score_is_shown_beside_the_sum_of_recalls(run):
     result = run(*READY, "evaluate")
     found = metrics()["test_full"]
     # Four images with two captions each: R@5 and R@10 are nearly certain.

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from sklearn.metrics import precision_recall_fscore_support
 
 from fne.cli import main as fne
+from fne.store.annotations import read_tagged
 from fne.store.catalog import write_captions
-from fne.store.written_tags import read_tagged
 from stages.tag import main
 from stages.train_tagger import main as train
 from tests.support.projects import change_params

@@ -39,7 +39,7 @@ def test_without_vectors_the_artifact_is_empty_and_the_others_do_not_mention_the
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_pretrained_vectors_stand_by_the_numbers_of_their_words(run, name):
+def test_pretrained_vectors_are_ordered_by_the_numbers_of_their_words(run, name):
     WRITERS[name](Path("glove"), VECTORS)
     change_params(Path(), {"tokenize": {"vectors": "glove", "without_vector": "mean"}})
     result = run("tokenize")

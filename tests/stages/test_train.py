@@ -29,7 +29,7 @@ VECTORS = {"number": [1.0, 2.0], "a": [3.0, 4.0]}
 READY = ("standardize", "embed", "tokenize")
 
 
-def test_the_model_knows_its_settings_and_all_its_ancestors(run):
+def test_the_model_records_its_settings_and_all_its_ancestors(run):
     assert run(*READY, "train").exit_code == 0
     _, artifact = read_model(Path("models/matching.safetensors"))
     assert artifact.settings["loss"] == ["sum_hinge"]
@@ -131,7 +131,7 @@ def test_half_precision_on_a_cpu_is_refused(run):
     )
 
 
-def test_a_run_that_is_terminated_says_so_and_goes_on_the_next_time(run, monkeypatch):
+def test_a_run_that_is_terminated_says_so_and_continues_the_next_time(run, monkeypatch):
     run(*READY, "train")
     expected = Path("models/matching.safetensors").read_bytes()
     shutil.rmtree(".fne")

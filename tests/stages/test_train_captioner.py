@@ -36,7 +36,7 @@ def train(tmp_path, monkeypatch):
     return lambda: CliRunner().invoke(main, COMMANDS["train_captioner"].split())
 
 
-def test_the_captioner_knows_its_settings_words_and_ancestors(train):
+def test_the_captioner_records_its_settings_words_and_ancestors(train):
     result = train()
     assert result.exit_code == 0, result.output
     assert (
@@ -64,7 +64,7 @@ def test_the_same_seed_gives_the_same_bytes_and_a_finished_training_is_kept(trai
     assert MODEL.read_bytes() == first
 
 
-def test_a_run_that_is_terminated_goes_on_the_next_time(train, monkeypatch):
+def test_a_run_that_is_terminated_continues_the_next_time(train, monkeypatch):
     train()
     expected = MODEL.read_bytes()
     shutil.rmtree(".fne")

@@ -28,7 +28,7 @@ def train(tmp_path, monkeypatch):
     return lambda: CliRunner().invoke(main, COMMANDS["train_tagger"].split())
 
 
-def test_the_tagger_knows_its_settings_concepts_and_ancestors(train):
+def test_the_tagger_records_its_settings_concepts_and_ancestors(train):
     result = train()
     assert result.exit_code == 0, result.output
     assert "22 concepts, 4.8 per training image, 100.0% of all occurrences" in result.stdout
@@ -54,7 +54,7 @@ def test_two_runs_give_the_same_bytes(train, tmp_path):
     assert hashlib.sha256(MODEL.read_bytes()).hexdigest() == first
 
 
-def test_a_terminated_training_goes_on_to_the_same_bytes(train, tmp_path, monkeypatch):
+def test_a_terminated_training_ends_with_the_same_bytes(train, tmp_path, monkeypatch):
     train()
     first = MODEL.read_bytes()
     for path in (tmp_path / ".fne").rglob("*.safetensors"):

@@ -22,7 +22,7 @@ def fault(path) -> str:
     return caught.value.message.removeprefix(f"{path}: ")
 
 
-def test_arrays_and_texts_come_back_as_written(tmp_path):
+def test_arrays_and_texts_are_read_back_as_written(tmp_path):
     path = write(tmp_path / "a.h5", mean=np.arange(3.0), ids=["a", "é", ""], none=[])
     arrays = read_arrays(path, "statistics")
     assert arrays["mean"].tolist() == [0, 1, 2]

@@ -31,7 +31,7 @@ CAPTIONED = [
 ]
 
 
-def test_both_files_come_back_sorted_by_id(tmp_path):
+def test_both_files_are_read_back_sorted_by_id(tmp_path):
     write_images(tmp_path / "i", IMAGES)
     write_captions(tmp_path / "c", CAPTIONED)
     assert read_images(tmp_path / "i")[0] == IMAGES[::-1]

@@ -52,7 +52,7 @@ def fault(artifact):
     return caught.value.message
 
 
-def test_equal_settings_are_accepted_also_where_a_list_of_one_stands_for_a_value():
+def test_a_list_of_one_equals_its_value_in_settings():
     lock()
     assert list(recorded_lineage(model())) == ["model"]
     assert list(recorded_lineage(ranks())) == ["model", "ranks"]
@@ -75,7 +75,7 @@ def test_the_block_of_a_variant_that_is_not_chosen_does_not_count():
     recorded_lineage(model())
 
 
-def test_what_auto_stands_for_is_compared_and_not_the_word():
+def test_the_value_of_auto_is_compared_and_not_the_word():
     train = {"start": "auto", "embed_dim": 256, "methods": {"cca": {"dim": 512}}} | CLOSED_FORM
     lock(train)
     made = train | {"start": "cca", "methods": {"cca": {"dim": 256}}}
@@ -130,7 +130,7 @@ def lock_catalog(root="photos", seed=0, dependency="photos"):
     Path("dvc.lock").write_text(json.dumps({"stages": {"catalog": stage}}))
 
 
-def test_the_record_beside_a_catalog_file_stands_for_its_settings(catalog):
+def test_the_record_beside_a_catalog_file_has_its_settings(catalog):
     lock_catalog()
     assert list(recorded_lineage(catalog)) == ["captions"]
     lock_catalog(seed=1)

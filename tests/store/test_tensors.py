@@ -16,7 +16,7 @@ from fne.store.tensors import ENTRY, read_sealed, read_sealed_arrays, write_seal
 TENSORS = {"weight": torch.arange(6.0).reshape(2, 3), "count": torch.tensor(3), "empty": torch.zeros(0, 4)}
 
 
-def test_description_and_tensors_come_back(tmp_path):
+def test_description_and_tensors_are_read_back(tmp_path):
     write_sealed(tmp_path / "file", {"step": 0.1 + 0.2, "name": "Größe"}, TENSORS)
     description, tensors = read_sealed(tmp_path / "file")
     assert description == {"step": 0.1 + 0.2, "name": "Größe"}

@@ -10,9 +10,9 @@ import torch
 from PIL import Image as Picture
 from torch import nn
 
-from fne.extraction.backbones import Tap
 from fne.extraction.network import Network
 from fne.extraction.preprocess import CROPS, TORCHVISION, shorter_side
+from fne.extraction.taps import Tap
 from fne.losses.instance import Classes, Instance, class_numbers
 from fne.models.matcher import Shape, new_matcher
 from fne.store.catalog import Captioned, Image, write_captions, write_images

@@ -35,7 +35,7 @@ Some keys belong to one variant only. They stand in a block of that variant, for
 MEANINGS = {
     "catalog.format": "the format of the data set",
     "extract.activations": "whether values are taken before or after ReLU",
-    "extract.backbone": "the network",
+    "extract.backbone": "the network; `timm/NAME` is any network of timm",
     "extract.crops": "the crops that are averaged: corners and center, mirrored; corners and center; center",
     "train.image_head": "what maps an embedding into the joint space",
     "train.text_encoder": "what maps a caption into the joint space",
@@ -126,7 +126,7 @@ def variants(field: FieldInfo) -> dict[str, type[Section]]:
 
 
 def is_block(field: FieldInfo) -> bool:
-    """Tell whether a key holds a block of keys of its own."""
+    """Return whether a key holds a block of keys of its own."""
     return isinstance(field.annotation, type) and issubclass(field.annotation, Section)
 
 

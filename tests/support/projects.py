@@ -57,6 +57,8 @@ def small_project(folder: Path) -> Path:
     copy_project(folder)
     for pipeline in ("tagging", "captioning"):
         (folder / pipeline / "dvc.lock").unlink()
+    for metrics in ("tags", "captions"):
+        (folder / "metrics" / f"{metrics}.json").unlink()
     change_params(folder, SMALL)
     commit(folder)
     return folder

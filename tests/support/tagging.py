@@ -15,7 +15,7 @@ from fne.store.layout import Layer, plan_shards
 from fne.store.rows import write_rows
 from fne.tasks.tagging.data import Inputs, read_inputs
 from fne.tasks.tagging.settings import TrainTagger
-from fne.tasks.tagging.train import concept_source
+from fne.tasks.tagging.train import source_of
 from tests.support.imports import ROOT
 from tests.support.projects import change_params
 
@@ -78,4 +78,4 @@ def settings(**changes: object) -> TrainTagger:
 def inputs(folder: Path, chosen: TrainTagger) -> Inputs:
     """Open the small world for some settings."""
     hints = chosen.user_hints.count if chosen.user_hints else 0
-    return read_inputs(folder / EMBEDDINGS, folder / CAPTIONS, concept_source(chosen), chosen.order, hints)
+    return read_inputs(folder / EMBEDDINGS, folder / CAPTIONS, source_of(chosen), chosen.order, hints)

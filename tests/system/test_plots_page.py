@@ -26,6 +26,10 @@ def plots(tmp_path_factory):
     for name in (".dvc/config", "dvc.yaml", "params.yaml"):
         shutil.copy(ROOT / name, folder / name)
     write_history(folder / "models", {"train/loss": [3, 2, 1, 0.5], "val/rsum": [10, 200, 150, 300]})
+    (folder / "metrics" / "curves").mkdir(parents=True)
+    for name, header in (("recall", "k"), ("ranks", "percent")):
+        lines = [f"{header}\timage_to_text\ttext_to_image", "1\t10\t20", "5\t40\t60", "10\t70\t80"]
+        (folder / "metrics" / "curves" / f"{name}.tsv").write_text("\n".join(lines) + "\n")
     run_dvc(folder, "plots", "show")
     return folder / "dvc_plots" / "index.html"
 
@@ -48,16 +52,24 @@ def test_all_curves_are_visible_without_requests_or_errors(open_page, plots, sch
     assert found.foreign_requests == []
     assert found.errors == []
     titles = found.page.locator("h2").all_inner_texts()
-    assert titles == ["Training loss per pair", "Sum of the validation recalls"]
+    assert titles == [
+        "Training loss per pair",
+        "Sum of the validation recalls",
+        "Recall within the first K, sentences for an image",
+        "Recall within the first K, images for a sentence",
+        "Rank of the first true sentence (lower is better)",
+        "Rank of the true image (lower is better)",
+    ]
     boxes = found.page.locator("svg path").evaluate_all("all => all.map(one => one.getBBox().width)")
-    assert len(boxes) == 2
+    assert len(boxes) == 6
     assert min(boxes) > 300
 
 
 def test_curves_rise_and_fall_with_the_values(open_page, plots):
-    loss, rsum = heights(open_page(plots).page)
+    loss, rsum, *curves = heights(open_page(plots).page)
     assert loss == sorted(loss)  # it falls: the distance from the top grows
     assert rsum[3] < rsum[1] < rsum[2] < rsum[0]
+    assert all(each == sorted(each, reverse=True) for each in curves)  # they rise
 
 
 def test_the_page_fits_the_width_of_a_phone(open_page, plots):

@@ -6,7 +6,7 @@ from fne.store.arrays import write_arrays
 from fne.text.tokens import read_tokens, write_tokens
 
 
-def test_captions_of_different_lengths_come_back_by_id(tmp_path):
+def test_captions_of_different_lengths_are_read_back_by_id(tmp_path):
     write_tokens(tmp_path / "t.h5", {"a#0": [3, 1, 2], "a#1": [], "b#0": [7]}, {}, {})
     tokens = read_tokens(tmp_path / "t.h5")
     assert [tokens.read(each).tolist() for each in ("b#0", "a#1", "a#0")] == [[7], [], [3, 1, 2]]

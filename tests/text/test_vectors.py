@@ -73,7 +73,7 @@ def test_with_drop_only_words_with_a_vector_are_known(path):
     assert known_words(WORDS, None, "drop") == WORDS
 
 
-def test_vectors_come_back_with_their_origin(path, tmp_path):
+def test_vectors_are_read_back_with_their_origin(path, tmp_path):
     write_word_vectors(tmp_path / "v.h5", vocabulary(WORDS), load_vectors(path, WORDS), "mean")
     found = read_word_vectors(tmp_path / "v.h5")
     assert found.values.tolist() == [[2, 3], [1, 1], [3, 5], [2, 3], [2, 3]]
@@ -93,7 +93,7 @@ def test_vectors_come_back_with_their_origin(path, tmp_path):
     }
 
 
-def test_the_shipped_file_stands_for_no_vectors(tmp_path):
+def test_the_shipped_file_means_no_vectors(tmp_path):
     assert load_vectors(ROOT / NO_VECTORS, WORDS) is None
     write_word_vectors(tmp_path / "v.h5", vocabulary(WORDS), None, "random")
     assert read_word_vectors(tmp_path / "v.h5") is None
@@ -130,7 +130,7 @@ def test_coverage_counts_words_of_captions():
     assert coverage([], {}).fraction_missing == 0
 
 
-def test_the_user_learns_what_is_covered_and_what_looks_wrong(path):
+def test_coverage_and_what_looks_wrong_are_printed(path):
     glove(path, {"dog": [3.0, 5.0], "a": [1.0, 1.0]})
     path.write_bytes(path.read_bytes() + b"dog 1 2\ncaf\xe9 1 2\n")
     captioned = [

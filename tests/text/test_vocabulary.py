@@ -31,7 +31,7 @@ def test_a_damaged_file_is_refused(tmp_path, content):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_flipped_bit_anywhere_is_noticed(tmp_path, seed):
+def test_a_flipped_bit_anywhere_is_detected(tmp_path, seed):
     path = tmp_path / "v.json"
     write_vocabulary(path, ["<unk>", "a", "é"], {"min_count": 1})
     content = bytearray(path.read_bytes())

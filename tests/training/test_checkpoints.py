@@ -48,7 +48,7 @@ def test_another_version_of_training_never_meets_them(tmp_path, said, monkeypatc
         assert checkpoints.load() is None
 
 
-def test_a_damaged_one_is_said_and_the_one_before_serves(tmp_path, said):
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(tmp_path, said):
     with open_checkpoints(tmp_path, {}, said.append) as checkpoints:
         checkpoints.save({"step": 1}, tensors(1))
         checkpoints.save({"step": 2}, tensors(2))

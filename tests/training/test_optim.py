@@ -94,7 +94,7 @@ def test_rmsprop_has_epsilon_where_it_says(name, first):
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_restored_optimizer_goes_on_bit_for_bit(name):
+def test_a_restored_optimizer_continues_bit_for_bit(name):
     def gradient(number):
         return torch.randn(5, generator=torch.Generator().manual_seed(number))
 

@@ -106,7 +106,7 @@ def test_reference_runs_train_to_what_this_version_of_the_trainer_did(pairs, nam
     assert found["norms"] == pytest.approx(expected["norms"], rel=1e-4)
 
 
-def test_kept_trainings_are_described_and_a_damaged_one_is_said_to_be(tmp_path):
+def test_kept_trainings_are_described_and_a_damaged_one_is_reported(tmp_path):
     settings = {"method": "steps", "text_encoder": "gru", "loss": ["sum_hinge"], "seed": 3}
     keep_finished(tmp_path, key(settings=settings), DONE)
     assert [each.summary for each in finished_trainings(tmp_path)] == [

@@ -16,6 +16,7 @@ from fne.datasets.readers.flickr import read_flickr
 from fne.datasets.readers.folder import read_folder
 from fne.datasets.readers.karpathy import read_karpathy
 from fne.datasets.readers.table import AUTOMATIC, Columns, read_table
+from fne.datasets.readers.webdataset import read_webdataset
 
 AUTO = "auto"
 PATTERNS = {
@@ -23,9 +24,10 @@ PATTERNS = {
     "flickr": ("*.token.txt", "*.token", "Flickr8k_text/*.token.txt"),
     "coco": ("captions_*.json", "annotations/captions_*.json"),
     "table": ("*.csv", "*.tsv", "*.jsonl", "captions.txt"),
+    "webdataset": ("*.tar",),
 }
 SKIPPED = ("*.lemma.token.txt",)  # Flickr8k's captions a second time, as lemmas
-SEVERAL_FILES = ("coco",)  # formats with one annotation file per split
+SEVERAL_FILES = ("coco", "webdataset")  # formats with one annotation file per split or shard
 
 
 def read_dataset(root: Path, format_name: str, annotations: str, columns: Columns = AUTOMATIC) -> Reading:
@@ -78,7 +80,10 @@ def _find(root: Path, format_name: str, annotations: str) -> dict[str, list[Path
     formats = PATTERNS if format_name == AUTO else {format_name: PATTERNS[format_name]}
     listed = {name: _glob(root, [*map(case_insensitive, patterns)]) for name, patterns in formats.items()}
     found = {name: paths for name, paths in listed.items() if paths}
-    if not found and format_name == AUTO and read_folder(root, []).records:
+    # An archive beside other annotations, or beside images, is probably what they were unpacked from.
+    if format_name == AUTO and len(found) > 1:
+        found.pop("webdataset", None)
+    if format_name == AUTO and found.keys() <= {"webdataset"} and read_folder(root, []).records:
         return {"folder": []}
     return found
 
@@ -135,4 +140,5 @@ READERS: dict[str, Reader] = {
     "coco": read_coco,
     "table": read_table,
     "folder": read_folder,
+    "webdataset": read_webdataset,
 }

@@ -2,14 +2,14 @@
 
 The rules, which a plain loop over images and hypotheses follows as well:
 
-- The candidates of a step are every hypothesis that goes on, extended by every output except those that
-  are never written, and every hypothesis that has ended, as it is. The best `beam` of them go on.
+- The candidates of a step are every unfinished hypothesis, extended by every output except those that
+  are never written, and every hypothesis that has ended, as it is. The best `beam` of them are kept.
 - A hypothesis that ends stays with its final score. The search of an image ends when all its
   hypotheses have ended, or after `max_length` steps. Hypotheses without END count as they are.
 - The score is the sum of the log probabilities, END included, divided by (words + 1) ** `length_power`.
 - On ties the hypothesis that ranked higher before wins, then the lower output number.
 
-Only hypotheses that go on are computed, and images that are done cost nothing.
+Only unfinished hypotheses are computed, and images that are done cost nothing.
 """
 
 from collections.abc import Sequence
@@ -115,7 +115,7 @@ class _Search:
     def run(self, model: Model[S], repeats: bool, first: int) -> list[list[Hypothesis]]:
         images = len(self.conditions)
         logits, state = model.begin(_padded(self.conditions))
-        rows = torch.arange(images, device=self.conditions.device)  # of the hypotheses that go on
+        rows = torch.arange(images, device=self.conditions.device)  # of the unfinished hypotheses
         live = torch.zeros_like(self.ended)
         live[:, 0] = True
         for step in range(self.max_length):
@@ -146,7 +146,7 @@ class _Search:
         totals[..., 0] = torch.where(self.ended, self.totals, totals[..., 0])
         lengths[..., 0] = torch.where(self.ended, self.lengths, lengths[..., 0])
         scores = totals / (lengths + 1).to(totals.dtype) ** self.length_power
-        # Candidates stand in the order of slots and outputs, which a stable sort keeps on ties.
+        # Candidates are in the order of slots and outputs, which a stable sort keeps on ties.
         order = scores.flatten(1).sort(dim=1, descending=True, stable=True).indices[:, : self.beam]
         parents = order // choices
         chosen = words.flatten(1).gather(1, order)

@@ -7,6 +7,7 @@ Before training all outputs have their start biases only, because the output wei
 
 import copy
 import itertools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -165,6 +166,15 @@ class Decoder(nn.Module):
         hidden = running.cell[0] if running.output is None else running.cell[0] + running.output
         logits: Tensor = self.output(hidden)
         return logits
+
+
+def pad(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Return sequences padded with zeros (captions, longest) and their lengths (captions)."""
+    lengths = [len(each) for each in sequences]
+    padded = torch.zeros((len(sequences), max(lengths)), dtype=torch.int64)
+    for row, sequence in zip(padded, sequences, strict=True):
+        row[: len(sequence)] = torch.tensor(sequence)
+    return padded, torch.tensor(lengths)
 
 
 def pack(sequences: Tensor, lengths: Tensor) -> PackedSequence:

@@ -135,7 +135,7 @@ def greedy_without_repeats(decoder: ArrayDecoder, conditions: np.ndarray, end: i
     """
     logits, running = decoder.begin(conditions)
     written: list[list[int]] = [[] for _ in conditions]
-    rows = np.arange(len(conditions))  # of the sequences that go on
+    rows = np.arange(len(conditions))  # of the unfinished sequences
     for _ in range(logits.shape[1] - 1):
         for row, image in enumerate(rows):
             logits[row, written[image]] = -np.inf
@@ -187,7 +187,7 @@ def beam_search(
     logits, running = decoder.begin(condition[None])
     found = [Sequence((), 0.0, 0.0, False)]
     for step in range(max_length):
-        # Of each candidate: the sequence, the row that it goes on from, and its last output.
+        # Of each candidate: the sequence, the row that it continues, and its last output.
         candidates: list[tuple[Sequence, int, int]] = []
         row = 0
         for each in found:
@@ -237,7 +237,7 @@ def sigmoid(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Cell:
-    """How a cell begins and goes on, as in `fne.models.decoders.cells`."""
+    """The first and the next steps of a cell, as in `fne.models.decoders.cells`."""
 
     begin: Callable[[np.ndarray], State]
     update: Callable[[np.ndarray, np.ndarray, State], State]

@@ -3,37 +3,23 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from fne.core.errors import InputError
 from fne.core.params import Section
-from fne.core.variants import Variant
+from fne.models.describer import row_moments
 from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, in_split, read_captions, split_artifact
 from fne.store.provenance import recorded_lineage
 from fne.store.rows import Rows
 from fne.text.caption_vocabulary import WORDS, CaptionWords, choose_caption_words, ptb_words
-from fne.text.concepts import Concepts, concepts_from_tags, concepts_from_words
+from fne.text.concepts import Concepts, ConceptSource, concept_source
 
 BLOCK = 1024  # images read at once
 SHOWN = 5  # images that a batch names in a message
-
-
-class FromWords(Section):
-    """The settings of concepts that are words of the captions."""
-
-    count: Annotated[int, Field(ge=1, le=100_000, examples=[1000])]
-
-
-class FromTags(Section):
-    """The settings of concepts that are tags of the data set."""
-
-    min_images: Annotated[int, Field(ge=1, examples=[1])]
 
 
 @dataclass(frozen=True)
@@ -42,19 +28,32 @@ class Batch:
 
     images: np.ndarray  # positions of images, one per caption (captions)
     captions: np.ndarray  # the number of each caption among those of its image (captions)
-    names: Sequence[str]  # of all images, by position
+    examples: "Examples"
 
     def __len__(self) -> int:
         return len(self.images)
 
+    def part(self, part: slice) -> "Batch":
+        """Return the captions of one process."""
+        return Batch(self.images[part], self.captions[part], self.examples)
+
+    def sequences(self) -> list[list[int]]:
+        """Return the numbers of the words of each caption, its end included."""
+        chosen = zip(self.images, self.captions, strict=True)
+        return [self.examples.sequences[image][caption] for image, caption in chosen]
+
+    def lengths(self) -> list[int]:
+        """Return the number of words of each caption, its end included."""
+        return [len(each) for each in self.sequences()]
+
     def __str__(self) -> str:
-        named = list(dict.fromkeys(self.names[position] for position in self.images))
+        named = list(dict.fromkeys(self.examples.ids[position] for position in self.images))
         more = [f"and {len(named) - SHOWN} more"] if len(named) > SHOWN else []
         return f"images {', '.join([*named[:SHOWN], *more])}"
 
 
 class Examples:
-    """The captioned images of one split, with their rows, sequences and concepts at hand.
+    """The captioned images of one split, with their rows, sequences and concepts.
 
     Attributes:
         ids: the image ids.
@@ -71,7 +70,7 @@ class Examples:
         words: CaptionWords,
         concepts: Concepts,
         max_length: int,
-        concept_words: "ConceptWords",
+        source: ConceptSource,
     ) -> None:
         self.ids = [record.id for record in captioned]
         rows.check_ids(self.ids)
@@ -82,7 +81,7 @@ class Examples:
         self.sequences = [
             [words.encode(cut(caption), max_length) for caption in record.captions] for record in captioned
         ]
-        self.labels = concepts.labels(concept_words(record) for record in captioned)
+        self.labels = concepts.labels(source.names(record) for record in captioned)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -96,22 +95,13 @@ class Examples:
         """Return image embeddings (images, features) in float32."""
         return torch.from_numpy(self._rows.read([self.ids[each] for each in positions], np.float32))
 
-    def captions(self, images: np.ndarray, captions: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Return padded sequences (captions, longest) and their lengths (captions)."""
-        found = [self.sequences[image][caption] for image, caption in zip(images, captions, strict=True)]
-        lengths = [len(each) for each in found]
-        padded = torch.zeros((len(found), max(lengths)), dtype=torch.int64)
-        for row, sequence in zip(padded, found, strict=True):
-            row[: len(sequence)] = torch.tensor(sequence)
-        return padded, torch.tensor(lengths)
-
     def batches(self, seed: int, epoch: int, batch: int, captions: str) -> list[Batch]:
         """Return the batches of an epoch, in an order that seed and epoch alone decide."""
         generator = np.random.default_rng((seed, epoch))
         images, numbers = DRAWS[captions](self.caption_counts, generator)
         order = generator.permutation(len(images))
         return [
-            Batch(images[chosen], numbers[chosen], self.ids)
+            Batch(images[chosen], numbers[chosen], self)
             for chosen in (order[start : start + batch] for start in range(0, len(order), batch))
         ]
 
@@ -120,11 +110,11 @@ class Examples:
         drawn = len(self) if captions == "one" else int(self.caption_counts.sum())
         return -(-drawn // batch)
 
-    def every_caption(self, positions: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the image and the number of every caption of some images (captions)."""
+    def every_caption(self, positions: Sequence[int]) -> Batch:
+        """Return all captions of some images."""
         counts = self.caption_counts[list(positions)]
         images = np.repeat(np.asarray(positions, dtype=np.int64), counts)
-        return images, np.concatenate([np.arange(count) for count in counts])
+        return Batch(images, np.concatenate([np.arange(count) for count in counts]), self)
 
 
 def one_caption(counts: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -139,7 +129,7 @@ def all_captions(counts: np.ndarray, generator: np.random.Generator) -> tuple[np
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a captioner learns from and is judged by, and where it is from.
+    """The training and validation data of a captioner, and its origin.
 
     Attributes:
         training: the training images.
@@ -148,9 +138,9 @@ class Inputs:
         words: the words that the captioner writes.
         concepts: what it recognizes.
         mean: of each feature over the training images (features).
-        deviation: the same.
-        lineage: where all of it is from.
-        notes: what a user should know about the captions.
+        deviation: of each feature over the training images (features).
+        lineage: the artifacts that all of it was made from.
+        notes: remarks about the captions, for the user.
     """
 
     training: Examples
@@ -183,7 +173,7 @@ class Reading:
     min_count: int
     max_words: int
     max_length: int
-    concepts: str  # a key of `CONCEPT_SOURCES`
+    concepts: str  # a key of `fne.text.concepts.CONCEPT_SOURCES`
     concept_settings: Section
 
 
@@ -206,50 +196,17 @@ def read_inputs(embeddings: Path, captions: Path, reading: Reading) -> Inputs:
     words = choose_caption_words(
         (each for own in sentences.values() for each in own), reading.min_count, reading.max_words
     )
-    source: ConceptSource = CONCEPT_SOURCES[reading.concepts].make
-    concepts, concept_words = source(training, cut, reading.concept_settings)
-    learned, judged = (
-        Examples(own, rows, cut, words, concepts, reading.max_length, concept_words)
+    source = concept_source(reading.concepts, reading.concept_settings, cut)
+    concepts = source.choose(training)
+    train_examples, val_examples = (
+        Examples(own, rows, cut, words, concepts, reading.max_length, source)
         for own in (training, validation)
     )
     mean, deviation = row_moments(rows, list(sentences))
     notes = [*_cut_captions(captions, sentences, reading.max_length), *concepts.warnings()]
-    return Inputs(learned, judged, rows.features, words, concepts, mean, deviation, lineage, notes)
-
-
-def row_moments(rows: Rows, ids: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Return the mean and the deviation of each feature over some images (features), summed in float64."""
-    mean = np.zeros(rows.features)
-    for _, block in rows.blocks(ids):
-        mean += block.sum(axis=0, dtype=np.float64) / len(ids)
-    variance = np.zeros(rows.features)
-    for _, block in rows.blocks(ids):
-        variance += np.square(block - mean).sum(axis=0) / len(ids)
-    return torch.from_numpy(mean).float(), torch.from_numpy(np.sqrt(variance)).float()
-
-
-ConceptWords = Callable[[Captioned], set[str]]  # the words or tags of an image
-ConceptSource = Callable[
-    [Sequence[Captioned], Callable[[str], list[str]], Section], tuple[Concepts, ConceptWords]
-]
-
-
-def words_as_concepts(
-    training: Sequence[Captioned], cut: Callable[[str], list[str]], settings: FromWords
-) -> tuple[Concepts, ConceptWords]:
-    """The most frequent words of the training captions; an image has those that any of its captions has."""
-    captions = {record.id: [cut(caption) for caption in record.captions] for record in training}
-    return concepts_from_words(captions, settings.count), lambda record: {
-        word for caption in record.captions for word in cut(caption)
-    }
-
-
-def tags_as_concepts(
-    training: Sequence[Captioned], cut: Callable[[str], list[str]], settings: FromTags
-) -> tuple[Concepts, ConceptWords]:
-    """The tags of the data set."""
-    tags = {record.id: record.tags for record in training}
-    return concepts_from_tags(tags, settings.min_images), lambda record: set(record.tags)
+    return Inputs(
+        train_examples, val_examples, rows.features, words, concepts, mean, deviation, lineage, notes
+    )
 
 
 def _require_images(captioned: Sequence[Captioned], split: str, least: int, purpose: str) -> None:
@@ -272,7 +229,3 @@ def _cut_captions(place: Path, sentences: Mapping[str, list[list[str]]], max_len
 
 
 DRAWS = {"all": all_captions, "one": one_caption}
-CONCEPT_SOURCES: dict[str, Variant[tuple[Concepts, ConceptWords]]] = {
-    "tags": Variant(tags_as_concepts, FromTags),
-    "words": Variant(words_as_concepts, FromWords),
-}

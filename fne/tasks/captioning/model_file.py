@@ -41,7 +41,7 @@ def read_captioner(path: Path) -> "tuple[Describer, DescriberFile]":
 
 
 def read_captioner_file(path: Path) -> DescriberFile:
-    """Read a captioner as it is kept, without torch.
+    """Read the file of a captioner, without torch.
 
     Raises:
         InputError: if it is missing, damaged, of a newer format or not a captioner of fne.

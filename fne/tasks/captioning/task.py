@@ -1,15 +1,6 @@
-"""The captioning task: a recognizer of concepts and a decoder of words, apart or together.
+"""The captioning task: a recognizer of concepts and a decoder of words, trained separately or together.
 
-What a phase learns:
-
-- `recognizer`: the recognizer, from the true concepts.
-- `apart`: the recognizer from the true concepts, and the decoder with the TRUE concepts as its
-  condition. No gradient of one reaches the other.
-- `decoder`: the decoder, with what the recognizer predicts; the recognizer is held.
-- `joint`: both, with the sum of both losses. Gradients of the words reach the recognizer.
-
-The loss of the concepts is summed over concepts, that of the words over the words of a caption. Both are
-averaged over the captions of a batch.
+`fne.training.describer_task` has the phases and the losses. An item of a batch is a caption.
 """
 
 from collections.abc import Sequence
@@ -17,42 +8,38 @@ from contextlib import nullcontext
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fne.core.processes import ALONE, Processes
-from fne.losses.multilabel import MultilabelLoss
-from fne.losses.sequence import perplexity, word_losses
+from fne.losses.sequence import perplexity
 from fne.metrics.captions import COLLAPSED, bleu, cider_d
 from fne.models.decoders.beam import search
-from fne.models.decoders.decoder import Decoder, Dropout, draw_dropout, pack
+from fne.models.decoders.decoder import Dropout, pad
 from fne.models.describer import Describer
 from fne.tasks.captioning.data import Batch, Examples
 from fne.text.caption_vocabulary import END, UNKNOWN, CaptionWords
+from fne.training.describer_task import DescriberTask, Objective
 from fne.training.progress import Point, Scores
-from fne.training.task import Loss, ParameterGroup
 
 BLOCK = 256  # images or captions computed at once in validation
 IN_A_ROW = 2  # validations with (nearly) one caption for all images before it is reported
 
 
-class CaptioningTask:
+class CaptioningTask(DescriberTask[Batch]):
     """Learns to write captions; validated by the captions that it writes."""
 
     section = "train_captioner"
+    sequences = "words"
     memory_hint = "lower train_captioner.batch, train_captioner.units or train_captioner.word_dim"
 
     def __init__(
         self,
         captioner: Describer,
+        objective: Objective,
         words: CaptionWords,
         training: Examples,
         validation: Examples,
         *,
-        learns: Sequence[str],
-        recognizer_rates: Sequence[float],
-        concept_loss: MultilabelLoss | None,
-        concept_weight: float,
-        dropout: float,
         seed: int,
         batch: int,
         captions: str,
@@ -66,14 +53,10 @@ class CaptioningTask:
 
         Args:
             captioner: the model, with fresh weights.
+            objective: what each phase learns.
             words: the words that it writes.
             training: what it learns from.
-            validation: what it is judged by.
-            learns: what each phase learns.
-            recognizer_rates: the rate of the recognizer in each phase, by that of the decoder.
-            concept_loss: of the recognizer, per image; None trains it through the words alone.
-            concept_weight: of that loss.
-            dropout: the fraction of words and of states before the output that is dropped.
+            validation: what it is validated with.
             seed: of the order of the captions.
             batch: captions per step.
             captions: a key of `fne.tasks.captioning.data.DRAWS`.
@@ -85,34 +68,13 @@ class CaptioningTask:
         """
         if captioner.decoder is None:
             raise ValueError("a captioner needs a decoder")
-        self.captioner = captioner
-        self.decoder: Decoder = captioner.decoder
-        self.trained = nn.ModuleDict({"model": captioner})
+        super().__init__(captioner, objective, processes)
         self._words, self._training, self._validation = words, training, validation
-        self._learns, self._rates = learns, recognizer_rates
-        self._concept_loss, self._concept_weight = concept_loss, concept_weight
-        self._dropout, self._seed, self._batch, self._captions = dropout, seed, batch, captions
-        self._max_length, self._select = max_length, select
-        self._beam = validation_beam
-        self._processes = processes
+        self._seed, self._batch, self._captions = seed, batch, captions
+        self._max_length, self._select, self._beam = max_length, select, validation_beam
         count = min(validation_images or len(validation), len(validation))
         # Spread evenly over the split, whose order may follow the file names.
         self._validated = np.linspace(0, len(validation) - 1, count).round().astype(int).tolist()
-        self.start_phase(0)
-
-    def start_phase(self, number: int) -> None:
-        """Use the losses of a phase."""
-        self._now, self._rate = self._learns[number], self._rates[number]
-
-    def parameter_groups(self) -> list[ParameterGroup]:
-        """Return what the running phase trains: the decoder and the recognizer have rates of their own."""
-        recognizer = [] if self.captioner.recognizer is None else list(self.captioner.recognizer.parameters())
-        groups = []
-        if self._now != "recognizer":
-            groups.append(ParameterGroup("decoder", list(self.decoder.parameters())))
-        if self._now != "decoder" and recognizer:
-            groups.append(ParameterGroup("recognizer", recognizer, self._rate))
-        return groups
 
     def steps(self) -> int:
         """Return the number of batches per epoch."""
@@ -122,28 +84,6 @@ class CaptioningTask:
         """Return the batches of an epoch."""
         return self._training.batches(self._seed, epoch, self._batch, self._captions)
 
-    def loss(self, batch: Batch, generator: torch.Generator) -> Loss:
-        """Return the losses of concepts and words, as far as the running phase learns them."""
-        part = self._processes.partition(len(batch))
-        images, captions = batch.images[part], batch.captions[part]
-        dropout = self._draw_dropout(batch, part, generator)
-        if not len(images):  # a batch of fewer captions than there are processes
-            nothing = torch.zeros((), device=self.captioner.device)
-            terms = {name: nothing.clone().requires_grad_() for name in self._terms()}
-        else:
-            terms = {
-                name: each / len(batch) for name, each in self._losses(images, captions, dropout).items()
-            }
-        weights = {"concepts": self._concept_weight, "words": 1.0}
-        total = torch.stack([weights[name] * each for name, each in terms.items()]).sum()
-        # Every process has its own part of the sums; the history has the whole.
-        whole = torch.stack([each.detach() for each in terms.values()])
-        self._processes.add(whole)
-        values = dict(zip(terms, whole, strict=True))
-        value = torch.stack([weights[name] * each for name, each in values.items()]).sum()
-        # The trainer adds up values of batches and divides by the number of captions.
-        return Loss(total, value * len(batch), {name: each * len(batch) for name, each in values.items()})
-
     @torch.no_grad()
     def validate(self) -> Scores:
         """Write captions for validation images and score them.
@@ -151,7 +91,7 @@ class CaptioningTask:
         A phase that learns only the recognizer is judged by the loss of the concepts. Minus that loss is
         below every score of captions, so that the phases after it decide which weights are the best.
         """
-        captioner, positions = self.captioner, self._validated
+        captioner, positions = self.describer, self._validated
         captioner.eval()
         condition_blocks, losses = [], []
         for start in range(0, len(positions), BLOCK):
@@ -201,14 +141,10 @@ class CaptioningTask:
             "train_captioner.rows=standardized, or try another train_captioner.learning_rate"
         )
 
-    def _terms(self) -> list[str]:
-        learns_concepts = self._concept_loss is not None and self._now != "decoder"
-        return [*["concepts"] * learns_concepts, *["words"] * (self._now != "recognizer")]
-
-    def _losses(self, images: np.ndarray, captions: np.ndarray, dropout: Dropout | None) -> dict[str, Tensor]:
+    def losses(self, batch: Batch, dropout: Dropout | None) -> dict[str, Tensor]:
         """Return the sums of the losses over some captions, by name."""
-        captioner, terms = self.captioner, self._terms()
-        different, owners = np.unique(images, return_inverse=True)
+        captioner, terms = self.describer, self.terms()
+        different, owners = np.unique(batch.images, return_inverse=True)
         rows = self._training.images(different).to(captioner.device)
         owner = torch.from_numpy(owners.reshape(-1)).to(captioner.device)
         with torch.no_grad() if self._now == "decoder" else nullcontext():
@@ -219,40 +155,18 @@ class CaptioningTask:
             found["concepts"] = self._concept_loss(seen.logits, labels)[owner].sum()
         if "words" in terms:
             conditions = labels.to(rows.dtype) if self._now == "apart" else captioner.condition(seen)
-            padded, lengths = self._training.captions(images, captions)
-            found["words"] = self._sequence_losses(conditions[owner], padded, lengths, dropout).sum()
+            found["words"] = self.sequence_losses(conditions[owner], *pad(batch.sequences()), dropout).sum()
         return found
-
-    def _sequence_losses(
-        self, conditions: Tensor, padded: Tensor, lengths: Tensor, dropout: Dropout | None
-    ) -> Tensor:
-        """Return the loss of every word of some captions (positions)."""
-        decoder = self.decoder
-        targets = pack(padded.to(conditions.device), lengths)
-        states = decoder.hidden_states(conditions, targets, dropout)
-        return word_losses(states, decoder.output.weight, decoder.output.bias, targets.data)
-
-    def _draw_dropout(self, batch: Batch, part: slice, generator: torch.Generator) -> Dropout | None:
-        """Draw the dropout of the whole batch; return that of the captions of this process."""
-        if self._dropout == 0 or self._now == "recognizer":
-            return None
-        shape, device = self.captioner.shape, self.captioner.device
-        lengths = [
-            len(self._training.sequences[image][caption])
-            for image, caption in zip(batch.images, batch.captions, strict=True)
-        ]
-        drawn = draw_dropout(len(batch), max(lengths), shape.word_dim, shape.units, self._dropout, generator)
-        return Dropout(*(each[part].to(device) for each in drawn))
 
     def _word_loss(self, conditions: Tensor) -> float:
         """Return the mean loss per word of the captions of the validated images, ends included."""
-        images, captions = self._validation.every_caption(self._validated)
+        every = self._validation.every_caption(self._validated)
         owner = np.repeat(np.arange(len(self._validated)), self._validation.caption_counts[self._validated])
         total, words = 0.0, 0
-        for start in range(0, len(images), BLOCK):
+        for start in range(0, len(every), BLOCK):
             part = slice(start, start + BLOCK)
-            padded, lengths = self._validation.captions(images[part], captions[part])
-            losses = self._sequence_losses(conditions[owner[part]], padded, lengths, None)
+            padded = pad(every.part(part).sequences())
+            losses = self.sequence_losses(conditions[owner[part]], *padded, None)
             total, words = total + losses.sum().item(), words + len(losses)
         return total / words
 

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from fne.models.decoders.beam import Hypothesis, search
 from fne.models.describer import Describer
+from fne.store.annotations import Sentence, Written
 from fne.store.rows import Rows
-from fne.store.written_captions import Sentence, Written
 from fne.text.caption_vocabulary import END, UNKNOWN, CaptionWords
 
 BLOCK = 128  # images written at once

@@ -16,8 +16,9 @@ from torch.utils.checkpoint import checkpoint
 
 from fne.core.errors import InputError
 from fne.core.params import not_one_of
-from fne.extraction.backbones import BACKBONES, Tap
+from fne.extraction.backbones import BACKBONES
 from fne.extraction.network import Network, run_modules
+from fne.extraction.taps import Tap
 from fne.tasks.finetuning.settings import ALL
 
 # The kinds of weights, each with a rate of its own.
@@ -35,6 +36,11 @@ def trained_taps(backbone: str, layer: str, first: str) -> list[Tap]:
     Raises:
         InputError: if the network has no layer `first`, or none before or at `layer`.
     """
+    if backbone not in BACKBONES:
+        raise InputError(
+            f"params.yaml: finetune.epochs is not 0, but {backbone} cannot be tuned; set extract.backbone to "
+            f"one of {', '.join(sorted(BACKBONES))}, or finetune.epochs to 0"
+        )
     known = BACKBONES[backbone].taps
     names = [tap.layer for tap in known]
     # The pooled output of a network has no weights of its own and comes after all layers.

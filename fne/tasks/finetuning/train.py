@@ -18,7 +18,7 @@ from fne.core.processes import ALONE, Processes
 from fne.extraction.backbones import BACKBONES
 from fne.extraction.cost import format_duration
 from fne.extraction.engine import ImageFiles, read_ahead
-from fne.extraction.extractor import UNSAID, ExtractorSettings
+from fne.extraction.extractor import DEFAULT_KIND, ExtractorSettings
 from fne.extraction.network import build_network
 from fne.extraction.preprocess import CROP, CROPS, TORCHVISION, InputFormat, resize_for
 from fne.extraction.run import GPU_BATCH
@@ -34,6 +34,7 @@ from fne.tasks.finetuning.data import Captions, CropChoices, RandomCrops
 from fne.tasks.finetuning.network import TunedNetwork, trained_taps
 from fne.tasks.finetuning.settings import ALL, Finetune
 from fne.tasks.finetuning.task import FinetuningTask, Images, Objective, Rates, network_rates
+from fne.text.caption_vectors import has_caption_vectors
 from fne.text.tokens import Tokens, read_tokens
 from fne.training.loop import Schedule
 from fne.training.optim import SgdNesterov, sgd_nesterov
@@ -85,7 +86,7 @@ class Inputs:
     @property
     def extraction(self) -> dict[str, Any]:
         """The settings of the extraction that the model was trained on."""
-        found: dict[str, Any] = UNSAID | self.model.lineage["activations"]["settings"]
+        found: dict[str, Any] = DEFAULT_KIND | self.model.lineage["activations"]["settings"]
         return found
 
     @property
@@ -130,7 +131,7 @@ def refuse_without_network(model: Artifact, has_images: bool, epochs: Sequence[i
         InputError: saying what to change.
     """
     said = f"params.yaml: finetune.epochs is {_text(epochs)}"
-    recorded = UNSAID | model.lineage.get("activations", {}).get("settings", {})
+    recorded = DEFAULT_KIND | model.lineage.get("activations", {}).get("settings", {})
     if not has_images:
         raise InputError(
             f"{said}, but the catalog has no image files: catalog.images is 'none'; name their folder, or "
@@ -140,6 +141,11 @@ def refuse_without_network(model: Artifact, has_images: bool, epochs: Sequence[i
         raise InputError(
             f"{said}, but {model.path} was trained on imported features: there is no network to train; set "
             f"embed.source to features/activations, or {OFF}"
+        )
+    if has_caption_vectors(model.lineage):
+        raise InputError(
+            f"{said}, but {model.path} was trained on imported vectors of captions: there is no text encoder "
+            f"to train; set tokenize.vectors to a file of word vectors, or {OFF}"
         )
     kind = model.lineage["embeddings"]["settings"]["kind"]
     if kind not in WITH_GRADIENT:

@@ -383,10 +383,11 @@ def fit(
     settings: ClosedForm,
     vectors: np.ndarray | None = None,
     memory: int | None = None,
+    text: WordFeatures | None = None,
 ) -> Alignment:
     """Align the images and captions of a training split.
 
-    Every point of the grid is fitted without the images that it is judged by: the validation images, or
+    Every point of the grid is fitted without the images that it is scored on: the validation images, or
     training images that are drawn by the seed. The best sum of recalls wins, the first of equal ones in the
     order of the lists. In the second case the final maps are fitted on all training images.
 
@@ -399,12 +400,14 @@ def fit(
         settings: the keys of closed-form alignment.
         vectors: word vectors (words, dim), with `text: vectors`.
         memory: the bytes that may be used; by default the memory of the machine.
+        text: what `word_features` returns for the same captions and settings, if it is known already.
 
     Raises:
         InputError: if there is too little memory, or too few images, or if a value is not finite.
     """
     fitted_on, judged_by = _divide(training, validation, settings)
-    text = _word_features(training.bags, words, settings, vectors, memory)
+    if text is None:
+        text = word_features(training.bags, words, settings, vectors, memory)
     features = rows.features // count_views(rows.layers)
     moments: Moments | FewImages
     if len(training) < features and NUMBER * len(training) * features <= FEW_BYTES:
@@ -425,14 +428,16 @@ def fit(
     return _alignment(solution, axes, text, best, trials)
 
 
-def align_pairs(inputs: Inputs, method: str, settings: ClosedForm) -> Alignment:
-    """Align the training pairs of a stage's inputs; raises as `fit` does."""
+def align_pairs(
+    inputs: Inputs, method: str, settings: ClosedForm, text: WordFeatures | None = None
+) -> Alignment:
+    """Align the training pairs of a stage's inputs; arguments and errors are those of `fit`."""
     training, validation = (
         CaptionedImages.of([record.id for record in pairs.captioned], pairs.word_numbers())
         for pairs in (inputs.training, inputs.validation)
     )
     vectors = inputs.vectors.values if inputs.vectors else None
-    return fit(inputs.training.rows, training, validation, inputs.words, method, settings, vectors)
+    return fit(inputs.training.rows, training, validation, inputs.words, method, settings, vectors, text=text)
 
 
 def needed_memory(features: int, text_dim: int) -> int:
@@ -449,7 +454,7 @@ def needed_memory(features: int, text_dim: int) -> int:
 def _divide(
     training: CaptionedImages, validation: CaptionedImages | None, settings: ClosedForm
 ) -> tuple[CaptionedImages, CaptionedImages]:
-    """Return the images that the grid is fitted on, and those that it is judged by."""
+    """Return the images that the grid is fitted on, and those that it is scored on."""
     held = min(settings.holdout, int(MOST_HELD * len(training)))
     least = 2 if settings.choose_on == "val" else int(1 / MOST_HELD)
     if len(training) < least:
@@ -467,9 +472,18 @@ def _divide(
     return training.select(np.sort(order[held:])), training.select(np.sort(order[:held]))
 
 
-def _word_features(
-    bags: Bags, words: int, settings: ClosedForm, vectors: np.ndarray | None, memory: int | None
+def word_features(
+    bags: Bags,
+    words: int,
+    settings: ClosedForm,
+    vectors: np.ndarray | None = None,
+    memory: int | None = None,
 ) -> WordFeatures:
+    """Return the features of captions, which do not depend on the images; arguments as for `fit`.
+
+    Raises:
+        InputError: if there is too little memory, or if no word is frequent enough.
+    """
     if settings.text == "vectors":
         if vectors is None or len(vectors) != words or not np.isfinite(vectors).all():
             found = (

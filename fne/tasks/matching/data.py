@@ -15,6 +15,7 @@ from fne.store.catalog import Captioned, captioned_in, read_captions, split_arti
 from fne.store.layout import count_views, mean_of_views
 from fne.store.provenance import recorded_lineage
 from fne.store.rows import Rows
+from fne.text.caption_vectors import CaptionVectors, read_caption_vectors
 from fne.text.tokens import Tokens, read_tokens
 from fne.text.vectors import WordVectors, read_word_vectors
 
@@ -58,7 +59,7 @@ class Batch:
 
 
 class Pairs:
-    """The captioned images of one split, with their embeddings and words at hand."""
+    """The captioned images of one split, with their embeddings and words."""
 
     def __init__(self, captioned: Sequence[Captioned], embeddings: Rows, tokens: Tokens) -> None:
         embeddings.check_ids([record.id for record in captioned])
@@ -177,7 +178,7 @@ def require_images(pairs: Pairs, split: str, least: int, purpose: str) -> None:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The pairs to learn from and to judge by, what they ask of a model, and where they are from."""
+    """The pairs for training and validation, the sizes that a model needs for them, and their origin."""
 
     training: Pairs
     validation: Pairs
@@ -186,6 +187,7 @@ class Inputs:
     vectors: WordVectors | None
     lineage: Lineage
     longest: int = 0  # words of a caption, of any split
+    caption_vectors: CaptionVectors | None = None  # imported ones, which stand for words
 
 
 def read_inputs(embeddings: Path, captions: Path, tokens: Path, vectors: Path | None = None) -> Inputs:
@@ -196,7 +198,10 @@ def read_inputs(embeddings: Path, captions: Path, tokens: Path, vectors: Path | 
     """
     rows, words = Rows.open(embeddings, "embeddings"), read_tokens(tokens)
     captioned, catalog = read_captions(captions)
-    pretrained = read_word_vectors(vectors) if vectors else None
+    imported = read_caption_vectors(vectors) if vectors else None
+    pretrained = read_word_vectors(vectors) if vectors and not imported else None
+    if imported:
+        words, pretrained = imported.tokens(words), imported.words()
     given = [pretrained.artifact] if pretrained else []
     lineage = recorded_lineage(
         rows.artifact, split_artifact(captions, captioned, "train"), catalog, words.artifact, *given
@@ -204,10 +209,10 @@ def read_inputs(embeddings: Path, captions: Path, tokens: Path, vectors: Path | 
     training, validation = (Pairs(captioned_in(captioned, split), rows, words) for split in ("train", "val"))
     require_images(training, "train", least=2, purpose="training")
     require_images(validation, "val", least=1, purpose="choosing the best epoch")
-    size = words.artifact.settings["words"]
+    size = len(imported.ids) + 1 if imported else words.artifact.settings["words"]
     features = rows.features // training.views
     longest = int(np.diff(words.offsets).max(initial=0))
-    return Inputs(training, validation, features, size, pretrained, lineage, longest)
+    return Inputs(training, validation, features, size, pretrained, lineage, longest, imported)
 
 
 # What happens to an incomplete last batch, and which pairs of a batch are contrasts.

@@ -5,15 +5,10 @@ validation. A closed-form model has one point. The model file, the later stages,
 not know the difference.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import NamedTuple
 
-import torch
-
 from fne.core.device import free_memory
-from fne.core.processes import ALONE, Processes
 from fne.core.terminal import say
 from fne.losses.clusters import k_means
 from fne.losses.instance import (
@@ -28,29 +23,18 @@ from fne.losses.instance import (
 from fne.models.matcher import Matcher, new_matcher
 from fne.tasks.matching.closed_form import ClosedForm, align_pairs, matcher_of, to_matcher
 from fne.tasks.matching.data import Inputs, Pairs
-from fne.tasks.matching.settings import Train, require_positions, require_vectors
+from fne.tasks.matching.imported import open_imported
+from fne.tasks.matching.settings import (
+    Train,
+    require_caption_head,
+    require_positions,
+    require_vectors,
+)
 from fne.tasks.matching.task import MatchingTask
 from fne.tasks.matching.validate import validate
 from fne.training.progress import Point
 from fne.training.result_cache import Finished, keep_finished, load_finished, training_key
-from fne.training.run import train_or_load
-
-
-@dataclass(frozen=True)
-class Job:
-    """Where and with whom a model is made.
-
-    Attributes:
-        device: what computes.
-        scratch: where checkpoints and finished trainings are kept.
-        stopping: asked after every step; True saves a checkpoint and raises `StoppedError`.
-        processes: the processes that work together.
-    """
-
-    device: torch.device
-    scratch: Path
-    stopping: Callable[[], bool] = lambda: False
-    processes: Processes = ALONE
+from fne.training.run import Job, train_task
 
 
 class Made(NamedTuple):
@@ -66,8 +50,16 @@ def make_model(settings: Train, inputs: Inputs, job: Job) -> Made:
     return METHODS[settings.method](settings, inputs, job)
 
 
+def validate_imported(inputs: Inputs, similarity: str) -> Made:
+    """Return imported vectors of both sides as a model, with a single validation."""
+    matcher = open_imported(inputs.training.rows, inputs.caption_vectors, similarity)
+    point = Point(1, 1, 0.0, {}, validate(matcher, inputs.validation))
+    return Made(matcher, Finished([point], point, {}))
+
+
 def train_by_steps(settings: Train, inputs: Inputs, job: Job) -> Made:
     """Train by gradient steps."""
+    require_caption_head(settings, inputs.caption_vectors)
     require_vectors(settings, inputs.vectors)
     require_positions(settings, inputs.longest)
     classes = _make_classes(settings, inputs.training, job) if settings.has_instance_loss else None
@@ -89,9 +81,8 @@ def train_by_steps(settings: Train, inputs: Inputs, job: Job) -> Made:
         settings.rectified,
         settings.rate_factors(),
     )
-    key = training_key(settings.applied(), inputs.lineage, job.device.type, job.processes.count)
     schedule = settings.schedule(settings.loss_titles(), validate_start=settings.starts_from != "random")
-    done = train_or_load(task, schedule, job.scratch, key, job.stopping, job.processes)
+    done = train_task(task, settings, schedule, inputs.lineage, job)
     return Made(matcher, replace(done, collapsed=task.has_collapsed(done.points)), classes)
 
 
@@ -145,6 +136,7 @@ def align(settings: Train, inputs: Inputs, job: Job) -> Made:
     """Align both sides in closed form."""
     own = settings.methods[settings.method]
     assert isinstance(own, ClosedForm)
+    require_caption_head(settings, inputs.caption_vectors)
     return Made(*aligned(settings.method, own, inputs, job))
 
 
@@ -173,6 +165,11 @@ def _align(method: str, settings: ClosedForm, inputs: Inputs) -> Finished:
         f"regularization {chosen.text_regularization:g}, power {chosen.power:g}"
     )
     matcher = to_matcher(found)
+    if matcher.shape.embed_dim < settings.dim:
+        say(
+            f"the joint space has {matcher.shape.embed_dim} dimensions instead of {settings.dim}: these "
+            "images and captions have no more in common"
+        )
     point = Point(1, 1, 0.0, {}, validate(matcher, inputs.validation))
     return Finished([point], point, dict(matcher.state_dict()))
 

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from fne.core.errors import InputError
 from fne.core.moved_keys import CLOSED_FORM, start_of
-from fne.core.params import PerPhase, one_of
+from fne.core.params import PerPhase, Section, one_of
 from fne.core.variants import NoSettings, Variant, blocks, chosen, settings_of
 from fne.losses.instance import TERMS, InstanceSettings
 from fne.losses.mining import REDUCTIONS, LossChoices
@@ -20,11 +20,14 @@ from fne.models.text_encoders import BIDIRECTIONAL, TEXT_ENCODERS
 from fne.tasks.matching.closed_form import ClosedForm
 from fne.tasks.matching.data import CONTRASTS, DRAWS, LAST_BATCH
 from fne.tasks.matching.task import RATES, Objective, RateFactors
+from fne.text.caption_vectors import CaptionVectors
 from fne.text.vectors import WordVectors
 from fne.training.settings import Rate, TrainingSection
 
 # Whether word vectors are trained, from random or pretrained ones, or pretrained ones stay as they are.
 WORDS = ("fixed", "learned")
+# Text encoders that are a head over one vector per caption.
+CAPTION_HEADS = ("bow", "bow_mlp", "bow_mlp_bn_first")
 # The weights of the terms of an objective, in the order of `Objective`.
 TERM_WEIGHTS = ("rank_weight", "image_class_weight", "text_class_weight")
 # The factors on the learning rate, in the order of `RateFactors`.
@@ -40,6 +43,14 @@ METHODS = {
 # What training by steps starts from: random weights, the closed form of a method, or `cca` if the model has
 # its parts and random weights otherwise.
 STARTS = ("auto", "cca", "random", "ridge")
+# Where vectors of the joint space come from: the model that is trained, or imported ones of both sides.
+SOURCES = ("imported", "model")
+
+
+class Encode(Section):
+    """The section `encode` of `params.yaml`."""
+
+    source: Annotated[str, one_of(SOURCES), Field(examples=["model"])]
 
 
 class Train(TrainingSection):
@@ -226,6 +237,37 @@ def require_vectors(settings: Train, vectors: WordVectors | None) -> None:
         raise InputError(
             f"params.yaml: train.word_dim is {settings.word_dim}, but {vectors.file} has vectors of "
             f"{vectors.dim}; use -S train.word_dim={vectors.dim}"
+        )
+
+
+def require_caption_head(settings: Train, captions: CaptionVectors | None) -> None:
+    """Refuse text encoders that are no heads over imported vectors of captions.
+
+    Raises:
+        InputError: if the vectors would be trained themselves, or if the encoder needs words.
+    """
+    if captions is None:
+        return
+    if settings.method != "steps":
+        own = settings.methods[settings.method]
+        if isinstance(own, ClosedForm) and own.text != "vectors":
+            raise InputError(
+                f"tokenize.vectors are vectors of captions, but train.methods.{settings.method}.text is "
+                f"'{own.text}'; use -S train.methods.{settings.method}.text=vectors"
+            )
+        return
+    wanted = {
+        "text_encoder": (CAPTION_HEADS, settings.text_encoder),
+        "words": (("fixed",), settings.words),
+        "word_dim": ((captions.dim,), settings.word_dim),
+    }
+    changes = [
+        f"-S train.{key}={allowed[0]}" for key, (allowed, value) in wanted.items() if value not in allowed
+    ]
+    if changes:
+        raise InputError(
+            f"tokenize.vectors are vectors of captions, which need a text head ({', '.join(CAPTION_HEADS)}); "
+            f"use {' '.join(changes)}, or -S train.method=cca -S train.methods.cca.text=vectors"
         )
 
 

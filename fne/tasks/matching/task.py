@@ -2,7 +2,7 @@
 
 The objective is a weighted sum of terms: a ranking loss over the scores of a batch, and the instance
 loss of the images and of the captions, whose classifier both share. The classifier is trained with the
-model and stored apart from it. A term of weight 0 is not computed; each phase has its own weights.
+model and stored separately. A term of weight 0 is not computed; each phase has its own weights.
 """
 
 import math

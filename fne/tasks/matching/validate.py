@@ -33,7 +33,7 @@ BATCHES_WITHOUT_CONTRAST = 50
 NEAR = 0.03
 # How many validations in a row are reported.
 IN_A_ROW = 2
-# An instance loss this close to that of guessing has not begun to fall, after so many validations.
+# An instance loss this close to that of guessing has not begun to fall, after this many validations.
 NEAR_GUESSING = 0.01
 GUESSING_FOR = 5
 
@@ -83,7 +83,7 @@ def stays_at(values: Sequence[float], guessing: float) -> bool:
 
 
 def instance_warning(guessing: float) -> str:
-    """Say that the instance loss has not begun to fall, and what helps."""
+    """Return the warning that the instance loss has not begun to fall, with what helps."""
     classes = round(np.exp(guessing))
     return (
         f"the instance loss stays at ln({classes:,}) = {guessing:.2f}, that of guessing: nothing is learned "
@@ -93,7 +93,7 @@ def instance_warning(guessing: float) -> str:
 
 
 def collapse_warning(loss: str, flat: float) -> str:
-    """Say that a run has collapsed, and what helps."""
+    """Return the warning that a run has collapsed, with what helps."""
     return (
         f"training does not start: the loss stays at {flat:g} per pair, that of a model that maps everything "
         f"to one point. Start with a sum phase (train.loss=[sum_hinge,{loss}]), or try a lower "
@@ -102,7 +102,7 @@ def collapse_warning(loss: str, flat: float) -> str:
 
 
 def mining_warning(loss: str) -> str:
-    """Say that a loss has had no contrasts for many batches, and what helps."""
+    """Return the warning that a loss has had no contrasts for many batches, with what helps."""
     return (
         f"no {NOTHING_TO_MINE[loss]} contrast in the last {BATCHES_WITHOUT_CONTRAST} batches: "
         f"{WHERE_CONTRASTS_ARE[loss]}; start with train.loss=[sum_hinge,{loss}] or raise train.margin"

@@ -6,53 +6,22 @@ without captions do not count.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from fne.core.errors import InputError
-from fne.core.params import Section
-from fne.core.variants import Variant
+from fne.models.describer import row_moments
 from fne.store.artifact import Lineage
-from fne.store.catalog import Captioned, captioned_in, in_split, read_captions, split_artifact
+from fne.store.catalog import Captioned, read_captions, split_artifact
 from fne.store.provenance import recorded_lineage
 from fne.store.rows import Rows
-from fne.text.caption_vocabulary import ptb_words
-from fne.text.concepts import ORDERS, Concepts, concepts_from_tags, concepts_from_words, tag_sequences
-
-
-class FromTags(Section):
-    """The settings of concepts that are the data set's tags."""
-
-    min_images: Annotated[int, Field(ge=1, examples=[1])]
-
-
-class FromWords(Section):
-    """The settings of concepts that are words of captions."""
-
-    count: Annotated[int, Field(ge=1, examples=[1000])]
-
-
-@dataclass(frozen=True)
-class ConceptSource:
-    """Where concepts come from.
-
-    Attributes:
-        images: chooses the images of a split that can have concepts.
-        choose: chooses the concepts from the training images.
-        names: returns the names that an image has, whether they are concepts or not.
-    """
-
-    images: Callable[[Iterable[Captioned], str], list[Captioned]]
-    choose: Callable[[Sequence[Captioned]], Concepts]
-    names: Callable[[Captioned], set[str]]
+from fne.text.concepts import ORDERS, Concepts, ConceptSource, tag_sequences
 
 
 @dataclass(frozen=True)
@@ -60,17 +29,29 @@ class Batch:
     """Some images, by their positions among the training images."""
 
     positions: np.ndarray
-    ids: Sequence[str]  # of all training images
+    examples: "Examples"
 
     def __len__(self) -> int:
         return len(self.positions)
 
     def __str__(self) -> str:
-        return f"images {', '.join(self.ids[position] for position in self.positions)}"
+        return f"images {', '.join(self.examples.ids[position] for position in self.positions)}"
+
+    def part(self, part: slice) -> "Batch":
+        """Return the images of one process."""
+        return Batch(self.positions[part], self.examples)
+
+    def sequences(self) -> list[list[int]]:
+        """Return the tags of each image as numbers of outputs, END included."""
+        return [self.examples.sequences[position] for position in self.positions]
+
+    def lengths(self) -> list[int]:
+        """Return the number of tags of each image, END included."""
+        return [len(each) for each in self.sequences()]
 
 
 class Examples:
-    """The images of one split, with their concepts, hints and tag sequences at hand."""
+    """The images of one split, with their concepts, hints and tag sequences."""
 
     def __init__(
         self,
@@ -108,7 +89,7 @@ class Examples:
 
     @cached_property
     def _in_memory(self) -> np.ndarray:
-        """All rows, in the type of the store: an epoch in random order would read every row anew."""
+        """All rows, in the type of the store: an epoch in random order would read every row again."""
         return self._rows.read(self.ids)
 
     def truth(self, positions: Sequence[int] | np.ndarray) -> Tensor:
@@ -119,19 +100,10 @@ class Examples:
         """Return 0/1 for the hints of some images (images, hints), if they are read."""
         return None if self.hints is None else torch.from_numpy(self.hints[positions].astype(np.float32))
 
-    def tags(self, positions: Sequence[int] | np.ndarray) -> tuple[Tensor, Tensor]:
-        """Return padded sequences of outputs (images, longest) and their lengths (images)."""
-        found = [self.sequences[position] for position in positions]
-        lengths = [len(each) for each in found]
-        padded = torch.zeros((len(found), max(lengths)), dtype=torch.int64)
-        for row, sequence in zip(padded, found, strict=True):
-            row[: len(sequence)] = torch.tensor(sequence)
-        return padded, torch.tensor(lengths)
-
     def batches(self, seed: int, epoch: int, batch: int) -> list[Batch]:
         """Return the batches of an epoch, in an order that seed and epoch alone decide."""
         order = np.random.default_rng((seed, epoch)).permutation(len(self))
-        return [Batch(order[start : start + batch], self.ids) for start in range(0, len(order), batch)]
+        return [Batch(order[start : start + batch], self) for start in range(0, len(order), batch)]
 
     def steps(self, batch: int) -> int:
         """Return the number of batches of an epoch."""
@@ -140,7 +112,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a tagger learns from and is judged by, and where it is from.
+    """The training and validation data of a tagger, and its origin.
 
     Attributes:
         training: the training images.
@@ -149,9 +121,9 @@ class Inputs:
         concepts: what is recognized and written.
         hints: the hints that are read, the most frequent first; empty if none are.
         mean: of each feature over the training images (features).
-        deviation: the same.
-        lineage: where all of it is from.
-        notes: what a user should know about the concepts.
+        deviation: of each feature over the training images (features).
+        lineage: the artifacts that all of it was made from.
+        notes: remarks about the concepts, for the user.
     """
 
     training: Examples
@@ -197,7 +169,7 @@ def read_inputs(
         )
     hints = frequent_hints(training, hint_count, captions) if hint_count else []
     numbers = ORDERS[order](concepts)
-    learned, judged = (
+    train_examples, val_examples = (
         Examples(
             [record.id for record in records],
             rows,
@@ -209,7 +181,9 @@ def read_inputs(
     )
     mean, deviation = row_moments(rows, [record.id for record in training])
     notes = [_density(concepts, len(hints)), *concepts.warnings(), *_left_out(concepts)]
-    return Inputs(learned, judged, rows.features, concepts, hints, mean, deviation, lineage, notes)
+    return Inputs(
+        train_examples, val_examples, rows.features, concepts, hints, mean, deviation, lineage, notes
+    )
 
 
 def frequent_hints(training: Sequence[Captioned], count: int, captions: Path) -> list[str]:
@@ -231,39 +205,6 @@ def hint_labels(records: Sequence[Captioned], hints: Sequence[str]) -> np.ndarra
     """Return which hints images have (images, hints)."""
     known = Concepts(list(hints), [0] * len(hints), 0, 1.0, [])
     return known.labels(record.hints for record in records)
-
-
-def row_moments(rows: Rows, ids: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Return the mean and the deviation of each feature over some images (features), summed in float64."""
-    mean, variance = np.zeros(rows.features), np.zeros(rows.features)
-    for _, block in rows.blocks(ids):
-        mean += block.sum(axis=0, dtype=np.float64) / len(ids)
-    for _, block in rows.blocks(ids):
-        variance += np.square(block - mean).sum(axis=0) / len(ids)
-    return torch.from_numpy(mean).float(), torch.from_numpy(np.sqrt(variance)).float()
-
-
-def from_tags(settings: FromTags) -> ConceptSource:
-    """The tags of the data set."""
-
-    def choose(training: Sequence[Captioned]) -> Concepts:
-        return concepts_from_tags({record.id: record.tags for record in training}, settings.min_images)
-
-    return ConceptSource(in_split, choose, lambda record: set(record.tags))
-
-
-def from_words(settings: FromWords) -> ConceptSource:
-    """The most frequent words of the training captions; an image has those that any of its captions has."""
-
-    def choose(training: Sequence[Captioned]) -> Concepts:
-        captions = {record.id: [ptb_words(each) for each in record.captions] for record in training}
-        return concepts_from_words(captions, settings.count)
-
-    return ConceptSource(captioned_in, choose, _words)
-
-
-def _words(record: Captioned) -> set[str]:
-    return {word for caption in record.captions for word in ptb_words(caption)}
 
 
 def _require_images(records: Sequence[Captioned], split: str, purpose: str) -> None:
@@ -289,7 +230,3 @@ def _left_out(concepts: Concepts) -> list[str]:
 
 END = 0  # the output that ends a sequence
 IN_MEMORY = 2**28  # values of a split that are kept in memory at most
-CONCEPT_SOURCES: dict[str, Variant[ConceptSource]] = {
-    "tags": Variant(from_tags, FromTags),
-    "words": Variant(from_words, FromWords),
-}

@@ -1,4 +1,4 @@
-"""A tagger: a describer with the names of its concepts and hints, fresh or from its file."""
+"""A tagger: a describer with the names of its concepts and hints, its file, and its answers."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,19 +11,17 @@ from torch import Tensor
 
 from fne.core.errors import InputError
 from fne.models.decoders.beam import search
-from fne.models.describer import Describer, new_describer
+from fne.models.describer import Describer
 from fne.models.describer_file import read_describer, write_describer
-from fne.models.recognizer import log_odds
 from fne.store.artifact import Artifact, Lineage, repair_hint
 from fne.tasks.tagging.data import END, Inputs
-from fne.tasks.tagging.settings import TrainTagger
 from fne.text.concepts import Concepts
 
 NAME = "tagger"  # in lineages
 
 
 class Answers(NamedTuple):
-    """What a tagger says about images; None where it lacks a part."""
+    """The answers of a tagger; None where it lacks a part."""
 
     probabilities: np.ndarray | None  # of the concepts (images, concepts)
     written: list[list[int]] | None  # concepts in the order in which they were written
@@ -37,22 +35,6 @@ class Tagger:
     concepts: Concepts
     hints: list[str]  # that it reads
     artifact: Artifact
-
-
-def start_tagger(settings: TrainTagger, inputs: Inputs) -> Describer:
-    """Return a tagger with fresh weights; with biases of frequencies it predicts those at first."""
-    shape = settings.shape(inputs.features, len(inputs.concepts.names), len(inputs.hints))
-    describer = new_describer(shape, settings.seed, settings.forget_bias)
-    describer.fit_rows(inputs.mean, inputs.deviation)
-    counts, images = inputs.training.labels.sum(axis=0), len(inputs.training)
-    if describer.recognizer is not None and settings.concept_bias == "frequency":
-        describer.start_concepts(log_odds(counts, images))
-    if describer.decoder is not None and settings.output_bias == "frequency":
-        # Every image has one END.
-        occurrences = np.array([images, *counts], dtype=float).clip(min=0.5)
-        frequencies = torch.from_numpy(np.log(occurrences / occurrences.sum())).float()
-        describer.decoder.start_biases(frequencies)
-    return describer
 
 
 @torch.inference_mode()

@@ -1,27 +1,26 @@
-"""The tags of a split: what a tagger says about its images, and how good that is."""
+"""The answers of a tagger for the images of a split."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.core.variants import settings_of
+from fne.store.annotations import DIGITS, Tagged
 from fne.store.catalog import Captioned
 from fne.store.rows import Rows
-from fne.store.written_tags import DIGITS, Tagged
-from fne.tasks.tagging.data import CONCEPT_SOURCES, ConceptSource, Examples, hint_labels
+from fne.tasks.tagging.data import Examples, hint_labels
 from fne.tasks.tagging.model import Answers, Tagger
-from fne.tasks.tagging.settings import SCORED
 from fne.tasks.tagging.validate import answer_all
+from fne.text.concepts import CONCEPT_SOURCES, ConceptSource, concept_source
+from fne.training.describer_settings import SCORED
 
 
 def recorded_source(tagger: Tagger) -> ConceptSource:
     """Return where the concepts of a tagger came from."""
-    chosen = tagger.artifact.settings["concepts"]
-    variant = CONCEPT_SOURCES[chosen]
-    blocks = tagger.artifact.settings["concept_sources"]
-    own = variant.settings.model_validate(blocks[chosen])
-    return variant.make(settings_of(chosen, {chosen: own}))
+    settings = tagger.artifact.settings
+    chosen = settings["concepts"]
+    own = CONCEPT_SOURCES[chosen].settings.model_validate(settings["concept_sources"][chosen])
+    return concept_source(chosen, own)
 
 
 def images_to_tag(captioned: Sequence[Captioned], source: ConceptSource, split: str) -> list[Captioned]:

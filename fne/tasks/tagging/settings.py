@@ -4,36 +4,16 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from fne.core.params import PerPhase, Section, one_of
+from fne.core.params import Section, one_of
 from fne.core.variants import NoSettings, Variant, blocks, chosen, settings_of
-from fne.losses.multilabel import MULTILABEL_LOSSES
-from fne.models.decoders.cells import CELLS
-from fne.models.decoders.injections import INJECTIONS
-from fne.models.describer import CONDITIONS, DescriberShape
-from fne.models.recognizer import HINT_SUMS, ROWS
-from fne.tasks.tagging.data import CONCEPT_SOURCES
-from fne.text.concepts import ORDERS
-from fne.training.settings import Count, Rate, TrainingSection
+from fne.models.describer import DescriberShape
+from fne.models.recognizer import HINT_SUMS
+from fne.text.concepts import CONCEPT_SOURCES, ORDERS
+from fne.training import describer_settings as shared
+from fne.training.describer_settings import SCORED, DescriberSection, Width
+from fne.training.settings import Count
 
-NONE = "none"  # no loss of concepts, or no hints
-BIASES = ("frequency", "zero")
-# What a phase trains; see `fne.tasks.tagging.task.TaggingTask`.
-LEARNS = ("apart", "decoder", "joint", "recognizer")
-SCORED = ("test", "val")
-
-Width = Annotated[int, Field(ge=1, le=65536)]
-
-
-class Hidden(Section):
-    """The settings of a recognizer with a hidden layer."""
-
-    dim: Annotated[int, Field(ge=1, le=65536, examples=[512])]
-
-
-class ForgetBias(Section):
-    """The settings of an LSTM."""
-
-    forget_bias: Annotated[float, Field(ge=-100, le=100, examples=[1.0])]
+NO_HINTS = "none"
 
 
 class UserHints(Section):
@@ -44,87 +24,53 @@ class UserHints(Section):
     sum: Annotated[str, one_of(HINT_SUMS), Field(examples=["logits"])]
 
 
-RECOGNIZERS: dict[str, Variant[Section]] = {"hidden": Variant(Hidden, Hidden), "linear": Variant(NoSettings)}
-CELL_SETTINGS: dict[str, Variant[Section]] = {
-    name: Variant(ForgetBias, ForgetBias) if name.startswith("lstm") else Variant(NoSettings)
-    for name in CELLS
-}
-HINTS: dict[str, Variant[Section]] = {NONE: Variant(NoSettings), "user": Variant(UserHints, UserHints)}
+HINTS: dict[str, Variant[Section]] = {NO_HINTS: Variant(NoSettings), "user": Variant(UserHints, UserHints)}
 
 
-class TrainTagger(TrainingSection):
+class TrainTagger(DescriberSection):
     """A tagger and its training; lists have one value per phase."""
 
     concepts: Annotated[str, one_of(CONCEPT_SOURCES)]
     concept_sources: blocks(CONCEPT_SOURCES)  # type: ignore[valid-type]
-    rows: Annotated[str, one_of(ROWS)]
-    recognizer: Annotated[str, one_of(RECOGNIZERS)]
-    recognizers: blocks(RECOGNIZERS)  # type: ignore[valid-type]
-    concept_loss: Annotated[str, one_of([*MULTILABEL_LOSSES, NONE])]
-    concept_weight: Annotated[float, Field(ge=0)]
-    concept_bias: Annotated[str, one_of(BIASES)]
+    rows: shared.Rows
+    recognizer: shared.RecognizerName
+    recognizers: shared.RecognizerBlocks
+    concept_loss: shared.ConceptLoss
+    concept_weight: shared.ConceptWeight
+    concept_bias: shared.Bias
     hints: Annotated[str, one_of(HINTS)]
     hint_readers: blocks(HINTS)  # type: ignore[valid-type]
-    condition: Annotated[str, one_of(CONDITIONS)]
-    inject: Annotated[str, one_of(INJECTIONS)]
-    cell: Annotated[str, one_of(CELLS)]
-    cells: blocks(CELL_SETTINGS)  # type: ignore[valid-type]
+    condition: shared.ConditionName
+    inject: shared.Injection
+    cell: shared.CellName
+    cells: shared.CellBlocks
     order: Annotated[str, one_of(ORDERS)]
     units: Width
     word_dim: Width
-    dropout: Annotated[float, Field(ge=0, lt=1)]
-    output_bias: Annotated[str, one_of(BIASES)]
+    dropout: shared.Dropout
+    output_bias: shared.Bias
     batch: Count
-    learns: Annotated[list[Annotated[str, one_of(LEARNS)]], PerPhase]
-    recognizer_rate: Annotated[list[Rate], PerPhase]
+    learns: shared.Learns
+    recognizer_rate: shared.Rates
 
     @model_validator(mode="after")
-    def _phases_fit(self) -> Self:
-        self.phase_values()
-        return self
-
-    @model_validator(mode="after")
-    def _parts_exist(self) -> Self:
-        if self.condition == "hidden" and self.recognizer == "linear":
-            raise ValueError("condition 'hidden' needs recognizer 'hidden': a linear one has no hidden layer")
-        if self.hints != NONE and not self.has_recognizer:
+    def _hints_have_concepts(self) -> Self:
+        if self.hints != NO_HINTS and not self.has_recognizer:
             raise ValueError(
                 "hints add to concepts, which condition 'embedding' without a concept_loss lacks"
             )
         return self
 
     @model_validator(mode="after")
-    def _phases_can_be_learned(self) -> Self:
-        for learns in dict.fromkeys(self.learns):
-            if learns in ("apart", "recognizer") and self.concept_loss == NONE:
-                raise ValueError(f"learns '{learns}' needs a concept_loss, which is 'none'")
-            if learns == "apart" and self.condition != "concepts":
-                raise ValueError(
-                    f"learns 'apart' trains the decoder from true concepts, but condition is "
-                    f"'{self.condition}'; use 'recognizer' and then 'joint'"
-                )
+    def _the_decoder_is_trained(self) -> Self:
         if self.has_decoder and self.learns[-1] == "recognizer":
             raise ValueError("the last phase learns only the recognizer; train the decoder last, or never")
         return self
 
     @property
-    def has_recognizer(self) -> bool:
-        """Whether the tagger predicts concepts."""
-        return self.condition != "embedding" or self.concept_loss != NONE
-
-    @property
     def has_decoder(self) -> bool:
         """Whether the tagger writes tags one after the other: whether any phase trains it to."""
         return any(learns != "recognizer" for learns in self.learns)
-
-    def phase_keys(self) -> dict[str, list[Any]]:
-        """Return the values of every key that may have one per phase."""
-        own: dict[str, list[Any]] = {"learns": self.learns, "recognizer_rate": self.recognizer_rate}
-        return own | super().phase_keys()
-
-    def titles(self) -> list[str]:
-        """Return what each phase learns, for the progress bar."""
-        return [values["learns"] for values in self.phase_values()]
 
     @property
     def user_hints(self) -> UserHints | None:
@@ -132,20 +78,14 @@ class TrainTagger(TrainingSection):
         found = settings_of(self.hints, self.hint_readers)
         return found if isinstance(found, UserHints) else None
 
-    @property
-    def forget_bias(self) -> float:
-        """What the bias of the forget gate starts at, if the cell has one."""
-        found = settings_of(self.cell, self.cells)
-        return found.forget_bias if isinstance(found, ForgetBias) else 0.0
-
     def shape(self, features: int, concepts: int, hints: int) -> DescriberShape:
         """Return the shape of the tagger for rows, concepts and hints of these numbers."""
-        hidden, reader = settings_of(self.recognizer, self.recognizers), self.user_hints
+        reader = self.user_hints
         return DescriberShape(
             features=features,
             rows=self.rows,
             concepts=concepts if self.has_recognizer else 0,
-            hidden=hidden.dim if isinstance(hidden, Hidden) else 0,
+            hidden=self.hidden_units,
             condition=self.condition,
             outputs=concepts + 1 if self.has_decoder else 0,  # and END
             word_dim=self.word_dim,
@@ -159,16 +99,11 @@ class TrainTagger(TrainingSection):
 
     def applied(self) -> dict[str, Any]:
         """Return the settings that apply: of the families' blocks, only those of the chosen variants."""
-        return super().applied() | {
-            "concept_sources": chosen([self.concepts], self.concept_sources),
-            "recognizers": chosen([self.recognizer], self.recognizers),
-            "hint_readers": chosen([self.hints], self.hint_readers),
-            "cells": chosen([self.cell], self.cells),
-        }
+        return super().applied() | {"hint_readers": chosen([self.hints], self.hint_readers)}
 
 
 class Tag(Section):
-    """Which images are tagged and scored, and the answers that stand beside the tagger's own."""
+    """Which images are tagged and scored, and the other answers that are scored beside the tags."""
 
     split: Annotated[str, one_of(SCORED)]
     top_k: Count

@@ -64,7 +64,7 @@ def answer_all(describer: Describer, examples: Examples) -> Answers:
 
 
 def collapse_warning(points: Sequence[Point], images: int) -> str | None:
-    """Say so if the last validations of a phase wrote the same tags for all images."""
+    """Return a warning if the last validations of a phase wrote the same tags for all images."""
     recent = [point.scores.values["distinct"] for point in points[-IN_A_ROW:]]
     if images < 2 or len(recent) < IN_A_ROW or max(recent) > 1:
         return None

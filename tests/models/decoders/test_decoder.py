@@ -64,7 +64,7 @@ def test_a_prepared_decoder_gives_the_same_logits(cell, inject):
 
 
 @pytest.mark.parametrize(("cell", "inject"), FAMILY)
-def test_selected_rows_go_on_as_they_would_have(cell, inject):
+def test_selected_rows_continue_unchanged(cell, inject):
     decoder = drawn_decoder(cell, inject)
     _, state = decoder.begin(conditions())
     words = torch.tensor([1, 2, 3, 4])
@@ -159,7 +159,7 @@ def test_before_training_words_have_their_frequencies():
     assert losses(decoder, conditions()).mean().item() == pytest.approx(-np.log(frequencies[data]).mean())
 
 
-def test_what_stands_in_the_padding_does_not_matter():
+def test_the_content_of_the_padding_does_not_matter():
     decoder, rows = drawn_decoder("lstm", "state"), conditions()
     packed = pack(TARGETS.masked_fill(torch.arange(4) >= LENGTHS[:, None], 5), LENGTHS)
     assert torch.equal(

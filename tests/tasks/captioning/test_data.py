@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
+from fne.models.describer import row_moments
 from fne.store.catalog import Captioned, read_captions, write_captions
 from fne.store.rows import Rows
-from fne.tasks.captioning.data import FromTags, FromWords, Reading, row_moments
+from fne.tasks.captioning.data import Reading
 from fne.text.caption_vocabulary import END, UNKNOWN
+from fne.text.concepts import FromTags, FromWords
 from tests.support.captions import CAPTIONS, EMBEDDINGS, inputs, write_world
 
 TAGS = Reading("ptb", 1, 100, 20, "tags", FromTags(min_images=1))
@@ -51,7 +53,7 @@ def test_an_epoch_has_every_caption_once_in_an_order_of_its_own(read):
     assert len({tuple(order(seed, epoch)) for seed in (0, 1) for epoch in (0, 1)}) == 4
 
 
-def test_one_caption_of_each_image_is_drawn_anew(read):
+def test_one_caption_of_each_image_is_drawn_per_epoch(read):
     batches = [read.training.batches(0, epoch, 100, "one") for epoch in (0, 1)]
     (first,), (second,) = batches
     assert sorted(first.images) == sorted(second.images) == list(range(48))

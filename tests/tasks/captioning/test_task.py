@@ -11,9 +11,10 @@ from fne.core.processes import Processes
 from fne.models.decoders.cells import CELLS
 from fne.models.decoders.injections import INJECTIONS
 from fne.models.describer import CONDITIONS
-from fne.tasks.captioning.data import Batch, FromTags, Reading
+from fne.tasks.captioning.data import Batch, Reading
 from fne.tasks.captioning.task import summary
 from fne.tasks.captioning.train import new_task
+from fne.text.concepts import FromTags
 from fne.training.loop import Trainer, step_generator
 from fne.training.progress import Point, Scores
 from tests.support.captions import inputs, settings
@@ -44,10 +45,10 @@ def test_every_member_of_the_family_makes_steps(read, tmp_path, condition, injec
         read, tmp_path, condition=condition, inject=inject, cell=cell, recognizer="hidden", learns="joint",
         recognizers={"hidden": {"dim": 6}},
     )  # fmt: skip
-    before = {name: value.clone() for name, value in trainer.task.captioner.state_dict().items()}
+    before = {name: value.clone() for name, value in trainer.task.describer.state_dict().items()}
     losses = [trainer.step(batch)[0] for batch in trainer.task.batches(0)[:2]]
     assert np.isfinite(losses).all()
-    after = trainer.task.captioner.state_dict()
+    after = trainer.task.describer.state_dict()
     assert not torch.equal(before["decoder.output.bias"], after["decoder.output.bias"])
 
 
@@ -68,10 +69,10 @@ def test_before_any_step_losses_are_entropies(read, tmp_path):
 
 def gradients(task, term):
     """Return the gradients of one term of the loss by the part of the model; None where there are none."""
-    task.captioner.zero_grad()
-    terms = task._losses(np.arange(8), np.zeros(8, dtype=int), None)
+    task.describer.zero_grad()
+    terms = task.losses(Batch(np.arange(8), np.zeros(8, dtype=int), task._training), None)
     terms[term].backward()
-    parts = {"recognizer": task.captioner.recognizer, "decoder": task.captioner.decoder}
+    parts = {"recognizer": task.describer.recognizer, "decoder": task.describer.decoder}
     return {
         name: sum(each.grad.abs().sum().item() for each in part.parameters() if each.grad is not None)
         for name, part in parts.items()
@@ -89,19 +90,19 @@ def test_apart_no_gradient_of_one_part_reaches_the_other(read, tmp_path):
 def test_jointly_the_words_train_the_recognizer_too(read, tmp_path):
     task, _ = task_of(read, tmp_path, learns="joint")
     # The output weights start at zero, where nothing flows back through them.
-    torch.nn.init.uniform_(task.captioner.decoder.output.weight, -1, 1)
+    torch.nn.init.uniform_(task.describer.decoder.output.weight, -1, 1)
     found = gradients(task, "words")
     assert min(found.values()) > 0
 
 
-def test_a_held_recognizer_is_not_trained(read, tmp_path):
+def test_a_fixed_recognizer_is_not_trained(read, tmp_path):
     task, _ = task_of(read, tmp_path, learns=["recognizer", "decoder"])
     assert [group.name for group in task.parameter_groups()] == ["recognizer"]
     assert list(first_loss(task).terms) == ["concepts"]
     task.start_phase(1)
     assert [group.name for group in task.parameter_groups()] == ["decoder"]
     assert list(first_loss(task).terms) == ["words"]
-    torch.nn.init.uniform_(task.captioner.decoder.output.weight, -1, 1)
+    torch.nn.init.uniform_(task.describer.decoder.output.weight, -1, 1)
     assert gradients(task, "words")["recognizer"] == 0
 
 
@@ -119,11 +120,11 @@ def test_an_image_with_several_captions_in_a_batch_counts_for_each(read, tmp_pat
     task, _ = task_of(read, tmp_path, dropout=0.0)
 
     def terms(images, captions):
-        batch = Batch(np.array(images), np.array(captions), read.training.ids)
+        batch = Batch(np.array(images), np.array(captions), read.training)
         loss = task.loss(batch, step_generator(0, 0))
         return torch.stack(list(loss.terms.values()))
 
-    torch.nn.init.uniform_(task.captioner.decoder.output.weight, -1, 1)
+    torch.nn.init.uniform_(task.describer.decoder.output.weight, -1, 1)
     together = terms([3, 5, 3], [0, 0, 1])
     alone = terms([3], [0]) + terms([5], [0]) + terms([3], [1])
     torch.testing.assert_close(together, alone)
@@ -132,28 +133,28 @@ def test_an_image_with_several_captions_in_a_batch_counts_for_each(read, tmp_pat
 @pytest.mark.parametrize("count", [2, 3])
 def test_several_processes_have_the_loss_and_gradients_of_one(read, tmp_path, monkeypatch, count):
     whole, _ = task_of(read, tmp_path)
-    torch.nn.init.uniform_(whole.captioner.decoder.output.weight, -1, 1)
+    torch.nn.init.uniform_(whole.describer.decoder.output.weight, -1, 1)
     expected = first_loss(whole)
     expected.total.backward()
     total, sums = 0.0, None
     for rank in range(count):
         part, _ = task_of(read, tmp_path, processes=Processes(rank, count))
-        part.captioner.load_state_dict(whole.captioner.state_dict())
+        part.describer.load_state_dict(whole.describer.state_dict())
         monkeypatch.setattr(Processes, "add", lambda self, values: None)
         loss = first_loss(part)
         loss.total.backward()
         total += loss.total.item()
-        own = [each.grad for each in part.captioner.parameters()]
+        own = [each.grad for each in part.describer.parameters()]
         sums = own if sums is None else [one + other for one, other in zip(sums, own, strict=True)]
     assert total == pytest.approx(expected.total.item(), rel=1e-5)
-    for found, each in zip(sums, whole.captioner.parameters(), strict=True):
+    for found, each in zip(sums, whole.describer.parameters(), strict=True):
         torch.testing.assert_close(found, each.grad, rtol=1e-4, atol=1e-6)
 
 
 def test_a_process_without_captions_takes_part(read, tmp_path, monkeypatch):
     task, _ = task_of(read, tmp_path, processes=Processes(0, 3))
     monkeypatch.setattr(Processes, "add", lambda self, values: None)
-    batch = Batch(np.array([0]), np.array([0]), read.training.ids)
+    batch = Batch(np.array([0]), np.array([0]), read.training)
     loss = task.loss(batch, step_generator(0, 0))
     loss.total.backward()
     assert loss.total.item() == 0

@@ -32,7 +32,7 @@ def test_a_loss_that_stays_at_twice_the_margin_is_flat(losses, flat):
         ("hard_hinge", LossChoices(reduce="mean_violating", caption_anchors=0.1), 64, 0.055 / 64),
     ],
 )
-def test_the_flat_loss_knows_contrasts_anchors_and_reduction(loss, choices, batch, flat):
+def test_the_flat_loss_depends_on_contrasts_anchors_and_reduction(loss, choices, batch, flat):
     assert flat_loss(loss, choices, 0.05, [batch, batch]) == pytest.approx(flat)
     scores, positives = torch.ones(batch, batch), torch.eye(batch, dtype=torch.bool)
     found = bind(loss, choices)(scores, positives, torch.arange(batch), 0.05)

@@ -4,8 +4,10 @@ import torch
 
 from fne.core.processes import Processes
 from fne.losses.multilabel import MULTILABEL_LOSSES
-from fne.tasks.tagging.model import start_tagger
+from fne.tasks.tagging.data import Batch
 from fne.tasks.tagging.task import TaggingTask
+from fne.tasks.tagging.train import start_tagger
+from fne.training.describer_task import Objective
 from tests.support.tagging import inputs, scenes, settings, write_world
 
 
@@ -21,13 +23,15 @@ def task(world, learns, processes=None, **changes):
     opened = inputs(world, chosen)
     made = TaggingTask(
         start_tagger(chosen, opened),
+        Objective(
+            chosen.learns,
+            [0.1] * len(chosen.learns),
+            MULTILABEL_LOSSES.get(chosen.concept_loss),
+            chosen.concept_weight,
+            chosen.dropout,
+        ),
         opened.training,
         opened.validation,
-        learns=chosen.learns,
-        recognizer_rates=[0.1] * len(chosen.learns),
-        concept_loss=MULTILABEL_LOSSES.get(chosen.concept_loss),
-        concept_weight=chosen.concept_weight,
-        dropout=chosen.dropout,
         seed=0,
         batch=10,
         **({"processes": processes} if processes else {}),
@@ -43,7 +47,7 @@ def task(world, learns, processes=None, **changes):
 def gradients(made, term=None):
     """Return whether the recognizer and the decoder get a gradient, from one term or from all."""
     batch = made.batches(0)[0]
-    loss = made._losses(batch.positions, None)[term] if term else made.loss(batch, torch.Generator()).total
+    loss = made.losses(batch, None)[term] if term else made.loss(batch, torch.Generator()).total
     loss.backward()
     return [
         any(each.grad is not None and each.grad.abs().sum() > 0 for each in part.parameters())
@@ -61,7 +65,7 @@ def test_joint_the_tags_train_the_recognizer_too(world):
     assert gradients(task(world, "joint"), "concepts") == [True, False]
 
 
-def test_a_held_recognizer_gets_no_gradient_and_is_no_parameter(world):
+def test_a_fixed_recognizer_gets_no_gradient_and_is_no_parameter(world):
     made = task(world, "decoder")
     assert gradients(made) == [False, True]
     assert [group.name for group in made.parameter_groups()] == ["decoder"]
@@ -79,7 +83,7 @@ def test_before_the_first_step_the_losses_are_the_entropies_of_the_frequencies(w
     made = task(world, "joint")
     made.describer.load_state_dict(start_tagger(chosen, opened).state_dict())
     positions = np.arange(len(opened.training))
-    found = made._losses(positions, None)
+    found = made.losses(Batch(positions, opened.training), None)
     frequencies = opened.training.labels.mean(axis=0)
     entropy = -(frequencies * np.log(frequencies) + (1 - frequencies) * np.log(1 - frequencies)).sum()
     assert found["concepts"].item() / len(positions) == pytest.approx(entropy, rel=1e-4)
@@ -92,21 +96,22 @@ def test_the_loss_of_a_batch_is_its_sum_for_the_history_and_its_mean_for_the_ste
     made = task(world, "joint", concept_weight=0.5)
     batch = made.batches(0)[0]
     loss = made.loss(batch, torch.Generator().manual_seed(0))
-    sums = made._losses(batch.positions, None)
+    sums = made.losses(batch, None)
     total = 0.5 * sums["concepts"] + sums["tags"]
     torch.testing.assert_close(loss.total, total / 10)
     torch.testing.assert_close(loss.value, total.detach())
     assert loss.terms.keys() == {"concepts", "tags"}
 
 
-def test_image_and_hints_learn_apart_and_then_together(world):
+def test_image_and_hints_learn_separately_and_then_together(world):
     apart, joint = (task(world, learns, hints="user") for learns in ("apart", "joint"))
     positions = np.arange(5)
-    terms = apart._losses(positions, None)
+    batch = Batch(positions, apart._training)
+    terms = apart.losses(batch, None)
     assert terms.keys() == {"concepts", "hints", "tags"}
     terms["concepts"].backward(retain_graph=True)
     assert all(each.grad is None for each in apart.describer.hint_reader.parameters())
-    joint._losses(positions, None)["concepts"].backward()
+    joint.losses(batch, None)["concepts"].backward()
     assert any(each.grad.abs().sum() > 0 for each in joint.describer.hint_reader.parameters())
 
 

@@ -9,6 +9,7 @@ from fne.metrics.labels import label_metrics
 from fne.tasks.tagging.model import answer, written_mask
 from fne.tasks.tagging.train import train_tagger
 from fne.training import checkpoints
+from fne.training.run import Job
 from tests.support.tagging import inputs, scenes, settings, write_world
 
 CPU = torch.device("cpu")
@@ -24,7 +25,7 @@ def world(tmp_path_factory):
 def train(world, scratch, stopping=lambda: False, **changes):
     chosen = settings(**changes)
     opened = inputs(world, chosen)
-    tagger, done = train_tagger(chosen, opened, CPU, scratch, stopping)
+    tagger, done = train_tagger(chosen, opened, Job(CPU, scratch, stopping))
     return tagger, done, opened
 
 
@@ -103,7 +104,7 @@ def test_hints_help_where_the_image_says_little(tmp_path):
     assert with_hints > without + 5
 
 
-def test_a_killed_training_goes_on_to_the_same_bits(world, tmp_path, monkeypatch):
+def test_a_killed_training_ends_with_the_same_bits(world, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "SECONDS", 0.0)
     changes = {"epochs": 3, "recognizer_rate": 0.01, "dropout": 0.3, "hints": "user"}
     whole, done, _ = train(world, tmp_path / "whole", **changes)

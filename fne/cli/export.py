@@ -1,0 +1,63 @@
+"""`fne export`: the rows of a store in the forms of other programs."""
+
+from pathlib import Path
+
+import click
+
+from fne.core.errors import InputError
+from fne.core.options import INPUT
+from fne.core.params import load_key
+from fne.core.terminal import say
+from fne.features.export import FORMS, OF_CAPTIONS, Shown, export_rows
+from fne.store.catalog import CAPTIONS_FILE, image_root, read_captions, read_images
+from fne.store.rows import Rows
+
+PARAMS = Path("params.yaml")
+IMAGES_FILE = Path("data/images.jsonl")
+ENDINGS = {"clip-retrieval": "", "npy": ".npy", "parquet": ".parquet"}
+
+
+@click.command()
+@click.argument("store", type=INPUT)
+@click.option("--to", "form", type=click.Choice(sorted(FORMS)), required=True, help="The form to write.")
+@click.option(
+    "--output",
+    type=INPUT,
+    help="The new file or folder.  [default: exported/NAME, after the last folder of STORE]",
+)
+def export(store: Path, form: str, output: Path | None) -> None:
+    """Write the rows of a STORE for other programs: Parquet, NumPy or clip-retrieval.
+
+    STORE is the folder of a row store, such as features/activations, features/embeddings, vectors/images or
+    vectors/captions. Values and ids are exactly those of the store, and `fne import` reads Parquet and
+    NumPy files back. docs/bridges.md shows how pandas, DuckDB, datasets and faiss open them.
+    """
+    rows = Rows.open(store)
+    target = output or Path("exported", f"{store.resolve().name}{ENDINGS[form]}")
+    written = export_rows(rows, form, target, _shown(rows) if form == "clip-retrieval" else {})
+    shape = f"{len(rows.ids)} rows of {rows.features} values ({rows.dtype})"
+    say(f"{target}: {shape}, {sum(file.stat().st_size for file in written):,} bytes")
+    for file in written:
+        say(f"  {file}")
+
+
+def _shown(rows: Rows) -> dict[str, Shown]:
+    """Return the image file and the caption of each row, as far as the catalog is there."""
+    if not CAPTIONS_FILE.exists():
+        return {}
+    paths = {}
+    if IMAGES_FILE.exists():
+        try:
+            root = image_root(load_key(PARAMS, "catalog", "root")).absolute()
+        except InputError:  # not in a project
+            root = Path()
+        paths = {image.id: str(root / image.path) for image in read_images(IMAGES_FILE)[0]}
+    shown = {}
+    for record in read_captions(CAPTIONS_FILE)[0]:
+        path = paths.get(record.id, record.id)
+        if rows.artifact.name in OF_CAPTIONS:
+            for caption_id, caption in zip(record.caption_ids, record.captions, strict=True):
+                shown[caption_id] = Shown(path, caption)
+        else:
+            shown[record.id] = Shown(path, record.captions[0] if record.captions else "")
+    return shown

@@ -1,0 +1,147 @@
+"""`fne study`: run a study that its file describes, and show what it says."""
+
+from functools import partial
+from pathlib import Path
+
+import click
+
+from fne.core.files import write_text
+from fne.core.locks import locked
+from fne.core.options import OUTPUT, params_option
+from fne.core.outputs import check_output
+from fne.core.signals import explain_interrupt
+from fne.core.terminal import say
+
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+seed_option = click.option("--seed", type=click.IntRange(0), help="Repeat the study with this seed.")
+official_option = click.option(
+    "--official", is_flag=True, help="Use the splits of the catalog instead of folds: its test images."
+)
+images_option = click.option(
+    "--images", type=click.IntRange(0), default=0, help="A pilot with only so many images, drawn by the seed."
+)
+to_option = click.option(
+    "--to", "folder", type=FOLDER, help="The folder of the results; by default FILE without .yaml."
+)
+
+
+@click.group()
+def study() -> None:
+    """Run a study of many trainings, and show what it says.
+
+    A file under studies/ names factors, levels, folds, seeds and hypotheses. Its digest is
+    recorded before the first run, and a file that was changed afterwards is refused.
+
+    \b
+      fne study run studies/flickr8k.yaml                 run what is missing
+      fne study run studies/flickr8k.yaml --seed 1        the same with other folds, draws and seeds
+      fne study run studies/flickr8k.yaml --official      the same on the test images of the catalog
+      fne study run studies/flickr8k.yaml --images 1000   a pilot with 1,000 images
+      fne study show studies/flickr8k.yaml                tables with corrected intervals
+      fne study show studies/flickr8k.yaml --html study.html --figure study.svg
+    """
+
+
+@study.command()
+@click.argument("file", type=FILE)
+@to_option
+@seed_option
+@official_option
+@images_option
+@click.option(
+    "--only", multiple=True, help="Only cells whose names begin with this, such as vgg16/all; repeatable."
+)
+@params_option
+def run(
+    file: Path,
+    folder: Path | None,
+    seed: int | None,
+    official: bool,
+    images: int,
+    only: tuple[str, ...],
+    params: Path,
+) -> None:
+    """Run the missing trainings of a study, one after the other, in one process.
+
+    The project is not changed: everything is written to the folder of the results. Finished
+    trainings are kept, so the same command continues after an interruption.
+    """
+    from fne.studies.file import load_study  # slow to import
+    from fne.studies.record import record_study
+    from fne.studies.run import check_cells, run_study
+
+    found = load_study(file, seed, official, images)
+    check_cells(found, params)
+    target = folder or default_folder(file, seed, official, images)
+    with locked(target / "lock", "runs this study", partial(say, err=True)), explain_interrupt():
+        record_study(found, target)
+        say(
+            f"{file}: {found.digest}, {len(found.file.hypotheses)} hypotheses, recorded in {target}", err=True
+        )
+        ran = run_study(found, params, target, partial(say, err=True), only)
+    say(f"{target}: {ran} trainings run; show them with `fne study show {file}`")
+
+
+@study.command()
+@click.argument("file", type=FILE)
+@to_option
+@seed_option
+@official_option
+@images_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "markdown", "csv"]),
+    default="text",
+    show_default=True,
+    help="The output format.",
+)
+@click.option("--html", type=OUTPUT, help="Also write a page with the figure and the tables.")
+@click.option("--figure", type=OUTPUT, help="Also write the figure, as SVG.")
+def show(
+    file: Path,
+    folder: Path | None,
+    seed: int | None,
+    official: bool,
+    images: int,
+    form: str,
+    html: Path | None,
+    figure: Path | None,
+) -> None:
+    """Show the results of a study: its hypotheses, and a table of each grid.
+
+    Intervals are paired over the test images and, with five seeds or more, over seeds. They are
+    corrected for the number of hypotheses in the file, whether they were run or not.
+    """
+    from fne.papers.tables import FORMATS
+    from fne.report.study import is_figure, is_page, render, size_figure
+    from fne.studies.file import load_study
+    from fne.studies.record import check_record
+    from fne.studies.results import collect, grids
+
+    for path, option, is_own in ((html, "--html", is_page), (figure, "--figure", is_figure)):
+        if path:
+            check_output(path, option, is_own, file)
+    found = load_study(file, seed, official, images)
+    target = folder or default_folder(file, seed, official, images)
+    check_record(found, target)
+    results = collect(found, target)
+    say(FORMATS[form](grids(results)))
+    say(f"{results.trainings} of {results.planned} trainings are finished", err=True)
+    if html:
+        write_text(html, render(results))
+    if figure:
+        write_text(figure, size_figure(results))
+
+
+def default_folder(file: Path, seed: int | None, official: bool, images: int) -> Path:
+    """Return where the results of a study are kept.
+
+    Example:
+        >>> str(default_folder(Path("studies/flickr8k.yaml"), 1, False, 1000))
+        'studies/demo-seed-1-images-1000'
+    """
+    parts = [f"-seed-{seed}"] * (seed is not None) + ["-official"] * official
+    ending = "".join(parts + [f"-images-{images}"] * bool(images))
+    return file.with_name(file.stem + ending)

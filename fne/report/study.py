@@ -1,0 +1,187 @@
+"""The page of a study, and its figure: the sum of recalls against the bytes of an image.
+
+The figure has a panel for each `study.panel` and a mark for each `study.series`. Every finished cell is a
+point with its 95 % interval. A line goes through the points of a series that the inner validation
+prefers: of the cells with the same size, the one with the best validation. So no point is on a line
+because of its test result.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from fne.metrics.intervals import LEVEL
+from fne.report.charts import Scale, Tick, axis_steps, compact, linear, logarithmic, svg_path
+from fne.report.page import environment
+from fne.studies.results import CellResult, StudyResults, grids
+
+GENERATOR = '<meta name="generator" content="fne study">'
+FIGURE = "<!-- fne study -->"
+WIDTH, LEFT, GAP, TOP, PANEL_HEIGHT = 960, 56, 18, 40, 330
+LEGEND_LINE, LEGEND_COLUMN = 20, 170
+# Colors that people who confuse red and green tell apart, and a shape for print; repeated after the last.
+COLORS = ("#2f5fd0", "#b4501e", "#14743f", "#8a3ea8", "#50555f", "#c29200", "#00859b")
+# Paths around the origin.
+SHAPES = (
+    "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z",
+    "M-3.5 -3.5H3.5V3.5H-3.5Z",
+    "M0 -4.6L4.4 3.4H-4.4Z",
+    "M0 -4.8L4.4 0L0 4.8L-4.4 0Z",
+    "M0 4.6L4.4 -3.4H-4.4Z",
+    "M-4 -1.4H-1.4V-4H1.4V-1.4H4V1.4H1.4V4H-1.4V1.4H-4Z",
+)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How a series is drawn."""
+
+    color: str
+    shape: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """A cell in the figure; `low` and `high` are the ends of its interval."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    mark: Mark
+    tooltip: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A part of the figure, with the lines through what the validation prefers."""
+
+    title: str
+    left: float
+    right: float
+    x_ticks: list[Tick]
+    points: list[Point]
+    lines: list[tuple[str, str]]  # color, path
+
+
+def size_figure(found: StudyResults) -> str:
+    """Return the figure as an SVG file; equal results give equal text."""
+    marks = {
+        name: Mark(COLORS[number % len(COLORS)], SHAPES[number % len(SHAPES)])
+        for number, name in enumerate(dict.fromkeys(each.cell.series for each in found.cells))
+    }
+    names = list(dict.fromkeys(each.cell.panel for each in found.cells))
+    bottom = TOP + PANEL_HEIGHT
+    heights = axis_steps(
+        min(each.interval[0] for each in found.cells), max(each.interval[1] for each in found.cells)
+    )
+    y = linear(heights[0], heights[-1], bottom, TOP)
+    width = (WIDTH - LEFT - GAP * len(names)) / len(names)
+    panels = [
+        _panel(
+            name,
+            [each for each in found.cells if each.cell.panel == name],
+            LEFT + number * (width + GAP),
+            width,
+            y,
+            marks,
+        )
+        for number, name in enumerate(names)
+    ]
+    columns = max(1, (WIDTH - LEFT) // LEGEND_COLUMN)
+    legend = [
+        (LEFT + number % columns * LEGEND_COLUMN, bottom + 66 + number // columns * LEGEND_LINE, name, mark)
+        for number, (name, mark) in enumerate(marks.items())
+    ]
+    return (
+        environment()
+        .get_template("study.svg")
+        .render(
+            head=Markup(FIGURE),  # noqa: S704 - a constant
+            title=found.study.file.title,
+            summary=_summary(found.cells),
+            width=WIDTH,
+            height=legend[-1][1] + 40,
+            bottom=bottom,
+            top=TOP,
+            y_ticks=[Tick(y(height), compact(height)) for height in heights],
+            panels=panels,
+            legend=legend,
+            note=(
+                f"Points: cells, with {LEVEL:.0%} intervals over images. Lines: of the cells with as many "
+                "bytes, the one with the best inner validation."
+            ),
+        )
+    )
+
+
+def render(found: StudyResults) -> str:
+    """Return the results of a study as one HTML page that opens from disk and loads nothing."""
+    figure = Markup(size_figure(found))  # noqa: S704 - the template of the figure escapes every value
+    return environment().get_template("study.html").render(found=found, figure=figure, grids=grids(found))
+
+
+def is_page(head: bytes) -> bool:
+    """Tell from the beginning of a file whether it is a page of `fne study`."""
+    return GENERATOR.encode() in head
+
+
+def is_figure(head: bytes) -> bool:
+    """Tell from the beginning of a file whether it is a figure of `fne study`."""
+    return FIGURE.encode() in head
+
+
+def preferred(cells: Sequence[CellResult]) -> list[CellResult]:
+    """Return, of the cells with the same size, the one with the best validation, by size."""
+    best: dict[int, CellResult] = {}
+    for each in cells:
+        if each.size not in best or each.validation > best[each.size].validation:
+            best[each.size] = each
+    return [best[size] for size in sorted(best)]
+
+
+def _panel(
+    title: str, cells: Sequence[CellResult], left: float, width: float, y: Scale, marks: dict[str, Mark]
+) -> Panel:
+    sizes = [each.size for each in cells]
+    low, high = min(sizes) / 1.3, max(sizes) * 1.3
+    x = logarithmic(low, high, left + 8, left + width - 8)
+    ticks = [2**power for power in range(24) if low <= 2**power <= high]
+    shown = ticks[:: 1 + len(ticks) // max(2, int(width // 52))]
+    points = [
+        Point(
+            x(each.size),
+            y(each.rsum),
+            y(each.interval[0]),
+            y(each.interval[1]),
+            marks[each.cell.series],
+            f"{each.cell.name}: {each.rsum:.1f} ({each.interval[0]:.1f} to {each.interval[1]:.1f}), "
+            f"{each.size} bytes",
+        )
+        for each in cells
+    ]
+    lines = []
+    for series in dict.fromkeys(each.cell.series for each in cells):
+        chosen = preferred([each for each in cells if each.cell.series == series])
+        if len(chosen) > 1:
+            path = svg_path({each.size: each.rsum for each in chosen}, x, y)
+            lines.append((marks[series].color, path))
+    return Panel(title, left, left + width, [Tick(x(each), _bytes(each)) for each in shown], points, lines)
+
+
+def _bytes(size: int) -> str:
+    """Format a power of two as an axis label.
+
+    Example:
+        >>> _bytes(512), _bytes(8192)
+        ('512', '8 Ki')
+    """
+    return str(size) if size < 1024 else f"{size // 1024} Ki"
+
+
+def _summary(cells: Sequence[CellResult]) -> str:
+    best = max(cells, key=lambda each: each.validation)
+    return (
+        f"{len(cells)} cells; the validation prefers {best.cell.name}: {best.rsum:.1f} with {best.size} bytes"
+    )

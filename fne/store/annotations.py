@@ -1,0 +1,150 @@
+"""What models wrote about images: `annotations/tags.jsonl` and `annotations/captions.jsonl`.
+
+The first line of a file holds the format, the settings and the lineage, sealed as all text artifacts are. One
+line per image follows, sorted by its `id`. Reading needs no torch, so that `fne describe` answers at once for
+the images of the catalog.
+
+Tags: the `tags` in the order in which they were written, the likeliest concepts as `top`, and the
+`probabilities` of all concepts, in the order of their names in the first line. What a tagger lacks is null:
+without a decoder it writes no tags, without a recognizer it has no probabilities.
+
+Captions: the `sentences`, the best first, and the likeliest `concepts` with their probabilities.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fne.core.errors import InputError
+from fne.core.files import read_bytes, write_text
+from fne.store.artifact import Artifact, Format, Lineage, describe, is_sealed, repair_hint, seal_text
+
+TAGS_FORMAT, TAGS = Format("fne-tags", 2), "tags"  # the name is that in lineages
+CAPTIONS_FORMAT, CAPTIONS = Format("fne-written-captions", 2), "written_captions"
+DIGITS = 4  # of probabilities
+
+FAULTS = (ValueError, TypeError, KeyError, IndexError, RecursionError)  # of a file that is something else
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """The answers of a tagger for one image."""
+
+    id: str
+    tags: list[str] | None
+    top: list[str] | None
+    probabilities: list[float] | None
+
+
+@dataclass(frozen=True)
+class TaggedFile:
+    """The content of a file of tags."""
+
+    artifact: Artifact
+    concepts: list[str]
+    images: list[Tagged]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of a beam.
+
+    Attributes:
+        text: its words, separated by blanks.
+        log_probability: the sum over its words and its end.
+        score: the log probability, corrected for the length.
+        ended: False if it was cut at the maximum length.
+    """
+
+    text: str
+    log_probability: float
+    score: float
+    ended: bool
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a captioner wrote about an image: its sentences, the best first, and the concepts that it saw."""
+
+    id: str
+    sentences: tuple[Sentence, ...]
+    concepts: dict[str, float]
+
+    @property
+    def caption(self) -> str:
+        """The best sentence."""
+        return self.sentences[0].text
+
+
+def write_tagged(
+    path: Path, tagged: Iterable[Tagged], concepts: Sequence[str], settings: dict[str, Any], lineage: Lineage
+) -> None:
+    """Write the tags of images, sorted by image id."""
+    header = {**TAGS_FORMAT.header(), **describe(TAGS, settings, lineage), "concepts": list(concepts)}
+    _write(path, header, tagged)
+
+
+def read_tagged(path: Path) -> TaggedFile:
+    """Read the tags of images.
+
+    Raises:
+        InputError: if the file is missing, damaged or of a newer format.
+    """
+    content = read_bytes(path)
+    try:
+        header, lines = _open(path, content, TAGS_FORMAT)
+        images = [Tagged(**json.loads(line)) for line in lines]
+        return TaggedFile(_artifact(path, TAGS, content, header), list(header["concepts"]), images)
+    except FAULTS as error:
+        raise InputError(f"{path}: not a file of tags ({error}); {repair_hint(path)}") from None
+
+
+def write_written(path: Path, written: Iterable[Written], settings: dict[str, Any], lineage: Lineage) -> None:
+    """Write the captions of images, sorted by image id."""
+    _write(path, {**CAPTIONS_FORMAT.header(), **describe(CAPTIONS, settings, lineage)}, written)
+
+
+def read_written(path: Path, ids: Collection[str] | None = None) -> tuple[dict[str, Written], Artifact]:
+    """Read captions that were written, of all images or of some.
+
+    Raises:
+        InputError: if the file is missing, damaged or of a newer format.
+    """
+    content = read_bytes(path)
+    try:
+        header, lines = _open(path, content, CAPTIONS_FORMAT)
+        if ids is not None:
+            starts = tuple(json.dumps({"id": each}, ensure_ascii=False)[:-1] + "," for each in ids)
+            lines = [line for line in lines if line.startswith(starts)]
+        records = [_written(json.loads(line)) for line in lines]
+        return {each.id: each for each in records}, _artifact(path, CAPTIONS, content, header)
+    except FAULTS as error:
+        raise InputError(f"{path}: not a file of written captions ({error}); {repair_hint(path)}") from None
+
+
+def _write(path: Path, header: dict[str, Any], images: Iterable[Tagged | Written]) -> None:
+    lines = [header, *(asdict(each) for each in sorted(images, key=lambda each: each.id))]
+    write_text(path, seal_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)))
+
+
+def _open(path: Path, content: bytes, form: Format) -> tuple[dict[str, Any], list[str]]:
+    """Return the header of a file and its other lines."""
+    if not is_sealed(content):
+        raise ValueError("its seal is missing")
+    # Not splitlines(): JSON does not escape U+2028 and other separators that an id or a tag may hold.
+    first, *lines = [line for line in content.decode().split("\n") if line]
+    header = json.loads(first)
+    form.check(path, header)
+    return header, lines
+
+
+def _artifact(path: Path, name: str, content: bytes, header: dict[str, Any]) -> Artifact:
+    return Artifact(path, name, hashlib.sha256(content).hexdigest(), header["settings"], header["lineage"])
+
+
+def _written(record: dict[str, Any]) -> Written:
+    sentences = tuple(Sentence(**each) for each in record["sentences"])
+    return Written(record["id"], sentences, dict(record["concepts"]))

@@ -1,0 +1,328 @@
+"""Running the cells of a study, in one process and in folders of its own: the project is not changed.
+
+A cell goes through the functions of the pipeline's stages: statistics, embeddings, training, ranks. What
+cells have in common is made once per fold: the captions with their splits, their words, the features of
+their words, and the statistics of the activations. The embeddings of a cell are removed when its ranks
+are kept.
+
+A finished training is kept with the settings and the digests of the inputs that decided it. It is used
+again only for the same ones, so a study that was killed continues where it stopped.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fne.core.device import prepare_device
+from fne.core.errors import InputError
+from fne.core.files import text_digest
+from fne.core.moved_keys import flattened, put
+from fne.core.params import Runtime, Section, load_params, load_runtime, parse_section
+from fne.datasets.catalog import Catalog, build_catalog
+from fne.datasets.location import dataset_root
+from fne.datasets.readers import read_dataset
+from fne.features.embed import open_source, write_embeddings
+from fne.features.embeddings import EMBEDDINGS, Embed
+from fne.features.statistics import Statistics, fit
+from fne.metrics.ranks import rank
+from fne.models.matcher import Matcher
+from fne.store.artifact import Lineage, merge
+from fne.store.catalog import Captioned, captioned_in, read_captions, split_ids, write_captions
+from fne.store.rows import Rows
+from fne.studies.file import Cell, Study
+from fne.studies.folds import divide
+from fne.studies.project import project_rows
+from fne.studies.record import Result, find_result, keep_result
+from fne.tasks.matching.closed_form import ClosedForm, align_pairs, to_matcher, word_features
+from fne.tasks.matching.data import Inputs, Pairs, read_inputs
+from fne.tasks.matching.encode import encode_captions, encode_images
+from fne.tasks.matching.methods import make_model
+from fne.tasks.matching.settings import Train
+from fne.text.bags import Bags, WordFeatures
+from fne.text.tokenizer import tokenize_captions
+from fne.text.tokens import read_tokens, write_tokens
+from fne.text.vocabulary import Tokenize, choose_words, write_vocabulary
+from fne.training.run import Job
+
+# Raised whenever the same settings and inputs give other ranks.
+VERSION = 1
+SEEDS = ("train.seed", "train.methods.cca.seed", "train.methods.ridge.seed")
+SECTIONS: dict[str, type[Section]] = {
+    "catalog": Catalog,
+    "embed": Embed,
+    "tokenize": Tokenize,
+    "train": Train,
+}
+# The bits of a value where a store takes more: scaled rows of a discrete code follow from the code.
+BITS = {"fne": 2, "sign": 1}
+NO_WORDS = "weights/no_words.yaml"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The validated sections of a training."""
+
+    catalog: Catalog
+    embed: Embed
+    tokenize: Tokenize
+    train: Train
+
+
+def settings_of(params: Mapping[str, Any], overrides: Mapping[str, Any], place: str) -> Settings:
+    """Return the sections of `params.yaml` with overrides.
+
+    Raises:
+        InputError: naming every fault at once, and keys that do not exist.
+    """
+    content = {name: dict(params.get(name, {})) for name in SECTIONS}
+    known = flattened(content)
+    faults = []
+    for key, value in overrides.items():
+        if key not in known and key.partition(".")[0] in SECTIONS:
+            faults.append(f"params.yaml has no key '{key}'")
+        elif key not in known:
+            faults.append(f"'{key}' is in no section of a study ({', '.join(SECTIONS)})")
+        put(content, key, value)
+    sections: dict[str, Any] = {}
+    for name, schema in SECTIONS.items():
+        sections[name], found = parse_section(content, name, schema)
+        faults += [f"section '{name}': {each}" for each in found]
+    if faults:
+        raise InputError(f"{place}: {'; '.join(faults)}")
+    settings = Settings(**sections)
+    if settings.tokenize.vectors != NO_WORDS:
+        raise InputError(f"{place}: tokenize.vectors: a study has no pretrained word vectors; use {NO_WORDS}")
+    return settings
+
+
+def check_cells(study: Study, params: Path) -> None:
+    """Validate the settings of all cells before the first one runs.
+
+    Raises:
+        InputError: with the first cell that has a fault.
+    """
+    content = load_params(params)
+    for cell in study.cells:
+        for draw in study.draws:
+            settings_of(content, {**cell.overrides, **draw}, f"{study.path}: {cell.name}")
+
+
+def run_study(
+    study: Study, params: Path, folder: Path, log: Callable[[str], None], only: Sequence[str] = ()
+) -> int:
+    """Run what is missing of a study; return how many trainings were run.
+
+    Args:
+        study: the study, whose cells were checked.
+        params: the parameter file whose values the study overrides.
+        folder: where results are kept.
+        log: called with a line per training.
+        only: the beginnings of the names of the cells to run; none: all.
+    """
+    work = folder / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    workspace = Workspace(study, load_params(params), load_runtime(params), work, folder / "scratch")
+    planned = [
+        (cell, fold, seed)
+        for cell in study.cells
+        if not only or cell.name.startswith(tuple(only))
+        for fold in study.folds
+        for seed in study.seeds
+    ]
+    ran = 0
+    for number, (cell, fold, seed) in enumerate(planned, start=1):
+        key = workspace.key(cell, fold, seed)
+        if find_result(folder, cell, fold, seed, key) is not None:
+            continue
+        start = time.process_time()
+        result = workspace.run(cell, fold, seed)
+        keep_result(folder, cell, fold, seed, key, result)
+        ran += 1
+        log(
+            f"{number} of {len(planned)}: {cell.name}, fold {fold}, seed {seed}: validation "
+            f"{result.validation:.1f}, test {result.rsum:.1f}, "
+            f"{time.process_time() - start:.1f} s of one core"
+        )
+    shutil.rmtree(work, ignore_errors=True)
+    return ran
+
+
+class Workspace:
+    """The folder in which cells run, and what they have in common."""
+
+    def __init__(
+        self, study: Study, params: Mapping[str, Any], runtime: Runtime, folder: Path, scratch: Path
+    ) -> None:
+        self._study = study
+        self._params = params
+        self._runtime = runtime
+        self._folder = folder
+        self._job = Job(prepare_device(runtime), scratch)
+        self._images: dict[Catalog, list[Captioned]] = {}
+        self._sentences: dict[str, dict[str, list[str]]] = {}  # the words of each caption
+        self._statistics: dict[tuple[str, Path], Statistics] = {}
+        self._words: dict[tuple[str, ...], WordFeatures] = {}
+        self._digests: dict[Path, str] = {}  # of captions
+
+    def key(self, cell: Cell, fold: int, seed: int) -> dict[str, Any]:
+        """Return everything that decides a result."""
+        listed = [self._settings(cell, seed, draw) for draw in self._study.draws]
+        first = listed[0]
+        captions, _ = self._captions(first, fold)
+        if captions not in self._digests:
+            self._digests[captions] = read_captions(captions)[1].digest
+        return {
+            "version": VERSION,
+            "embed": first.embed.model_dump(exclude={"source"}),
+            "project": cell.project,
+            "tokenize": first.tokenize.model_dump(),
+            "train": [each.train.applied() for each in listed],
+            "activations": open_source(Path(first.embed.source)).artifact.digest,
+            "captions": self._digests[captions],
+        }
+
+    def run(self, cell: Cell, fold: int, seed: int) -> Result:
+        """Train a cell on a fold, with each draw of the tuned key; rank the test images with the best."""
+        settings = self._settings(cell, seed, {})
+        captions, tokens = self._captions(settings, fold)
+        embeddings, size = self._embed(cell, settings, captions)
+        inputs = read_inputs(embeddings, captions, tokens)
+        trials: list[dict[str, Any]] = []
+        best: tuple[float, Matcher] | None = None
+        for draw in self._study.draws:
+            train = self._settings(cell, seed, draw).train
+            matcher, validation, chosen = self._train(train, inputs, tokens)
+            trials.append({"draw": draw, "validation": validation, "chosen": chosen})
+            if best is None or validation > best[0]:  # the first of equal ones
+                best = validation, matcher
+        assert best is not None
+        tested = captioned_in(read_captions(captions)[0], "test")
+        pairs = Pairs(tested, Rows.open(embeddings), read_tokens(tokens))
+        owners = np.repeat(np.arange(len(tested)), pairs.caption_counts)
+        images = torch.cat(list(encode_images(best[1], pairs, pairs.image_ids)))
+        sentences = torch.cat(list(encode_captions(best[1], pairs, pairs.caption_ids)))
+        ranking = rank(images, sentences, torch.from_numpy(owners), best[1].similarity, 0)
+        return Result(
+            image_ids=pairs.image_ids,
+            caption_image=owners,
+            image_ranks=ranking.image_ranks.numpy(),
+            caption_ranks=ranking.caption_ranks.numpy(),
+            validation=best[0],
+            features=inputs.features,
+            size=size,
+            trials=trials,
+        )
+
+    def _settings(self, cell: Cell, seed: int, draw: Mapping[str, Any]) -> Settings:
+        overrides = {**cell.overrides, **dict.fromkeys(SEEDS, seed), **draw}
+        return settings_of(self._params, overrides, f"{self._study.path}: {cell.name}")
+
+    def _captions(self, settings: Settings, fold: int) -> tuple[Path, Path]:
+        """Return the captions of a fold with their splits, and their words."""
+        file, own = self._study.file, settings.tokenize.model_dump_json() + settings.catalog.model_dump_json()
+        folder = self._folder / f"fold-{fold}-{text_digest(own)[:12]}"
+        captions, tokens = folder / "captions.jsonl", folder / "tokens.h5"
+        if not tokens.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            known = self._catalog(settings.catalog)
+            divided = divide(known, file.folds, fold, file.validation, file.seed, self._study.images)
+            write_captions(captions, divided)
+            if own not in self._sentences:  # the images of all folds are the same
+                chosen = settings.tokenize
+                cut = tokenize_captions(divided, chosen.lowercase, chosen.end_of_sentence, chosen.cut)
+                self._sentences[own] = {caption_id: words for caption_id, (_, words) in cut.items()}
+            vocabulary = folder / "vocabulary.json"
+            _write_tokens(captions, tokens, vocabulary, settings.tokenize, self._sentences[own])
+        return captions, tokens
+
+    def _catalog(self, settings: Catalog) -> list[Captioned]:
+        if settings not in self._images:
+            root, annotations = dataset_root(settings.root, settings.format, settings.annotations)
+            reading = read_dataset(root, settings.format, annotations, settings.columns)
+            cache = self._runtime.scratch_folder() / "catalog"
+            workers, captions = self._runtime.workers, settings.captions_per_image
+            found = build_catalog(
+                root, reading, settings.images, settings.splitting, workers, cache, captions
+            )
+            self._images[settings] = found.captioned
+        return self._images[settings]
+
+    def _embed(self, cell: Cell, settings: Settings, captions: Path) -> tuple[Path, int]:
+        """Write the embeddings of a cell; return their folder, and the bytes per image of their code."""
+        section, path = settings.embed, self._folder / "embeddings"
+        captioned = read_captions(captions)[0]
+        rows = open_source(Path(section.source), [record.id for record in captioned])
+        training = split_ids(captioned, "train")
+        common = section.source, captions
+        if common not in self._statistics:
+            self._statistics[common] = fit(rows, training)
+        embedding = EMBEDDINGS[section.kind](rows, self._statistics[common], section.choices())
+        lineage: Lineage = {"activations": {"digest": rows.artifact.digest, "settings": {}}}
+        known = [record.id for record in captioned]
+        write_embeddings(path, rows, embedding, section.model_dump(exclude={"source"}), lineage, known)
+        features = sum(layer.features for layer in embedding.layers)
+        if cell.project is None:
+            bits = BITS[section.kind] if section.kind in BITS else 8 * _bytes(embedding.dtype)
+            return path, -(-features * bits // 8)
+        projected = self._folder / "projected"
+        dim = project_rows(Rows.open(path), training, cell.project, self._study.file.seed, projected)
+        return projected, _bytes("float16") * dim
+
+    def _train(self, train: Train, inputs: Inputs, tokens: Path) -> tuple[Matcher, float, dict[str, float]]:
+        """Return a model, its sum of recalls on the inner validation, and what a closed form chose."""
+        own = train.methods.get(train.method)
+        if not isinstance(own, ClosedForm):
+            made = make_model(train, inputs, self._job)
+            return made.matcher, made.done.kept.scores.main, {"epoch": float(made.done.kept.epoch)}
+        if own.choose_on != "val":
+            raise InputError(
+                f"{self._study.path}: train.methods.{train.method}.choose_on must be 'val', the inner "
+                f"validation of a fold, got '{own.choose_on}'"
+            )
+        found = align_pairs(inputs, train.method, own, self._word_features(own, inputs, tokens))
+        chosen = {
+            "image_regularization": found.chosen.image_regularization,
+            "text_regularization": found.chosen.text_regularization,
+            "power": found.chosen.power,
+        }
+        return to_matcher(found), found.chosen.rsum, chosen
+
+    def _word_features(self, own: ClosedForm, inputs: Inputs, tokens: Path) -> WordFeatures:
+        decided_by = own.model_dump(include={"text", "text_dim", "min_count"})
+        key = (str(tokens), json.dumps(decided_by))
+        if key not in self._words:
+            captions = [caption for image in inputs.training.word_numbers() for caption in image]
+            self._words[key] = word_features(Bags.of(captions), inputs.words, own)
+        return self._words[key]
+
+
+def _write_tokens(
+    captions: Path, tokens: Path, vocabulary: Path, settings: Tokenize, sentences: Mapping[str, list[str]]
+) -> None:
+    """Write what the stage `tokenize` writes, from the words of all captions."""
+    captioned, catalog = read_captions(captions)
+    in_vocabulary = [
+        sentences[caption_id]
+        for record in captioned
+        if record.split in settings.vocabulary
+        for caption_id in record.caption_ids
+    ]
+    recorded = settings.recorded(pretrained=False)
+    known = write_vocabulary(vocabulary, choose_words(in_vocabulary, settings.min_count), recorded)
+    encoded = {
+        caption_id: known.encode(sentences[caption_id])
+        for record in captioned
+        for caption_id in record.caption_ids
+    }
+    write_tokens(tokens, encoded, recorded | {"words": len(known.words)}, merge(catalog, known.artifact))
+
+
+def _bytes(dtype: str) -> int:
+    return np.dtype(dtype).itemsize

@@ -1,0 +1,60 @@
+import pytest
+from click.testing import CliRunner
+
+from fne.cli import main
+from tests.support.studies import write_file, write_study
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    write_study(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(main, ["study", *arguments])
+
+
+def test_a_study_is_run_shown_and_drawn(study, tmp_path):
+    result = study("run", "studies/small.yaml")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == (
+        "studies/small: 15 trainings run; show them with `fne study show studies/small.yaml`\n"
+    )
+    assert "2 hypotheses, recorded in studies/small" in result.stderr
+    shown = study("show", "studies/small.yaml", "--html", "page.html", "--figure", "figure.svg")
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.startswith("A study\n")
+    assert "small: 4 of 4 cells" in shown.stdout
+    assert shown.stderr == "15 of 15 trainings are finished\n"
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert (tmp_path / "figure.svg").read_text(encoding="utf-8").startswith("<svg")
+    again = study("run", "studies/small.yaml")
+    assert "0 trainings run" in again.stdout
+
+
+def test_a_changed_file_is_refused_with_exit_code_2(study, tmp_path):
+    assert study("run", "studies/small.yaml", "--only", "small/all/z").exit_code == 0
+    write_file(tmp_path / "studies/small.yaml", title="Another study")
+    for command in ("run", "show"):
+        refused = study(command, "studies/small.yaml")
+        assert refused.exit_code == 2
+        assert "studies/small.yaml was recorded as " in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
+
+
+def test_a_repetition_and_the_official_test_images_have_folders_of_their_own(study, tmp_path):
+    for option in (["--seed", "1"], ["--official"]):
+        done = study("run", "studies/small.yaml", "--only", "small/all", *option)
+        assert done.exit_code == 0, done.output
+        assert study("show", "studies/small.yaml", *option).exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "studies").iterdir()) == [
+        "small-official",
+        "small-seed-1",
+        "small.yaml",
+    ]
+
+
+def test_a_page_replaces_no_file_of_the_user(study, tmp_path):
+    study("run", "studies/small.yaml", "--only", "small/all/z")
+    (tmp_path / "mine.html").write_text("mine")
+    refused = study("show", "studies/small.yaml", "--html", "mine.html")
+    assert refused.exit_code == 2
+    assert "this command did not write it" in refused.stderr

@@ -1,0 +1,73 @@
+import json
+
+import numpy as np
+import pytest
+
+from fne.core.errors import InputError
+from fne.studies.file import load_study
+from fne.studies.record import Result, check_record, find_result, keep_result, record_study
+from tests.support.studies import write_file
+
+RESULT = Result(
+    image_ids=["a", "b"],
+    caption_image=np.array([0, 0, 1]),
+    image_ranks=np.array([1, 2]),
+    caption_ranks=np.array([1, 6, 11]),
+    validation=50.0,
+    features=7,
+    size=2,
+    trials=[{"draw": {}, "validation": 50.0, "chosen": {"power": 1.0}}],
+)
+KEY = {"embed": {"kind": "fne"}}
+
+
+@pytest.fixture
+def study(tmp_path):
+    return load_study(write_file(tmp_path / "s.yaml"))
+
+
+def test_a_file_that_was_changed_after_the_first_run_is_refused_with_both_digests(study, tmp_path):
+    record_study(study, tmp_path / "out")
+    record_study(study, tmp_path / "out")
+    assert json.loads((tmp_path / "out/record.json").read_text())["hypotheses"] == 2
+    changed = load_study(write_file(tmp_path / "s.yaml", hypotheses=[]))
+    for check in (record_study, check_record):
+        with pytest.raises(InputError) as caught:
+            check(changed, tmp_path / "out")
+        assert caught.value.message == (
+            f"{tmp_path / 's.yaml'} was recorded as {study.digest[:12]}… before its first run, and is "
+            f"{changed.digest[:12]}… now; restore the file, or run the new one in another folder with --to"
+        )
+
+
+def test_another_seed_needs_another_folder(study, tmp_path):
+    record_study(study, tmp_path / "out")
+    with pytest.raises(InputError) as caught:
+        record_study(load_study(tmp_path / "s.yaml", seed=1), tmp_path / "out")
+    assert caught.value.message == (
+        f"{tmp_path / 'out'}: was run with seed 0, folds 3, images 0, not with seed 1, folds 3, images 0; choose "
+        "another folder with --to"
+    )
+
+
+def test_nothing_was_run_yet_and_a_damaged_record_are_errors_of_the_user(study, tmp_path):
+    with pytest.raises(InputError, match="nothing was run yet; use `fne study run "):
+        check_record(study, tmp_path / "out")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/record.json").write_text("{}")
+    with pytest.raises(InputError, match=r"record.json: damaged \('file'\); choose another folder with --to"):
+        check_record(study, tmp_path / "out")
+
+
+def test_a_result_is_read_as_it_was_kept_and_only_for_its_own_key(study, tmp_path):
+    cell = study.cells[0]
+    assert find_result(tmp_path, cell, 0, 0) is None
+    keep_result(tmp_path, cell, 0, 0, KEY, RESULT)
+    found = find_result(tmp_path, cell, 0, 0, KEY)
+    assert found.image_ids == RESULT.image_ids
+    assert found.caption_ranks.tolist() == [1, 6, 11]
+    assert (found.validation, found.features, found.size, found.trials) == (50.0, 7, 2, RESULT.trials)
+    # Images: 50 + 100 + 100; captions: a third at 1, at 5, two thirds at 10.
+    assert found.rsum == pytest.approx(250 + 100 * 4 / 3)
+    assert find_result(tmp_path, cell, 0, 0, {"embed": {"kind": "sign"}}) is None
+    assert find_result(tmp_path, cell, 1, 0) is None

@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+
+from fne.core.errors import InputError
+from fne.metrics.recall import sum_of_recalls, summarize
+from fne.studies.file import load_study
+from fne.studies.record import Result, keep_result
+from fne.studies.results import collect, grids
+from tests.support.studies import write_file
+
+IMAGES = 30
+
+
+def result(ranks: int, fold: int, names: str = "r") -> Result:
+    """Return a result whose queries all have nearly the same rank."""
+    generator = np.random.default_rng(fold)
+    return Result(
+        image_ids=[f"{names}{fold}-{number}" for number in range(IMAGES)],
+        caption_image=np.repeat(np.arange(IMAGES), 2),
+        image_ranks=ranks + generator.integers(0, 3, size=IMAGES),
+        caption_ranks=ranks + generator.integers(0, 3, size=2 * IMAGES),
+        validation=100.0 - ranks,
+        features=7,
+        size=2,
+        trials=[],
+    )
+
+
+@pytest.fixture
+def study(tmp_path):
+    return load_study(write_file(tmp_path / "s.yaml", folds=5))
+
+
+def keep(study, folder, ranks, folds=range(5)):
+    for cell in study.cells:
+        if cell.name in ranks:
+            for fold in folds:
+                keep_result(folder, cell, fold, 0, {}, result(ranks[cell.name], fold))
+
+
+def test_a_difference_in_all_folds_is_shown_and_equal_cells_are_not(study, tmp_path):
+    keep(study, tmp_path, {"small/last/z": 9, "small/all/z": 1, "small/all/ternary": 1})
+    found = collect(study, tmp_path, samples=400)
+    layers, bits = found.hypotheses
+    assert (layers.verdict, layers.agreeing, layers.folds) == ("shown", 5, 5)
+    assert layers.difference.low > 0
+    assert bits.verdict == "no difference shown"
+    assert bits.difference.b == bits.difference.a
+    # The smallest p of 400 samples, twice for both tails, times two hypotheses.
+    assert layers.p == pytest.approx(2 * 2 / 401)
+
+
+def test_cells_have_the_mean_of_their_folds(study, tmp_path):
+    keep(study, tmp_path, {"small/all/z": 4})
+    (cell,) = collect(study, tmp_path, samples=100).cells
+    expected = [
+        sum_of_recalls(summarize(result(4, fold).image_ranks), summarize(result(4, fold).caption_ranks))
+        for fold in range(5)
+    ]
+    assert cell.folds == pytest.approx(expected)
+    assert cell.rsum == pytest.approx(np.mean(expected))
+    assert cell.interval[0] <= cell.rsum <= cell.interval[1]
+    assert (cell.started, cell.trainings) == (5, 5)
+
+
+def test_trainings_that_only_guess_have_not_started(study, tmp_path):
+    keep(study, tmp_path, {"small/all/z": 50})
+    (cell,) = collect(study, tmp_path, samples=100).cells
+    assert (cell.started, cell.trainings) == (0, 5)
+
+
+def test_the_correction_counts_hypotheses_that_were_not_run(study, tmp_path):
+    keep(study, tmp_path, {"small/last/z": 9, "small/all/z": 1})
+    layers, bits = collect(study, tmp_path, samples=400).hypotheses
+    assert (bits.verdict, bits.difference) == ("not run", None)
+    assert layers.p == pytest.approx(2 * 2 / 401)
+
+
+def test_with_fewer_than_five_folds_and_seeds_nothing_is_shown(tmp_path):
+    study = load_study(write_file(tmp_path / "s.yaml", folds=3))
+    keep(study, tmp_path, {"small/last/z": 9, "small/all/z": 1}, range(3))
+    assert collect(study, tmp_path, samples=100).hypotheses[0].verdict == "seed variance unknown"
+
+
+def test_an_unfinished_cell_is_counted_and_not_shown(study, tmp_path):
+    keep(study, tmp_path, {"small/all/z": 1})
+    keep(study, tmp_path, {"small/last/z": 9}, range(3))
+    found = collect(study, tmp_path, samples=100)
+    assert [each.cell.name for each in found.cells] == ["small/all/z"]
+    assert (found.trainings, found.planned) == (8, 25)
+
+
+def test_nothing_finished_and_other_images_are_errors_of_the_user(study, tmp_path):
+    with pytest.raises(InputError, match="no cell is finished yet; use `fne study run "):
+        collect(study, tmp_path)
+    keep(study, tmp_path, {"small/all/z": 1})
+    other = next(cell for cell in study.cells if cell.name == "small/last/z")
+    for fold in range(5):
+        keep_result(tmp_path, other, fold, 0, {}, result(2, fold, names="other"))
+    with pytest.raises(InputError, match="were tested with different images; run the study again"):
+        collect(study, tmp_path)
+
+
+def test_tables_have_a_row_for_each_hypothesis_and_each_finished_cell(study, tmp_path):
+    keep(study, tmp_path, {"small/last/z": 9, "small/all/z": 1, "small/last/ternary": 5})
+    first, small, projected = grids(collect(study, tmp_path, samples=100))
+    assert [row[-1] for row in first.rows] == ["shown", "not run"]
+    assert f"digest of the file {study.digest[:12]}…" in first.legend
+    assert [row[:2] for row in small.rows] == [["all", "z"], ["last", "ternary"], ["last", "z"]]
+    assert (small.title, projected.title) == ("small: 3 of 4 cells", "projected: 0 of 1 cells")
