@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from fne.core.stat_cache import CLOCK_RESOLUTION
+from fne.models.matcher import Shape, new_matcher
+from fne.models.matcher_file import read_model, write_model
 from fne.store.artifact import merge
 from fne.store.catalog import Captioned, Image, read_captions, read_images, write_captions, write_images
 from fne.store.layout import TERNARY, Layer, plan_shards
 from fne.store.rows import Rows, write_rows
-from fne.tasks.matching.model import Shape, new_matcher
-from fne.tasks.matching.model_file import read_model, write_model
 from fne.text.vocabulary import UNKNOWN, read_vocabulary, write_vocabulary
 
 PROJECT = Path(__file__).parent.parent

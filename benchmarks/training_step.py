@@ -20,8 +20,8 @@ from fne.core.variants import NoSettings
 from fne.losses.mining import LossChoices
 from fne.losses.ranking import bind
 from fne.metrics.ranks import Similarity
+from fne.models.matcher import Matcher, Shape, new_matcher
 from fne.tasks.matching.data import Batch as PairBatch
-from fne.tasks.matching.model import Matcher, Shape, new_matcher
 from fne.tasks.matching.task import MatchingTask, Objective
 from fne.training.loop import Schedule, Trainer
 from fne.training.optim import CLIPS, OPTIMIZERS

@@ -8,24 +8,26 @@ from fne.core import stat_cache
 from fne.core.device import prepare_device
 from fne.core.launch import start
 from fne.core.options import INPUT, OUTPUT, params_option
-from fne.core.params import load_runtime
+from fne.core.params import load_key, load_runtime
 from fne.core.processes import joined
 from fne.core.publishing import stage
+from fne.models.matcher import Matcher
+from fne.models.matcher_file import is_imported, is_tuned, read_model, read_model_file
 from fne.store.artifact import Artifact
-from fne.store.catalog import read_captions
+from fne.store.catalog import image_root, read_captions, read_images
 from fne.store.provenance import recorded_lineage
 from fne.store.rows import Rows
 from fne.tasks.matching.data import Pairs
 from fne.tasks.matching.encode import write_vectors
 from fne.tasks.matching.imported import open_imported
-from fne.tasks.matching.model import Matcher
-from fne.tasks.matching.model_file import is_imported, read_model, read_model_file
 from fne.text.caption_vectors import CaptionVectors, read_caption_vectors
 from fne.text.tokens import read_tokens
 
 
 @stage("encode")
 @click.argument("model", type=INPUT)
+@click.argument("tuned", type=INPUT)
+@click.argument("images", type=INPUT)
 @click.argument("embeddings", type=INPUT)
 @click.argument("captions", type=INPUT)
 @click.argument("tokens", type=INPUT)
@@ -35,6 +37,8 @@ from fne.text.tokens import read_tokens
 @params_option
 def main(
     model: Path,
+    tuned: Path,
+    images: Path,
     embeddings: Path,
     captions: Path,
     tokens: Path,
@@ -45,6 +49,7 @@ def main(
 ) -> None:
     """Map all images and captions, the gallery included, through a MODEL.
 
+    If TUNED holds a tuned network, IMAGES pass through it and through the model that was tuned with it.
     If VECTORS has imported vectors of captions, these take the place of the captions' words.
     """
     runtime = load_runtime(params)
@@ -56,6 +61,15 @@ def main(
     matcher, origin = _open_model(model, rows, imported)
     given = [imported.artifact] if imported else []
     lineage = recorded_lineage(origin, rows.artifact, numbers.artifact, catalog, *given)
+    tuned_rows = None
+    if is_tuned(tuned):
+        from fne.tasks.finetuning.encode import open_tuned_rows  # slow to import
+
+        listed, files = read_images(images)
+        matcher, final = read_model(tuned)
+        lineage = recorded_lineage(final, origin, rows.artifact, numbers.artifact, catalog, files)
+        root = image_root(load_key(params, "catalog", "root"))
+        tuned_rows = open_tuned_rows(tuned, listed, root, runtime)
     if imported:
         numbers = imported.tokens(numbers)
     pairs = Pairs(captioned, rows, numbers)
@@ -63,7 +77,7 @@ def main(
     with joined(device) as processes:
         matcher.to(device)  # which of several GPUs is known only here
         stores = image_vectors, caption_vectors
-        write_vectors(matcher, pairs, rows.ids, numbers.ids, stores, lineage, processes)
+        write_vectors(matcher, pairs, rows.ids, numbers.ids, stores, lineage, processes, tuned_rows)
         processes.log(f"{len(rows.ids)} images and {len(numbers.ids)} captions, {dim} values each")
 
 

@@ -15,6 +15,7 @@ from fne.core.terminal import say
 from fne.evaluation.protocols import Evaluate, choose_folds, refuse_leaks
 from fne.evaluation.retrieval import Places, evaluate, write_results
 from fne.models.similarities import SIMILARITIES
+from fne.store.artifact import require_same_model
 from fne.store.catalog import read_captions, split_artifact
 from fne.store.provenance import recorded_lineage
 from fne.store.rows import Rows
@@ -51,6 +52,7 @@ def main(
     captioned, catalog = read_captions(captions)
     train_images = split_artifact(captions, captioned, "train")
     lineage = recorded_lineage(images.artifact, sentences.artifact, catalog, train_images)
+    require_same_model(images.artifact, sentences.artifact)
     refuse_leaks(lineage, captioned, captions)
     folds = choose_folds(settings.protocol, captioned, settings.split)
     similarity = SIMILARITIES[lineage["model"]["settings"]["similarity"]]

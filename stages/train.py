@@ -17,11 +17,11 @@ from fne.core.processes import joined
 from fne.core.publishing import stage
 from fne.core.signals import graceful_stop
 from fne.core.terminal import say
+from fne.losses.classifier_file import write_classifier
+from fne.models.matcher_file import IMPORTED, write_model
 from fne.store.artifact import Artifact
-from fne.tasks.matching.classifier_file import write_classifier
 from fne.tasks.matching.data import read_inputs
 from fne.tasks.matching.methods import make_model, validate_imported
-from fne.tasks.matching.model_file import IMPORTED, write_model
 from fne.tasks.matching.results import summary, training_metrics, warnings
 from fne.tasks.matching.settings import Encode, Train, require_precision
 from fne.training.history import write_history

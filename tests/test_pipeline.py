@@ -13,8 +13,8 @@ from tests.support.imports import ROOT
 from tests.support.projects import change_params, commit, dvc, git, small_project, stages_run
 
 STAGES = ["render", *YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]]
-AFTER_TRAIN = ["train", "encode", "evaluate", "report"]
-AFTER_EMBED = ["train", "encode", "evaluate", "floor", "report"]
+AFTER_TRAIN = ["train", "finetune", "encode", "evaluate", "report"]
+AFTER_EMBED = ["train", "finetune", "encode", "evaluate", "floor", "report"]
 MADE = ["data", "features", "captions", "models", "vectors", "metrics", "report"]
 
 

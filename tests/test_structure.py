@@ -28,7 +28,8 @@ ALLOWED = {
     "metrics": BASE | {"metrics"},
     # The trainer knows no model; the base of taggers and captioners does.
     "training": BASE | {"losses", "models", "training"},
-    "tasks": BASE | {"text", "models", "losses", "metrics", "training", "tasks"},
+    # The image network that is fine-tuned is that of the extraction.
+    "tasks": BASE | {"extraction", "text", "models", "losses", "metrics", "training", "tasks"},
     # Captions are scored in the words that published scores expect.
     "evaluation": BASE | {"text", "metrics", "models", "evaluation"},
     # What makes the embedding of a new image and the vector of a sentence.
@@ -41,7 +42,7 @@ ALLOWED = {
     # The server: what a search computes, and how the report names what was made from what.
     "serve": BASE | {"search", "extraction", "models", "tasks", "text", "report", "serve"},
     # The Python interface: artifacts, and what a search computes.
-    "api": BASE | {"search", "tasks", "text", "api"},
+    "api": BASE | {"models", "search", "text", "api"},
 }
 # These can be called or list names, and import modules only when they are used.
 INTERFACES = {Path("fne/__init__.py"), Path("fne/search/__init__.py")}

@@ -8,13 +8,13 @@ import numpy as np
 
 from fne.api.project import find_project, open_project
 from fne.core.errors import InputError
+from fne.models.matcher_file import ModelFile, read_model_file
 from fne.search.engine import embed_sentences, encode_sentence, without_encoder
 from fne.search.project import CatalogImage, ExternalImage, Project, QueryImage, parse_query
 from fne.search.without_torch import PREFIX
-from fne.store.artifact import merge
+from fne.store.artifact import MODELS, merge, model_of
 from fne.store.layout import MANIFEST
 from fne.store.rows import Rows
-from fne.tasks.matching.model_file import ModelFile, read_model_file
 from fne.text.vocabulary import read_vocabulary
 
 
@@ -103,24 +103,26 @@ class Model:
         """Read the vectors that `encode` wrote, or compute them if these are missing or of another model."""
         if (self._project.image_vectors / MANIFEST).is_file():
             vectors = Rows.open(self._project.image_vectors, "image_vectors")
-            if vectors.artifact.lineage["model"]["digest"] == self._file.artifact.digest:
+            if model_of(vectors.artifact) == model_of(self._file.artifact):
                 return vectors.read(ids)
+        if self._file.artifact.name == MODELS[0]:
+            raise InputError(
+                f"{self._project.image_vectors}: has no vectors of the tuned network in {self.path}; run "
+                "`dvc repro encode`"
+            )
         embeddings = Rows.open(self._project.embeddings, "embeddings")
         merge(self._file.artifact, embeddings.artifact)
+        from fne.models.matcher_file import read_model
         from fne.search.embed import embed_rows  # imports torch
-        from fne.tasks.matching.model_file import read_model
 
         return embed_rows(read_model(self.path)[0], embeddings.read(ids))
 
     def _new_vectors(self, images: Sequence[ExternalImage]) -> np.ndarray:
-        from fne.search.embed import embed_rows, open_embedder  # imports torch
-        from fne.tasks.matching.model_file import read_model
+        from fne.models.matcher_file import read_model
+        from fne.search.embed import embed_rows, open_model_embedder  # imports torch
 
         matcher, origin = read_model(self.path)
-        project = self._project
-        embedder = open_embedder(
-            origin, project.weights, project.statistics, project.runtime, project.scratch
-        )
+        embedder = open_model_embedder(self._project, origin)
         return embed_rows(matcher, np.stack([embedder.embed(image) for image in images]))
 
 
@@ -137,10 +139,10 @@ def load_model(path: str | Path = ".", *, root: str | Path | None = None) -> Mod
     given = Path(path).expanduser()
     if root is not None:
         project = open_project(root)
-        file = project.path(str(given)) if given != Path() else project.model
+        file = project.path(str(given)) if given != Path() else project.current_model
     elif given.is_dir():
         project = open_project(given)
-        file = project.model
+        file = project.current_model
     else:
         found = find_project(given)
         if found is None:

@@ -21,10 +21,19 @@ from fne.core.errors import InputError
 from fne.core.files import read_bytes
 from fne.core.terminal import printable
 from fne.datasets.rejects import COLUMNS
+from fne.losses.classifier_file import read_classifier
 from fne.metrics.floors import floor_artifact
 from fne.metrics.recall import small_split_warning
 from fne.models.describer_file import FORMAT as DESCRIBER
 from fne.models.describer_file import read_describer, read_describer_file
+from fne.models.matcher_file import (
+    NETWORK,
+    is_imported,
+    is_tuned,
+    read_model,
+    read_model_file,
+    read_tuned_artifact,
+)
 from fne.report.record import page_artifact
 from fne.report.sources import read_tables
 from fne.store.annotations import CAPTIONS_FORMAT, read_tagged, read_written
@@ -46,8 +55,6 @@ from fne.store.rows import Rows
 from fne.store.tensors import read_description
 from fne.tasks.captioning.model_file import NAME as CAPTIONER
 from fne.tasks.captioning.model_file import vocabulary
-from fne.tasks.matching.classifier_file import read_classifier
-from fne.tasks.matching.model_file import is_imported, read_model, read_model_file
 from fne.tasks.tagging.model import read_tagger
 from fne.text.tokens import tokens_fault
 from fne.text.vocabulary import read_vocabulary
@@ -56,6 +63,7 @@ STORE, HISTORY, FOLDER = "row stores", "history", "folder"
 IMAGES, CAPTIONS = "images.jsonl", "captions.jsonl"
 TAGGER, TAGS = "tagger.safetensors", "tags.jsonl"
 CLASSIFIER = "classifier.safetensors"
+TUNED = "tuned.safetensors"
 NAMED = (
     IMAGES,
     CAPTIONS,
@@ -68,6 +76,7 @@ NAMED = (
     TAGS,
     "tags.json",
     CLASSIFIER,
+    TUNED,
 )
 WRITTEN = "written captions"
 NOT_IN_CATALOG = "not in the catalog"
@@ -441,6 +450,36 @@ def _describe_classifier(path: Path) -> Lines:
     ]
 
 
+def _check_tuned(path: Path, done: Done) -> Contents:
+    if not is_tuned(path):
+        return _open_tuned(path)
+    file = read_model_file(path)
+    read_model(path)
+    return Contents(file.artifact, faults=_not_finite(path, file.weights))
+
+
+def _open_tuned(path: Path) -> Contents:
+    return Contents(read_tuned_artifact(path))
+
+
+def _describe_tuned(path: Path) -> Lines:
+    artifact = read_tuned_artifact(path)
+    if not is_tuned(path):
+        return [
+            f"{path}: nothing was tuned, because finetune.epochs is 0; {path.stat().st_size:,} bytes",
+            f"  digest    {artifact.digest}",
+        ]
+    weights = read_model_file(path).weights
+    total = sum(value.size for value in weights.values())
+    own = sum(value.size for name, value in weights.items() if name.startswith(NETWORK))
+    return [
+        f"{path}: tuned network and model, {total:,} weights, {own:,} of them of the network, "
+        f"{path.stat().st_size:,} bytes",
+        f"  digest    {artifact.digest}",
+        *_origin(artifact),
+    ]
+
+
 def _describe_label_metrics(path: Path) -> Lines:
     try:
         splits = json.loads(read_bytes(path))
@@ -469,7 +508,8 @@ def _label_table(path: Path, name: str, metrics: dict[str, Any]) -> Lines:
 
 def _check_history(path: Path, done: Done) -> Contents:
     read_tables(path)
-    _check_json(path / "metrics.json", done)
+    if read_history_seal(path).points:
+        _check_json(path / "metrics.json", done)
     return _open_history(path)
 
 
@@ -623,6 +663,7 @@ KINDS: dict[str, Kind] = {
     CLASSIFIER: Kind(
         _check_classifier, lambda path: Contents(read_classifier(path).artifact), _describe_classifier
     ),
+    TUNED: Kind(_check_tuned, _open_tuned, _describe_tuned),
     HISTORY: Kind(_check_history, _open_history),
     ".html": Kind(_check_page, None, _describe_page),
 }

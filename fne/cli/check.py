@@ -31,6 +31,9 @@ from fne.report.page import Report
 from fne.store.catalog import is_annotation_file, read_captions
 from fne.store.layout import MANIFEST
 from fne.tasks.captioning.settings import Caption, TrainCaptioner
+from fne.tasks.finetuning.network import trained_taps
+from fne.tasks.finetuning.settings import Finetune
+from fne.tasks.finetuning.train import OFF, WITH_GRADIENT, kind_fault
 from fne.tasks.matching.settings import Encode, Train
 from fne.tasks.tagging.settings import Tag, TrainTagger
 from fne.text.caption_vectors import is_caption_store
@@ -44,6 +47,7 @@ SECTIONS: dict[str, type[Section]] = {
     "embed": Embed,
     "tokenize": Tokenize,
     "train": Train,
+    "finetune": Finetune,
     "encode": Encode,
     "train_tagger": TrainTagger,
     "tag": Tag,
@@ -138,6 +142,7 @@ def check_params(path: Path, early: bool = False) -> dict[str, Any]:
     missing = _missing_source(path.parent, sections["embed"])
     faults += missing * (not early)
     faults += _missing_layer(sections["extract"], sections["embed"])
+    faults += _untunable(sections)
     faults += _unknown_algorithm(sections["runtime"])
     if faults:
         raise LinesError("\n".join(f"{path}: {fault}" for fault in faults))
@@ -360,6 +365,35 @@ def _missing_layer(extract: Extract | None, embed: Embed | None) -> list[str]:
         kept_layers(layers, embed.layers)
     except ValueError as error:
         return [f"section 'embed': layers: {extract.backbone} {error}"]
+    return []
+
+
+def _untunable(sections: dict[str, Any]) -> list[str]:
+    """Find what keeps the image network from being tuned, where it is to be tuned."""
+    named = ("catalog", "extract", "embed", "train", "finetune")
+    if not all(sections[name] for name in named) or not sections["finetune"].is_on:
+        return []
+    catalog, extract, embed, train, finetune = (sections[name] for name in named)
+    epochs = finetune.epochs[0] if len(finetune.epochs) == 1 else finetune.epochs
+    said = f"section 'finetune': epochs is {epochs}, but"
+    if catalog.images == "none":
+        return [f"{said} catalog.images is 'none': there are no image files; name their folder, or {OFF}"]
+    if embed.source != EXTRACTED:
+        return [
+            f"{said} the embeddings come from {embed.source}: there is no network to train; set "
+            f"embed.source to {EXTRACTED}, or {OFF}"
+        ]
+    if embed.kind not in WITH_GRADIENT:
+        return [f"{said} it {kind_fault(embed.kind)}; {OFF} otherwise"]
+    if finetune.has_instance_loss and not train.has_instance_loss:
+        return [
+            "section 'finetune': image_class_weight and text_class_weight need the classifier of an instance "
+            "loss in `train`; set both to 0, or train.image_class_weight to 1.0"
+        ]
+    try:
+        trained_taps(extract.backbone, embed.layer, finetune.first)
+    except InputError as error:
+        return [f"section 'finetune': {error.message.removeprefix('params.yaml: finetune.')}"]
     return []
 
 

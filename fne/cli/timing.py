@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from fne.core.device import synchronize
-from fne.losses.instance import new_instance
+from fne.losses.instance import Classes, new_instance
+from fne.models.matcher import new_matcher
 from fne.tasks.matching.data import Batch
-from fne.tasks.matching.model import new_matcher
 from fne.tasks.matching.settings import Train
-from fne.tasks.matching.task import Classes, MatchingTask
+from fne.tasks.matching.task import MatchingTask
 from fne.training.loop import Trainer
 
 MAX_SECONDS = 20.0  # for the steps of an epoch, and again for its validation

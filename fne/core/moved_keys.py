@@ -53,6 +53,7 @@ BEFORE: dict[str, dict[str, Any]] = {
         "val_images": 0,
     },
     "extract": {"layers": "all", "views": "mean"},
+    "finetune": {"epochs": 0},
     "tokenize": {
         "cut": "nltk",
         "longest": 0,
@@ -187,10 +188,14 @@ def flattened(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def applies(key: str, section: Mapping[str, Any]) -> bool:
     """Return whether a flattened key applies: one in the block of a variant that is not chosen does not.
 
+    Nor does a key of a section that 0 epochs switch off.
+
     Example:
         >>> applies("losses.max_hinge.hardest", {"loss": ["sum_hinge"]})
         False
     """
+    if section.get("epochs") in (0, [0]):
+        return key == "epochs"
     family, _, rest = key.partition(".")
     if family == "terms" and rest:
         weights = (section.get(name, 0) for name in TERMS.get(rest.partition(".")[0], ()))

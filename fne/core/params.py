@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer, ComposerError
@@ -43,6 +43,9 @@ class Section(BaseModel):
 
 
 AnySection = TypeVar("AnySection", bound=Section)
+# Of a key with one value per phase of training: a single value counts as a list of one, so that a fault is
+# reported once and not for either reading.
+PerPhase = BeforeValidator(lambda value: value if isinstance(value, list) else [value])
 
 
 @dataclass(frozen=True)

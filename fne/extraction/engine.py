@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -160,8 +161,10 @@ def compute_locally(
         yield ComputedRows([reading.popleft() for _ in rows], rows, hardware)
 
 
-def read_ahead(files: ImageFiles, positions: Iterable[int], workers: int, pin: bool) -> Iterator[Tensor]:
-    """Yield the pixels (channels, height, width) of images in the order of `positions`.
+def read_ahead(
+    files: Dataset[Tensor | str], positions: Iterable[Any], workers: int, pin: bool
+) -> Iterator[Tensor]:
+    """Yield the pixels (channels, height, width) of images in the order of `positions`, the keys of `files`.
 
     Raises:
         InputError: at the first image that cannot be read.
@@ -213,13 +216,13 @@ def read_pixels(image: Image, root: Path, resize: Resize) -> Tensor:
         raise InputError(f"{path}: {error}; {restore_advice(path)}") from None
 
 
-class _LazySampler(Sampler[int]):
+class _LazySampler(Sampler[Any]):
     """Positions in the given order, consumed as late as possible."""
 
-    def __init__(self, positions: Iterable[int]) -> None:
+    def __init__(self, positions: Iterable[Any]) -> None:
         self._positions = positions
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(self._positions)
 
 

@@ -47,9 +47,18 @@ class Network:
 
     def module(self, name: str) -> nn.Module:
         """Return a module, or a submodule of one, by its name in the whole network."""
-        for parent, module in self.modules.items():
+        parent = self.parent(name)
+        return self.modules[parent].get_submodule(name.removeprefix(parent).removeprefix("."))
+
+    def parent(self, name: str) -> str:
+        """Return the name of the module that is, or contains, the one with a name in the whole network.
+
+        Raises:
+            KeyError: if an image does not pass through it.
+        """
+        for parent in self.modules:
             if is_part(name, parent):
-                return module.get_submodule(name.removeprefix(parent).removeprefix("."))
+                return parent
         raise KeyError(name)
 
 
@@ -120,12 +129,23 @@ def crop_activations(network: Network, crops: Tensor) -> Tensor:
         (crops, features), one value per feature. The values of a convolution are averaged over
         the positions of the crop.
     """
+    values = crops.contiguous(memory_format=torch.channels_last)
+    return run_modules(network, values, list(network.modules))
+
+
+def run_modules(network: Network, values: Tensor, names: Sequence[str]) -> Tensor:
+    """Return the activations of all layers (crops, features), given the input of the first named module.
+
+    Args:
+        network: the network.
+        values: (crops, channels, height, width).
+        names: the names of the network's last modules, in order; all layers must be in them.
+    """
     kept: dict[str, Tensor] = {}  # layer: (crops, features)
     handles = [_register_hook(network, tap, kept) for tap in network.taps]
     try:
-        values = crops.contiguous(memory_format=torch.channels_last)
-        for module in network.modules.values():
-            values = module(values)
+        for name in names:
+            values = network.modules[name](values)
     finally:
         for handle in handles:
             handle.remove()

@@ -6,7 +6,8 @@ model. With weights of zero the loss is ln(classes).
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import torch
@@ -79,6 +80,14 @@ class Instance(nn.Module):
         total = max(1, len(labels) if step is None else step.total)
         parts = scores.view(len(paths), len(labels), -1)
         return [functional.cross_entropy(part, labels, reduction="sum") / total for part in parts]
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The instance loss, and the class of each training image."""
+
+    loss: Instance
+    labels: Mapping[str, int]
 
 
 def class_numbers(training_ids: Sequence[str]) -> dict[str, int]:

@@ -49,6 +49,15 @@ def sum_of_recalls(*directions: Mapping[str, float]) -> float:
     return sum(value for metrics in directions for name, value in metrics.items() if name.startswith("R@"))
 
 
+def retrieval_values(image_ranks: np.ndarray, caption_ranks: np.ndarray) -> Metrics:
+    """Return the validation scores of a ranking by name: rsum first, then the metrics of both directions."""
+    directions = {"image_to_text": summarize(image_ranks), "text_to_image": summarize(caption_ranks)}
+    values = {"rsum": sum_of_recalls(*directions.values())}
+    for direction, metrics in directions.items():
+        values |= {f"{direction}/{name}": value for name, value in metrics.items()}
+    return values
+
+
 def chance_of_recall(k: int, pool: int, true_counts: np.ndarray) -> float:
     """Return the exact recall@k of random guessing, in percent.
 

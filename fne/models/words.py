@@ -1,10 +1,26 @@
-"""The table of word vectors that a text encoder starts from: drawn, or pretrained."""
+"""What text encoders read: padded captions, and the table of word vectors, drawn or pretrained."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fne.core.errors import InputError
+
+
+def pad_captions(captions: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
+    """Return padded words (captions, longest) and lengths (captions), given the words of each caption.
+
+    Example:
+        >>> pad_captions([np.array([4, 2, 9]), np.array([7])])
+        (tensor([[4, 2, 9],
+                [7, 0, 0]]), tensor([3, 1]))
+    """
+    words = torch.zeros((len(captions), max(map(len, captions), default=1)), dtype=torch.int64)
+    for padded, row in zip(words, captions, strict=True):
+        padded[: len(row)] = torch.from_numpy(row.astype(np.int64))
+    return words, torch.tensor([len(row) for row in captions], dtype=torch.int64)
 
 
 def word_table(

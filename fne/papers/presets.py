@@ -41,7 +41,9 @@ PER_PHASE = (
     "train.classifier_rate",
     "train.gain_rate",
 )
-SECTIONS = ("catalog", "extract", "embed", "tokenize", "train", "evaluate")
+SECTIONS = ("render", "catalog", "extract", "embed", "tokenize", "train", "finetune", "evaluate")
+# Whether the image network is tuned; the other keys of its section matter only then.
+TUNING = "finetune.epochs"
 
 Overrides = dict[str, Any]  # key of params.yaml, with its section: value, or a list with one per phase
 
@@ -253,7 +255,8 @@ def _combined_preset(paper: str, name: str, dataset: str, following: str) -> Pre
     if dataset == DEMO:
         demo = rules["demo"]
         hidden = {key: demo["hidden"] for key in overrides if key.endswith(".hidden")}
-        overrides |= demo["all"] | hidden | demo["encoders"].get(encoder, {})
+        own = demo.get("methods", {}).get(method, {})
+        overrides |= demo["all"] | hidden | own | demo["encoders"].get(encoder, {})
     else:
         overrides |= rules["encoders"].get(encoder, {})
     overrides |= rules["datasets"][dataset]
@@ -274,7 +277,15 @@ def _split_system(name: str, rules: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _in_order(overrides: Overrides) -> Overrides:
-    """Return overrides in the order of the sections, with one value for phases that are alike."""
+    """Return overrides in the order of the sections, with one value for phases that are alike.
+
+    Every preset says whether the image network is tuned.
+    """
+    overrides = {TUNING: 0} | overrides
+    if not overrides[TUNING]:
+        overrides = {
+            key: value for key, value in overrides.items() if key == TUNING or not key.startswith("finetune.")
+        }
     ordered = sorted(overrides.items(), key=lambda item: SECTIONS.index(item[0].split(".")[0]))
     return {key: _collapse_phases(value) if key in PER_PHASE else value for key, value in ordered}
 

@@ -32,6 +32,8 @@ from fne.papers.runs import Counts, Result, Run, Settings, is_imported
 
 EXTRACT = "extract."
 DEMO_ROOT = "data/demo"
+# What runs were that do not record whether the image network was tuned.
+UNTUNED: Settings = {"finetune": {"epochs": 0}}
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,7 @@ def matches_preset(settings: Settings, overrides: Overrides, scoring: bool = Fal
         overrides: those of the preset.
         scoring: whether the section `evaluate` must match, too. Otherwise results say what was scored.
     """
+    settings = UNTUNED | settings
     train = settings.get("train", {})
     phases = max(
         _count_phases({key: train.get(key.split(".")[1]) for key in PER_PHASE}), _count_phases(overrides)

@@ -55,7 +55,7 @@ DIRECTIONS = ("image_to_text", "text_to_image")
 METRIC_KEYS = ("R@1", "R@5", "R@10", "median_rank")
 # The sections of params.yaml that decide a result. The others are about speed, the report and the images of
 # the demo; the hash of the catalog distinguishes the latter.
-RESULT_SECTIONS = ("catalog", "extract", "embed", "tokenize", "train", "evaluate")
+RESULT_SECTIONS = ("catalog", "extract", "embed", "tokenize", "train", "finetune", "evaluate")
 
 Settings = dict[str, dict[str, Any]]  # section: key, nested ones as `-S` names them: value
 Counts = dict[str, tuple[int, int]]  # split: images, captions
@@ -467,6 +467,8 @@ def _name(stage: Stage) -> str:
 def _current_keys(recorded: Settings) -> Settings:
     """Return recorded sections with the keys of this version, nested ones flattened."""
     sections = {name: keys for name, keys in recorded.items() if isinstance(keys, dict)}
+    if "train" in sections:  # without the stage `finetune`, nothing was tuned
+        sections.setdefault("finetune", {})
     return {name: flattened(upgraded(name, keys)) for name, keys in sections.items()}
 
 

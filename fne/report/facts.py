@@ -21,7 +21,7 @@ from fne.store.catalog import SPLITS, Captioned
 # What the report says of a model that stands for imported vectors.
 NOT_TRAINED = "imported, not trained here"
 ORDER = ["images", "captions", "weights", "activations", "train_images", "statistics", "embeddings"]
-ORDER += ["vocabulary", "tokens", "model", "image_vectors", "caption_vectors", "ranks", "captioner"]
+ORDER += ["vocabulary", "tokens", "model", "tuned", "image_vectors", "caption_vectors", "ranks", "captioner"]
 # The settings that may differ between the phases of training.
 PHASE_KEYS = ["loss", "margin", "learning_rate"]
 # Results that an artifact records among its settings; the page shows them in sections of their own.
@@ -72,8 +72,18 @@ def main_settings(lineage: Lineage) -> dict[str, str]:
         "Similarity": model.get("similarity"),
         "Loss": model.get("loss"),
         "Seed": model.get("seed"),
+        "Image network": _tuning(lineage),
     }
     return {title: text for title, text in found.items() if text}
+
+
+def _tuning(lineage: Lineage) -> str | None:
+    """Return how the image network was tuned, or None if it was not."""
+    tuned = flatten(settings_of(lineage, "tuned"))
+    if not tuned:
+        return None
+    first, epochs, margin = (tuned.get(key) for key in ("first", "epochs", "margin"))
+    return f"fine-tuned from layer {first}, epochs {epochs}, margin {margin}"
 
 
 def head(

@@ -30,6 +30,7 @@ SECTION_ARTIFACTS = {
     "embed": "embeddings",
     "tokenize": "tokens",
     "train": "model",
+    "finetune": "tuned",
 }
 
 

@@ -11,36 +11,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from PIL.Image import Image as Picture
 
-from fne.core.device import has_gpu, is_gpu, prepare_device
 from fne.core.errors import InputError
 from fne.core.params import Runtime
 from fne.core.progress import Progress
 from fne.core.terminal import say
 from fne.extraction.cache import Scratch
-from fne.extraction.extractor import DEFAULT_KIND, Extractor, ExtractorSettings, build_extractor
-from fne.extraction.preprocess import TORCHVISION, InputFormat
+from fne.extraction.extractor import Extractor
+from fne.extraction.recorded import open_extractor
 from fne.extraction.run import check_finite, complete
-from fne.extraction.weights import load_weights
 from fne.features.embeddings import EMBEDDINGS, Embedding
 from fne.features.embeddings import Choices as EmbeddingChoices
 from fne.features.statistics import read_statistics
+from fne.models.matcher import Matcher
+from fne.models.matcher_file import read_model
 from fne.models.similarities import SIMILARITIES
 from fne.search.folder import RowSource
 from fne.search.project import ExternalImage, Project
 from fne.search.without_torch import Similarity
-from fne.store.artifact import Artifact, merge
+from fne.store.artifact import MODELS, Artifact, merge, require_same_model
 from fne.store.catalog import Image
 from fne.store.images import decode_bytes
 from fne.store.layout import Layer, Manifest, mean_of_views
 from fne.store.rows import Rows
-from fne.tasks.matching.model import Matcher
-from fne.tasks.matching.model_file import read_model
 
 BLOCK = 256  # rows
 KEPT = "for the index, so that the next search of this folder starts at once"
@@ -118,7 +115,12 @@ class Embedder:
 
 
 def open_embedder(
-    origin: Artifact, weights: Path, statistics: Path, runtime: Runtime, scratch: Path
+    origin: Artifact,
+    weights: Path,
+    statistics: Path,
+    runtime: Runtime,
+    scratch: Path,
+    extractor: Extractor | None = None,
 ) -> Embedder:
     """Open what computed the embeddings that `origin` holds or was made from.
 
@@ -128,11 +130,12 @@ def open_embedder(
         statistics: the file of the statistics.
         runtime: the runtime settings.
         scratch: the scratch folder.
+        extractor: that of a tuned network; without it, `origin` names the network.
 
     Raises:
         InputError: if `origin` was made from other weights or statistics; the message has both digests.
     """
-    extractor = open_extractor(origin, weights, runtime)
+    extractor = extractor or open_extractor(origin, weights, runtime)
     ordinary, fitted = read_statistics(statistics)
     recorded = merge(origin, fitted)["embeddings"]["settings"]
     # A store without rows: an embedding needs only its layers.
@@ -148,48 +151,6 @@ def open_embedder(
     embedding = EMBEDDINGS[recorded["kind"]](activations, ordinary, EmbeddingChoices.recorded(recorded))
     finished = Scratch(scratch / "activations", extractor.kind, extractor.features)
     return Embedder(extractor, embedding, finished, runtime)
-
-
-def recorded_extraction(origin: Artifact) -> dict[str, Any]:
-    """Return the settings of the extraction that an artifact was made from.
-
-    Raises:
-        InputError: if its activations were imported, so that no further image can be extracted.
-    """
-    settings: dict[str, Any] = DEFAULT_KIND | origin.lineage.get("activations", {}).get("settings", {})
-    if "weights" not in origin.lineage or not ExtractorSettings.model_fields.keys() <= settings.keys():
-        raise InputError(
-            f"{origin.path} was made from imported features, and the network that computed them is unknown; "
-            "search with an image of the catalog"
-        )
-    return settings
-
-
-def open_extractor(origin: Artifact, weights: Path, runtime: Runtime) -> Extractor:
-    """Build the extractor that computed the activations that `origin` was made from.
-
-    Raises:
-        InputError: if the weights differ, or if this version of the extractor computes other values.
-    """
-    settings = recorded_extraction(origin)
-    chosen = ExtractorSettings(**{key: settings[key] for key in ExtractorSettings.model_fields})
-    recorded = settings.get("input")
-    feeding = InputFormat.model_validate(recorded) if recorded else TORCHVISION
-    loaded = load_weights(weights, chosen.backbone, feeding)
-    merge(origin, loaded.artifact)
-    prepare_device(runtime)
-    device, algorithm = torch.device(settings["device"]), settings["algorithm"]
-    if is_gpu(device) and not has_gpu():
-        say("the catalog was computed on a GPU; on this CPU, the last digits may differ", err=True)
-        device, algorithm = torch.device("cpu"), "auto"
-    extractor = build_extractor(chosen, loaded, algorithm, device)
-    for key, name in (("decoder", "the decoder"), ("extractor", "the extractor"), ("timm", "timm")):
-        if extractor.kind.get(key) != settings.get(key):
-            raise InputError(
-                f"{origin.path} was made with version {settings.get(key)} of {name}, but this is version "
-                f"{extractor.kind.get(key)}; run `dvc repro`"
-            )
-    return extractor
 
 
 @torch.no_grad()
@@ -243,7 +204,23 @@ def torch_similarity(name: str) -> Similarity:
 
 def _open_model(project: Project, artifact: Artifact) -> tuple[Matcher, Embedder]:
     """Open the model and its embedder; `artifact` must be that model or made with it."""
-    matcher, origin = read_model(project.model)
+    matcher, origin = read_model(project.current_model)
     merge(origin, artifact)
-    embedder = open_embedder(origin, project.weights, project.statistics, project.runtime, project.scratch)
-    return matcher, embedder
+    require_same_model(origin, artifact)
+    return matcher, open_model_embedder(project, origin)
+
+
+def open_model_embedder(project: Project, origin: Artifact) -> Embedder:
+    """Open what computes the embeddings that a model reads: with the tuned network, if it was tuned.
+
+    Args:
+        project: the project.
+        origin: the model of the project, tuned or not.
+    """
+    extractor = None
+    if origin.name == MODELS[0]:
+        from fne.tasks.finetuning.encode import tuned_extractor  # imports the whole task
+
+        extractor, _ = tuned_extractor(origin.path, project.runtime)
+    runtime, scratch = project.runtime, project.scratch
+    return open_embedder(origin, project.weights, project.statistics, runtime, scratch, extractor)

@@ -20,13 +20,13 @@ from fne.core import stat_cache
 from fne.core.errors import InputError
 from fne.core.params import not_one_of
 from fne.features.embeddings import EMBEDDINGS
+from fne.models.matcher_file import ModelFile, is_imported, read_model_file
 from fne.search.answer import Answer, Match, Pool, catalog_pool, folder_pool, top_k
 from fne.search.project import Catalog, ExternalImage, Project, QueryImage, parse_query
 from fne.search.without_torch import PREFIX, SENTENCE_ENCODERS, SIMILARITIES, Similarity, embed_sentence
-from fne.store.artifact import Artifact, merge
+from fne.store.artifact import Artifact, merge, require_same_model
 from fne.store.layout import TERNARY, pack
 from fne.store.rows import Rows
-from fne.tasks.matching.model_file import ModelFile, is_imported, read_model_file
 from fne.text.caption_vectors import has_caption_vectors
 from fne.text.tokenizer import END, tokenize
 from fne.text.vocabulary import Vocabulary, read_vocabulary
@@ -79,7 +79,7 @@ def search(project: Project, argument: str, by: str | None, folder: Path | None,
 def images_for_sentence(project: Project, text: str, folder: Path | None, k: int) -> Answer:
     """Rank the images of the catalog, or of a folder, for a sentence."""
     vocabulary = read_vocabulary(project.vocabulary)
-    model = read_model_file(project.model, PREFIX)
+    model = read_model_file(project.current_model, PREFIX)
     merge(model.artifact, vocabulary.artifact)
     catalog = project.catalog
     if without_encoder(model.artifact):
@@ -99,6 +99,7 @@ def images_for_sentence(project: Project, text: str, folder: Path | None, k: int
     else:
         rows = Rows.open(project.image_vectors, "image_vectors")
         merge(model.artifact, vocabulary.artifact, rows.artifact, *catalog.artifacts)
+        require_same_model(model.artifact, rows.artifact)
         pool = catalog_pool(catalog, rows)
     similarity = model.shape["similarity"]
     scores = score_blocks(similarity, ((images, caption) for _, images in pool.rows.blocks(pool.keys)))
@@ -300,6 +301,7 @@ def _image_vector(project: Project, image: QueryImage, captions: Artifact) -> np
         return embed_image(project, image, captions)
     rows = Rows.open(project.image_vectors, "image_vectors")
     merge(rows.artifact, captions)
+    require_same_model(rows.artifact, captions)
     stored: np.ndarray = rows.read([image.id])[0]
     return stored
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from fne.core.errors import InputError
 from fne.core.params import Runtime, load_key, load_runtime
 from fne.datasets.readers.folder import SUFFIXES
+from fne.models.matcher_file import current_model
 from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned, Image, image_root, read_captions, read_images
 
@@ -96,8 +97,18 @@ class Project:
 
     @property
     def model(self) -> Path:
-        """The trained model."""
+        """The model of the stage `train`."""
         return self.path("models/matching.safetensors")
+
+    @property
+    def tuned(self) -> Path:
+        """The tuned network and model, or a file that says that nothing was tuned."""
+        return self.path("models/tuned.safetensors")
+
+    @property
+    def current_model(self) -> Path:
+        """The model in use: the tuned one, if the network was tuned."""
+        return current_model(self.model, self.tuned)
 
     @property
     def image_vectors(self) -> Path:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fne.tasks.matching.model_file import ModelFile, not_a_model
+from fne.models.matcher_file import ModelFile, not_a_model
 
 PREFIX = "text_encoder."
 MIN_NORM = 1e-12  # the lower bound of torch's `normalize`

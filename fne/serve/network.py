@@ -18,13 +18,13 @@ from torch import Tensor
 
 from fne.core.errors import InputError
 from fne.core.progress import Progress
+from fne.models.matcher import Matcher
+from fne.models.matcher_file import read_model
 from fne.search.embed import Embedder, embed_rows, open_embedder
 from fne.search.folder import RowSource
 from fne.search.project import Project
 from fne.serve.snapshot import Snapshot
 from fne.store.layout import Layer
-from fne.tasks.matching.model import Matcher
-from fne.tasks.matching.model_file import read_model
 
 WARM_UP_SIDE = 256  # pixels
 

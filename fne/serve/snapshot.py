@@ -19,13 +19,13 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.models.describer_file import DescriberFile
+from fne.models.matcher_file import ModelFile, read_model_file
 from fne.search.describe import PARTS
 from fne.search.project import Catalog, Project
 from fne.store.artifact import Artifact, Lineage, merge
 from fne.store.catalog import SPLITS, Captioned, Image
 from fne.store.layout import MANIFEST, Layer
 from fne.store.rows import Rows
-from fne.tasks.matching.model_file import ModelFile, read_model_file
 from fne.text.vocabulary import Vocabulary, read_vocabulary
 
 # How to make the parts that a project may lack.

@@ -28,6 +28,8 @@ SEALED_SINCE = 2
 OPENING = b'{"sha256": "'
 ENDING = b"fne-sha256:"
 HEX = 64
+# What makes vectors, the last stage first.
+MODELS = ("tuned", "model")
 # More than settings and lineages have.
 MAX_DEPTH = 20
 
@@ -87,6 +89,37 @@ def merge(*artifacts: Artifact) -> Lineage:
             merged[name] = entry
             sources[name] = source
     return dict(sorted(merged.items()))
+
+
+def model_of(artifact: Artifact) -> tuple[str, str]:
+    """Return the name and the digest of the model behind an artifact: the tuned one, if it was tuned.
+
+    Raises:
+        KeyError: if there is none.
+    """
+    if artifact.name in MODELS:
+        return artifact.name, artifact.digest
+    name = next((each for each in MODELS if each in artifact.lineage), MODELS[-1])
+    return name, artifact.lineage[name]["digest"]
+
+
+def require_same_model(*artifacts: Artifact) -> None:
+    """Refuse artifacts of which some were made with a tuned network and others with the model before it.
+
+    `merge` detects two tuned networks, and two models.
+
+    Raises:
+        InputError: with both digests.
+    """
+    first, *others = artifacts
+    for other in others:
+        if model_of(first) != model_of(other):
+            told = [
+                f"{each.path} {'holds' if each.name in MODELS else 'was made from'} {name} {digest[:12]}…"
+                for each in (first, other)
+                for name, digest in [model_of(each)]
+            ]
+            raise InputError(f"{told[0]}, but {told[1]}; run `dvc repro`")
 
 
 @dataclass(frozen=True)

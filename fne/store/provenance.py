@@ -41,6 +41,7 @@ SECTIONS = {
     "tagger": ("train_tagger",),
     "tags": ("tag",),
     "tokens": ("tokenize",),
+    "tuned": ("finetune",),
     "vocabulary": ("tokenize",),
     "word_vectors": ("tokenize",),
     "written_captions": ("caption",),

@@ -22,13 +22,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load
 
 from fne.core.errors import InputError
-from fne.core.files import check_regular, missing_path, read_bytes, replacing
+from fne.core.files import check_regular, missing_path, read_bytes, readable_os_errors, replacing
 from fne.store.artifact import repair_hint
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 ENTRY = "fne"
+MAX_HEADER = 100_000_000  # bytes, as safetensors has it
 # What building a model raises whose header was not written by fne.
 HEADER_FAULTS = (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError, OverflowError)
 # What reading a damaged file can raise.
@@ -188,8 +189,14 @@ def read_description(path: Path) -> dict[str, Any]:
     Raises:
         InputError: if the file is damaged or not one of fne.
     """
+    if not path.exists():
+        raise missing_path(path)
+    check_regular(path)
     try:
-        found: dict[str, Any] = json.loads(_metadata(read_bytes(path))[ENTRY])
+        with readable_os_errors(path), path.open("rb") as file:
+            length = file.read(8)
+            header = file.read(min(int.from_bytes(length, "little"), MAX_HEADER))
+        found: dict[str, Any] = json.loads(_metadata(length + header)[ENTRY])
         return found
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: damaged, or not a file of fne ({error})") from None

@@ -32,6 +32,7 @@ from fne.features.embed import open_source, write_embeddings
 from fne.features.embeddings import EMBEDDINGS, Embed
 from fne.features.statistics import Statistics, fit
 from fne.metrics.ranks import rank
+from fne.models.matcher import Matcher
 from fne.store.artifact import Lineage, merge
 from fne.store.catalog import Captioned, captioned_in, read_captions, split_ids, write_captions
 from fne.store.rows import Rows
@@ -43,7 +44,6 @@ from fne.tasks.matching.closed_form import ClosedForm, align_pairs, to_matcher, 
 from fne.tasks.matching.data import Inputs, Pairs, read_inputs
 from fne.tasks.matching.encode import encode_captions, encode_images
 from fne.tasks.matching.methods import make_model
-from fne.tasks.matching.model import Matcher
 from fne.tasks.matching.settings import Train
 from fne.text.bags import Bags, WordFeatures
 from fne.text.tokenizer import tokenize_captions

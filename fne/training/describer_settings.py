@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from fne.core.params import Section, one_of
+from fne.core.params import PerPhase, Section, one_of
 from fne.core.variants import NoSettings, Variant, blocks, chosen, settings_of
 from fne.losses.multilabel import MULTILABEL_LOSSES
 from fne.models.decoders.cells import CELLS
 from fne.models.decoders.injections import INJECTIONS
 from fne.models.describer import CONDITIONS
 from fne.models.recognizer import ROWS
-from fne.training.settings import PerPhase, Rate, TrainingSection
+from fne.training.settings import Rate, TrainingSection
 
 NONE = "none"  # no loss of the concepts
 SCORED = ("test", "val")  # the splits that can be scored

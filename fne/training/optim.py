@@ -163,6 +163,12 @@ def restore(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) 
         number, key = name.split(".")
         state.setdefault(int(number), {})[key] = value
     optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
+    for weight in (each for group in optimizer.param_groups for each in group["params"]):
+        for key, value in optimizer.state[weight].items():
+            # Fused optimizers read weights and what they keep of them side by side in memory, but a file has
+            # lost the layout, such as `channels_last`.
+            if value is not None and value.shape == weight.shape and value.stride() != weight.stride():
+                optimizer.state[weight][key] = torch.empty_like(weight).copy_(value)
 
 
 def by_global_norm(groups: Sequence[Sequence[nn.Parameter]], norm: float) -> Tensor:

@@ -3,9 +3,9 @@
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from fne.core.params import Section, one_of
+from fne.core.params import PerPhase, Section, one_of
 from fne.core.variants import blocks, chosen, settings_of
 from fne.training.loop import KEEP, Schedule
 from fne.training.optim import CLIPS, OPTIMIZERS
@@ -13,8 +13,6 @@ from fne.training.progress import Phase, expand_phases
 
 Count = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, lt=1000)]
-# A single value counts as a list of one, so that a fault is reported once and not for either reading.
-PerPhase = BeforeValidator(lambda value: value if isinstance(value, list) else [value])
 
 
 class TrainingSection(Section):

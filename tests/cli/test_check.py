@@ -38,7 +38,7 @@ def test_the_shipped_parameters_are_valid(project):
 
 def test_all_faults_of_all_sections_are_reported(project):
     change("kind: fne", "kind: fnee")
-    change("margin:", "margn:")
+    change("\n  margin: 0.2", "\n  margn: 0.2")
     change("evaluate:", "evaluat:")
     result = check()
     assert result.exit_code == 2
@@ -306,3 +306,57 @@ def test_show_prints_only_the_keys_of_the_chosen_variants(project, loss, applies
     assert ("train.methods.cca.dim" in printed, "train.methods.ridge.dim" in printed) == (True, False)
     assert ("train.losses.max_hinge.hardest" in printed) == applies
     assert "train.losses.top_k_hinge" not in printed
+
+
+TUNABLE = ("train.image_class_weight=1.0", "extract.layers=[fc7]", "embed.kind=plain", "finetune.epochs=2")
+
+
+def check_overridden(*overrides):
+    return check(*(word for each in overrides for word in ("-S", each)))
+
+
+def test_a_network_can_be_tuned_behind_a_single_layer(project):
+    result = check_overridden(*TUNABLE)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fault"),
+    [
+        (
+            ["embed.kind=fne"],
+            "epochs is 2, but it needs embed.kind 'layer' or 'plain': an embedding of kind 'fne' has no gradient; "
+            "set finetune.epochs to 0 otherwise",
+        ),
+        (
+            ["embed.kind=zscore"],
+            "epochs is 2, but it needs embed.kind 'layer' or 'plain': an embedding of kind 'zscore' has no "
+            "gradient; set finetune.epochs to 0 otherwise",
+        ),
+        (
+            ["catalog.images=none"],
+            "epochs is 2, but catalog.images is 'none': there are no image files; name their folder, or set "
+            "finetune.epochs to 0",
+        ),
+        (
+            ["train.image_class_weight=0.0"],
+            "image_class_weight and text_class_weight need the classifier of an instance loss in `train`; set both "
+            "to 0, or train.image_class_weight to 1.0",
+        ),
+        (
+            ["embed.source=features/imported"],
+            "epochs is 2, but the embeddings come from features/imported: there is no network to train; set "
+            "embed.source to features/activations, or set finetune.epochs to 0",
+        ),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused_before_anything_is_computed(project, overrides, fault):
+    result = check_overridden(*TUNABLE, *overrides)
+    assert result.exit_code == 2
+    assert f": section 'finetune': {fault}" in result.stderr
+
+
+def test_an_unknown_layer_to_tune_from_is_refused_with_the_known_ones(project):
+    result = check_overridden(*TUNABLE, "finetune.first=conv6_1")
+    assert result.exit_code == 2
+    assert "section 'finetune': first: 'conv6_1' is not one of 'all', 'conv1_1', 'conv1_2', " in result.stderr

@@ -7,16 +7,15 @@ import pytest
 from click.testing import CliRunner
 
 from fne.cli import main
-from fne.losses.instance import InstanceSettings, new_instance
+from fne.losses.classifier_file import write_classifier
+from fne.losses.instance import Classes, InstanceSettings, new_instance
+from fne.models.matcher import Shape, new_matcher
+from fne.models.matcher_file import write_model
 from fne.store.arrays import write_arrays
 from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned, Image, write_captions, write_images
 from fne.store.layout import Layer
 from fne.store.rows import write_rows
-from fne.tasks.matching.classifier_file import write_classifier
-from fne.tasks.matching.model import Shape, new_matcher
-from fne.tasks.matching.model_file import write_model
-from fne.tasks.matching.task import Classes
 from fne.text.vocabulary import write_vocabulary
 
 MADE_FROM = {"images": {"digest": "a" * 64, "settings": {}}}

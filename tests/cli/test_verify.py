@@ -19,7 +19,10 @@ from fne.core.files import file_digest
 from fne.core.stat_cache import FileState
 from fne.datasets.rejects import Reject, write_rejects
 from fne.extraction.weights import load_weights
-from fne.losses.instance import InstanceSettings, new_instance
+from fne.losses.classifier_file import FORMAT, read_classifier, write_classifier
+from fne.losses.instance import Classes, InstanceSettings, new_instance
+from fne.models.matcher import Shape, new_matcher
+from fne.models.matcher_file import write_model
 from fne.report.record import page_record
 from fne.store.arrays import write_arrays
 from fne.store.artifact import Artifact, merge, seal_text
@@ -37,10 +40,6 @@ from fne.store.history import seal_history
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import Rows, write_rows, write_without_rows
 from fne.store.tensors import write_sealed
-from fne.tasks.matching.classifier_file import FORMAT, read_classifier, write_classifier
-from fne.tasks.matching.model import Shape, new_matcher
-from fne.tasks.matching.model_file import write_model
-from fne.tasks.matching.task import Classes
 from fne.text.tokens import write_tokens
 from fne.text.vectors import load_vectors, write_word_vectors
 from fne.text.vocabulary import read_vocabulary, write_vocabulary

@@ -39,7 +39,8 @@ WORLD: dict[str, dict[str, Any]] = {
     "train": {"embed_dim": 16, "word_dim": 8, "batch": 4, "epochs": 3},
 }
 STAGES = (
-    "catalog", "extract", "standardize", "embed", "tokenize", "train", "encode", "floor", "evaluate", "report",
+    "catalog", "extract", "standardize", "embed", "tokenize", "train", "finetune", "encode", "floor",
+    "evaluate", "report",
 )  # fmt: skip
 # A setting of each stage, with another value.
 SETTINGS: dict[str, tuple[str, str, Any]] = {

@@ -34,11 +34,11 @@ from fne.core.dvc import pipeline_outs
 from fne.core.errors import InputError
 from fne.extraction import run as extraction
 from fne.extraction.cache import Scratch
+from fne.models.matcher_file import read_model
 from fne.store import rows as row_store
 from fne.store.arrays import read_arrays
 from fne.store.catalog import read_captions, read_images
 from fne.store.rows import Rows
-from fne.tasks.matching.model_file import read_model
 from fne.text.vocabulary import read_vocabulary
 from stages.extract import main as stage
 from tests.support.imports import ROOT

@@ -14,6 +14,7 @@ from tests.faults.training import main
         ["--kills", "4", "--terminations", "1", "--epochs", "4", "--tagger"],
         ["--kills", "3", "--terminations", "1", "--epochs", "3", "--captioner"],
         ["--kills", "3", "--terminations", "1", "--epochs", "5", "--instance"],
+        ["--kills", "4", "--terminations", "1", "--epochs", "2", "--network"],
     ],
 )
 def test_killed_training_ends_with_the_same_bytes(monkeypatch, tmp_path, arguments):

@@ -18,12 +18,14 @@ import dvc.repo  # imported here, and torch with the stage, so that forked child
 
 from fne.training import checkpoints
 from stages.embed import main as embed
+from stages.finetune import main as finetune
 from stages.standardize import main as standardize
 from stages.tokenize import main as tokenize
 from stages.train import main as train
 from stages.train_captioner import main as train_captioner
 from stages.train_tagger import main as train_tagger
 from tests.support.captions import write_world
+from tests.support.finetuning import write_tunable_project
 from tests.support.imports import ROOT
 from tests.support.projects import SMALL, change_params
 from tests.support.stages import COMMANDS, write_activations, write_catalog
@@ -71,6 +73,7 @@ INSTANCE = {
 )
 @click.option("--captioner", is_flag=True, help="Train a captioner instead: phases apart and joint, dropout.")
 @click.option("--instance", is_flag=True, help="Train a text CNN with instance loss, then with ranking loss.")
+@click.option("--network", is_flag=True, help="Fine-tune an image network with its model instead.")
 @click.option("--seed", default=0, show_default=True)
 def main(
     kills: int,
@@ -80,14 +83,17 @@ def main(
     tagger: bool,
     captioner: bool,
     instance: bool,
+    network: bool,
     seed: int,
 ) -> None:
     """Kill training at random moments; the model must end with the same bytes as that of an uninterrupted run."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
         os.chdir(name)
-        run = _train_captioner if captioner else _train_tagger if tagger else _train
-        if captioner:
+        run = _train_captioner if captioner else _train_tagger if tagger else _finetune if network else _train
+        if network:
+            prepare_network(epochs)
+        elif captioner:
             prepare_captioner(epochs)
         elif tagger:
             prepare_tagger(epochs)
@@ -169,6 +175,18 @@ def _train_captioner(name: str, kill: int | None = None, after: float = 0.0) -> 
     return _run(
         train_captioner, COMMANDS["train_captioner"].split()[:2], ["model", "history"], name, kill, after
     )
+
+
+def prepare_network(epochs: int) -> None:
+    """Make everything that fine-tuning needs, in the current folder: photos, and a model of one layer."""
+    shutil.copy(ROOT / "params.yaml", Path())
+    shutil.copytree(ROOT / "weights", "weights")
+    write_tunable_project(Path(), epochs)
+
+
+def _finetune(name: str, kill: int | None = None, after: float = 0.0) -> int:
+    """Fine-tune a network; see `_run`."""
+    return _run(finetune, COMMANDS["finetune"].split()[:5], ["model", "history"], name, kill, after)
 
 
 def _run(

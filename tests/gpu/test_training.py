@@ -10,6 +10,7 @@ from fne.losses.mining import LossChoices
 from fne.losses.ranking import LOSSES
 from fne.metrics import ranks
 from fne.models.image_heads import IMAGE_HEADS
+from fne.models.matcher import Shape, new_matcher
 from fne.models.similarities import SIMILARITIES
 from fne.models.text_encoders import TEXT_ENCODERS
 from fne.store.catalog import Captioned
@@ -17,7 +18,6 @@ from fne.store.layout import Layer
 from fne.store.rows import Rows, write_rows
 from fne.tasks.captioning import train as captioning
 from fne.tasks.matching import encode, task
-from fne.tasks.matching.model import Shape, new_matcher
 from fne.tasks.matching.task import Classes, MatchingTask, Objective
 from fne.tasks.tagging import train as tagging
 from fne.training import loop

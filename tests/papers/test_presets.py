@@ -5,6 +5,7 @@ from ruamel.yaml import YAML
 from fne.core.errors import InputError
 from fne.core.moved_keys import FAMILIES, applies, flattened, put
 from fne.datasets.catalog import Catalog
+from fne.datasets.demo.dataset import Render
 from fne.evaluation.protocols import Evaluate
 from fne.extraction.extractor import Extract
 from fne.features.embeddings import Embed
@@ -21,6 +22,7 @@ from fne.papers.presets import (
     papers,
     preset,
 )
+from fne.tasks.finetuning.settings import Finetune
 from fne.tasks.matching.settings import Train
 from fne.text.vocabulary import Tokenize
 from tests.support.imports import ROOT
@@ -30,11 +32,13 @@ PARAMS = YAML(typ="safe", pure=True).load(ROOT / "params.yaml")
 OF_FNE = ("layers", "thresholds", "low", "high")
 UNUSED = {"fne": ("layer",), "layer": OF_FNE, "plain": OF_FNE, "zscore": ("layer", *OF_FNE[1:])}
 SCHEMAS = {
+    "render": Render,
     "catalog": Catalog,
     "extract": Extract,
     "embed": Embed,
     "tokenize": Tokenize,
     "train": Train,
+    "finetune": Finetune,
     "evaluate": Evaluate,
 }
 
@@ -56,7 +60,7 @@ def test_there_are_presets_for_tables_1_and_5_and_for_the_methods_the_paper_buil
         "VSE0",
         "VSE++",
     } <= set(names())
-    assert len(every_preset()) == 2 * (4 * 25 + 2 * 4) + 2 * (2 * 4 * 15)
+    assert len(every_preset()) == 2 * (4 * 25 + 2 * 4) + 2 * 4 * (15 + 24)
 
 
 @pytest.mark.parametrize("name", names())
@@ -222,9 +226,12 @@ def test_a_preset_sets_or_leaves_every_key_on_purpose():
         if "/" in each.name:
             # The vectors of words are the user's; the demo of an encoder uses the network of params.yaml.
             left |= set() if each.dataset == "demo" else {"tokenize.vectors"}
-            if not each.name.split("/")[1].startswith(("VGG19-", "ResNet50-")):
+            # The demo of Stage II has a network of its own.
+            has_network = each.dataset == "demo" and bool(each.overrides["finetune.epochs"])
+            if not has_network and not each.name.split("/")[1].startswith(("VGG19-", "ResNet50-")):
                 left |= {f"embed.{key}" for key in PARAMS["embed"]}
-        sections = {name: flattened(PARAMS[name]) for name in SECTIONS if name != "extract"}
+        left |= {"finetune.seed"} if each.overrides["finetune.epochs"] else set()
+        sections = {name: flattened(PARAMS[name]) for name in SECTIONS if name not in ("extract", "render")}
         for key, value in each.overrides.items():
             section, own = key.split(".", 1)
             sections.setdefault(section, {})[own] = value
@@ -232,10 +239,11 @@ def test_a_preset_sets_or_leaves_every_key_on_purpose():
             f"{section}.{key}"
             for section, keys in sections.items()
             for key in keys
-            if applies(key, keys) or key.split(".")[0] not in (*FAMILIES, "terms")
+            if applies(key, keys) or (section != "finetune" and key.split(".")[0] not in (*FAMILIES, "terms"))
         }
         unused = {kind: {f"embed.{key}" for key in keys} for kind, keys in UNUSED.items()}
         unused = unused.get(each.overrides.get("embed.kind"), set())
+        every -= {key for key in every if key.startswith("render.")}
         assert every - set(each.overrides) - unused == left, each.name
 
 
@@ -253,9 +261,9 @@ def settings_that_apply(chosen, start):
     content = dict(start)
     for key, value in chosen.overrides.items():
         put(content, key, value)
-    sections = {name: flattened(content[name]) for name in SECTIONS}
+    sections = {name: flattened(content[name]) for name in SECTIONS if name != "render"}
     unused = UNUSED.get(sections["embed"]["kind"], ())
-    left = {*load("presets")["left"], "extract.weights", "extract.input", "extract.shards"}
+    left = {*load("presets")["left"], "extract.weights", "extract.input", "extract.shards", "finetune.seed"}
     if "/" in chosen.name:
         left |= {"tokenize.vectors"}  # the user's
     return {
@@ -429,7 +437,7 @@ def test_systems_of_another_paper_are_an_encoder_and_a_method_or_a_method_alone(
 
 def test_stage_one_of_the_dual_path_networks_is_that_of_the_published_code():
     own = [name for name in names() if name.startswith("dual-path/")]
-    assert len(own) == 5 * 2 + 5
+    assert len(own) == 8 * 2 + 8
     found = settings("dual-path/ResNet50-I", "flickr30k", "code")
     rate = found["train.learning_rate"]
     rates = [rate * found[f"train.{key}_rate"] for key in ("words", "classifier", "gain")]
@@ -454,6 +462,38 @@ def test_stage_one_of_the_dual_path_networks_is_that_of_the_published_code():
     assert (on_coco["train.epochs"], on_coco["train.terms.instance.dropout"]) == (75, 0.5)
     assert on_coco["train.image_heads.dual_path.hidden"] == [4096]
     assert (on_coco["extract.activations"], on_coco["train.terms.instance.bias"]) == ("pre_relu", False)
+
+
+def test_stage_two_of_the_dual_path_networks_is_that_of_the_published_code():
+    found = settings("dual-path/ResNet50-II", "flickr30k", "code")
+    first = settings("dual-path/ResNet50-I", "flickr30k", "code")
+    assert {key: value for key, value in found.items() if not key.startswith("finetune.")} == {
+        key: value for key, value in first.items() if not key.startswith("finetune.")
+    }
+    assert first["finetune.epochs"] == 0
+    assert (found["finetune.epochs"], found["finetune.learning_rate"]) == ([40, 20], [0.01, 0.001])
+    weights = [found[f"finetune.{key}_weight"] for key in ("rank", "image_class", "text_class")]
+    assert weights == [2.0, 1.0, 0.1]
+    assert (found["finetune.batch"], found["finetune.candidates"], found["finetune.margin"]) == (32, 256, 1.0)
+    # The effective rates of the published code for a ResNet, and for VGG19.
+    for name, wanted in (("ResNet50-II", [2e-3, 2e-3, 1e-4, 1e-5]), ("VGG19-II", [1e-4, 2e-3, 1e-4, 1e-5])):
+        own = settings(f"dual-path/{name}", "flickr30k", "code")
+        factors = [own[f"finetune.cnn_{key}rate"] for key in ("", "bias_", "gain_", "first_")]
+        assert [0.01 * each for each in factors] == pytest.approx(wanted)
+    on_coco = settings("dual-path/VGG19-II", "coco")
+    assert on_coco["finetune.epochs"] == [15, 5, 1]
+    assert on_coco["finetune.learning_rate"] == [0.01, 0.001, 0.0001]
+    ranking = settings("dual-path/ResNet50-II-rank", "flickr30k")
+    assert (ranking["finetune.image_class_weight"], ranking["finetune.text_class_weight"]) == (0.0, 0.0)
+
+
+def test_the_demo_of_stage_two_is_small():
+    found = settings("dual-path/II", "demo")
+    assert (found["render.images"], found["extract.backbone"], found["embed.kind"]) == (
+        64,
+        "resnet18",
+        "plain",
+    )
 
 
 @pytest.mark.parametrize(

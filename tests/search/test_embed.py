@@ -7,15 +7,14 @@ from click.testing import CliRunner
 
 from fne.cli import main
 from fne.core.errors import InputError
+from fne.models.matcher_file import read_model_file
 from fne.search import embed, engine
-from fne.search.embed import recorded_extraction
 from fne.search.engine import search
 from fne.search.project import ExternalImage, Project, parse_query
 from fne.search.without_torch import PREFIX, embed_sentence
 from fne.store.arrays import read_arrays, write_arrays
 from fne.store.artifact import Artifact
 from fne.store.rows import Rows
-from fne.tasks.matching.model_file import read_model_file
 from tests.support.search import draw
 
 MODEL = Path("models/matching.safetensors")
@@ -61,18 +60,6 @@ def test_other_statistics_are_refused_with_both_digests(project):
     assert fault("--by", "fne", "new.png").startswith(
         f"Error: features/embeddings was made from statistics {made}…, "
         "but features/statistics.h5 holds statistics "
-    )
-
-
-def test_a_new_image_cannot_be_embedded_like_imported_features():
-    origin = Artifact(
-        "features/embeddings", "embeddings", "", {}, {"activations": {"digest": "", "settings": {}}}
-    )
-    with pytest.raises(InputError) as error:
-        recorded_extraction(origin)
-    assert error.value.message == (
-        "features/embeddings was made from imported features, and the network that computed them is unknown; "
-        "search with an image of the catalog"
     )
 
 

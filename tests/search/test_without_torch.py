@@ -8,13 +8,13 @@ import torch
 from fne.core.errors import InputError
 from fne.models import similarities
 from fne.models.layers import SyncBatchNorm
+from fne.models.matcher import Matcher, Shape, new_matcher
+from fne.models.matcher_file import ModelFile, read_model_file, write_model
 from fne.models.text_encoders import TEXT_ENCODERS
 from fne.search import engine
 from fne.search.engine import score_blocks
 from fne.search.without_torch import PREFIX, SENTENCE_ENCODERS, SIMILARITIES, embed_sentence
 from fne.store.artifact import Artifact
-from fne.tasks.matching.model import Matcher, Shape, new_matcher
-from fne.tasks.matching.model_file import ModelFile, read_model_file, write_model
 from tests.support.variants import examples
 
 SENTENCES = [[3], [0, 0], [1, 5, 2, 5, 11], list(range(12)) * 2]

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from fne.core.files import text_digest
+from fne.losses.classifier_file import read_classifier
+from fne.models.matcher_file import read_model
 from fne.store.history import read_history_seal
 from fne.store.layout import Layer, view_layers
 from fne.store.rows import Rows
 from fne.store.tensors import read_sealed
 from fne.tasks.matching import methods
-from fne.tasks.matching.classifier_file import read_classifier
-from fne.tasks.matching.model_file import read_model
 from fne.text.vectors import read_word_vectors
 from fne.training import checkpoints
 from fne.training.loop import Trainer
@@ -356,7 +356,7 @@ def test_branches_train_and_encode(run, branch):
         Path(),
         {"train": {"image_head": branch, "text_encoder": f"bow_{branch}", "optimizer": "sgd_nesterov"}},
     )
-    assert run(*READY, "train", "encode", "evaluate").exit_code == 0
+    assert run(*READY, "train", "finetune", "encode", "evaluate").exit_code == 0
 
 
 DUAL_PATH = {
@@ -382,7 +382,7 @@ DUAL_PATH = {
 
 def test_an_instance_loss_leaves_a_classifier_beside_the_model(run):
     change_params(Path(), DUAL_PATH)
-    result = run(*READY, "train", "encode", "evaluate")
+    result = run(*READY, "train", "finetune", "encode", "evaluate")
     assert result.exit_code == 0
     matcher, artifact = read_model(Path("models/matching.safetensors"))
     found = read_classifier(Path("models/classifier.safetensors"))
@@ -439,12 +439,12 @@ def test_views_are_drawn_in_training_and_averaged_afterwards(run):
     change_params(
         Path(), {"embed": {"kind": "plain", "layer": "fc7"}, "train": DUAL_PATH["train"] | {"keep": "best"}}
     )
-    assert run(*READY, "train", "encode", "floor").exit_code == 0
+    assert run(*READY, "train", "finetune", "encode", "floor").exit_code == 0
     matcher, _ = read_model(Path("models/matching.safetensors"))
     assert matcher.shape.features == 3
     of_views = Rows.open(Path("vectors/images")).read(["00.png", "19.png"])
     write_activations(layers=[Layer("fc7", 3)], equal_views=True)
-    assert run(*READY, "train", "encode").exit_code == 0
+    assert run(*READY, "train", "finetune", "encode").exit_code == 0
     alone = Rows.open(Path("vectors/images")).read(["00.png", "19.png"])
     np.testing.assert_allclose(of_views, alone, rtol=1e-4, atol=1e-5)
 
@@ -462,7 +462,7 @@ def test_the_default_training_starts_from_the_closed_form_and_is_encoded_and_eva
             }
         },
     )
-    assert run(*READY, "train", "encode", "evaluate").exit_code == 0
+    assert run(*READY, "train", "finetune", "encode", "evaluate").exit_code == 0
     _, artifact = read_model(Path("models/matching.safetensors"))
     assert artifact.settings["start"] == "cca"
     assert artifact.settings["methods"]["cca"]["dim"] == 8

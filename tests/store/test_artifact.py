@@ -10,6 +10,7 @@ from fne.store.artifact import (
     is_sealed,
     merge,
     parse_document,
+    require_same_model,
     seal_bytes,
     seal_text,
     unseal_bytes,
@@ -122,3 +123,24 @@ def test_a_seal_at_the_end_covers_all_before_it(tmp_path):
     for damaged in (content[:-1], content[1:], b"", b"content", content.replace(b"t", b"s", 1)):
         with pytest.raises(InputError, match="damaged, or not an artifact of fne; make it again"):
             unseal_bytes(tmp_path, damaged, "make it again")
+
+
+def vectors(name, model, tuned=None):
+    lineage = {"model": {"digest": model * 64, "settings": {}}}
+    lineage |= {"tuned": {"digest": tuned * 64, "settings": {}}} if tuned else {}
+    return Artifact(Path(name), "image_vectors", "", {}, lineage)
+
+
+def test_vectors_of_a_tuned_network_are_not_mixed_with_those_of_the_model_before():
+    require_same_model(vectors("a", "1"), vectors("b", "1"), Artifact(Path("c"), "model", "1" * 64))
+    require_same_model(vectors("a", "1", "2"), Artifact(Path("c"), "tuned", "2" * 64))
+    with pytest.raises(InputError) as error:
+        require_same_model(vectors("a", "1", "2"), vectors("b", "1"))
+    assert error.value.message == (
+        "a was made from tuned 222222222222…, but b was made from model 111111111111…; run `dvc repro`"
+    )
+    with pytest.raises(InputError) as error:
+        require_same_model(Artifact(Path("c"), "tuned", "2" * 64), vectors("b", "1", "3"))
+    assert error.value.message == (
+        "c holds tuned 222222222222…, but b was made from tuned 333333333333…; run `dvc repro`"
+    )

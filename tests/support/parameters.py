@@ -13,9 +13,8 @@ from pydantic.fields import FieldInfo
 from ruamel.yaml import YAML
 
 from fne.cli.check import SECTIONS
-from fne.core.params import OneOf, Section
+from fne.core.params import OneOf, PerPhase, Section
 from fne.core.variants import Blocks
-from fne.training.settings import PerPhase
 from tests.support.imports import ROOT
 
 PAGE = ROOT / "docs/parameters.md"

@@ -20,7 +20,7 @@ SHAPES = ["circle", "square", "line"]
 SPLITS = ["train"] * 8 + ["val"] * 4 + ["test"] * 8 + ["gallery"] * 4
 TRAINING = {"epochs": 2, "embed_dim": 8, "word_dim": 4, "batch": 4}
 TAGGING = {"epochs": 1, "units": 8, "word_dim": 4, "batch": 4}
-STAGES = ["extract", "standardize", "embed", "tokenize", "train", "encode", "train_tagger"]
+STAGES = ["extract", "standardize", "embed", "tokenize", "train", "finetune", "encode", "train_tagger"]
 
 
 def draw(path: Path, color: str, shape: str) -> None:

@@ -26,8 +26,10 @@ COMMANDS = {
     "tokenize": "data/captions.jsonl captions/vocabulary.json captions/tokens.h5 captions/vectors.h5",
     "train": "features/embeddings data/captions.jsonl captions/tokens.h5 captions/vectors.h5 "
     "models/matching.safetensors models/classifier.safetensors models/history metrics/training.json",
-    "encode": "models/matching.safetensors features/embeddings data/captions.jsonl captions/tokens.h5 "
-    "captions/vectors.h5 vectors/images vectors/captions",
+    "finetune": "models/matching.safetensors models/classifier.safetensors data/images.jsonl "
+    "data/captions.jsonl captions/tokens.h5 models/tuned.safetensors models/tuning",
+    "encode": "models/matching.safetensors models/tuned.safetensors data/images.jsonl features/embeddings "
+    "data/captions.jsonl captions/tokens.h5 captions/vectors.h5 vectors/images vectors/captions",
     "evaluate": "vectors/images vectors/captions data/captions.jsonl "
     "metrics/retrieval.json metrics/intervals.json metrics/curves metrics/ranks.h5",
     "train_captioner": "features/embeddings data/captions.jsonl "

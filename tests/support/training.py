@@ -8,7 +8,7 @@ from functools import partial
 from fne.core.processes import ALONE
 from fne.core.variants import NoSettings
 from fne.losses.mining import LossChoices
-from fne.tasks.matching.model import new_matcher
+from fne.models.matcher import new_matcher
 from fne.tasks.matching.task import MatchingTask, Objective
 from fne.training.loop import Schedule, Trainer
 from fne.training.optim import OPTIMIZERS

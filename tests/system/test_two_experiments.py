@@ -10,8 +10,8 @@ from pathlib import Path
 from fne.cli.verify import verify_artifacts
 from fne.core.dvc import cache_object
 from fne.core.params import parse_yaml
+from fne.models.matcher_file import read_model_file
 from fne.store.history import read_history_seal
-from fne.tasks.matching.model_file import read_model_file
 from tests.support.projects import change_params, commit, dvc, git, small_project
 
 MODEL = "models/matching.safetensors"

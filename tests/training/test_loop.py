@@ -13,10 +13,10 @@ from fne.core.processes import ALONE
 from fne.core.signals import StoppedError
 from fne.metrics import recall
 from fne.models.image_heads import IMAGE_HEADS
+from fne.models.matcher import Shape, new_matcher
 from fne.models.text_encoders import TEXT_ENCODERS
 from fne.tasks.matching import task
 from fne.tasks.matching import validate as collapse
-from fne.tasks.matching.model import Shape, new_matcher
 from fne.tasks.matching.validate import validate
 from fne.training.checkpoints import open_checkpoints
 from fne.training.loop import Schedule, Trainer, step_generator

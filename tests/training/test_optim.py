@@ -188,3 +188,32 @@ def test_a_group_moves_at_its_own_rate():
         fast.grad, slow.grad = torch.ones(1), torch.ones(1)
         optimizer.step()
         assert slow.item() == pytest.approx(0.1 * fast.item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd_nesterov"])
+def test_a_restored_optimizer_has_the_memory_layout_of_its_weights(name):
+    """Fused optimizers read side by side in memory, and a checkpoint holds contiguous tensors."""
+    torch.manual_seed(0)
+    start = torch.rand(4, 3, 2, 2)
+    gradients = [torch.rand(4, 3, 2, 2) for _ in range(4)]
+
+    def step(weight, optimizer, gradient):
+        weight.grad = torch.empty_like(weight).copy_(gradient)
+        optimizer.step()
+
+    def new():
+        weight = nn.Parameter(start.contiguous(memory_format=torch.channels_last))
+        return weight, made(name, weight)
+
+    weight, optimizer = new()
+    for gradient in gradients[:2]:
+        step(weight, optimizer, gradient)
+    resumed, again = new()
+    with torch.no_grad():
+        resumed.copy_(weight)
+    kept = flatten(optimizer).items()
+    restore(again, {key: value.clone(memory_format=torch.contiguous_format) for key, value in kept})
+    for gradient in gradients[2:]:
+        step(weight, optimizer, gradient)
+        step(resumed, again, gradient)
+    assert torch.equal(weight, resumed)

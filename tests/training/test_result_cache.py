@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fne.tasks.matching.model import Shape
+from fne.models.matcher import Shape
 from fne.training import result_cache
 from fne.training.progress import Point, Scores
 from fne.training.result_cache import Finished, finished_trainings, keep_finished, load_finished, training_key

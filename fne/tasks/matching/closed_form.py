@@ -30,11 +30,11 @@ from fne.core.errors import InputError
 from fne.core.params import Section, one_of
 from fne.metrics.ranks import rank
 from fne.metrics.recall import sum_of_recalls, summarize
+from fne.models.matcher import Matcher, Shape
 from fne.models.similarities import cosine
 from fne.store.layout import count_views, mean_of_views, value_fault
 from fne.store.rows import Rows
 from fne.tasks.matching.data import Inputs
-from fne.tasks.matching.model import Matcher, Shape
 from fne.text.bags import (
     Bags,
     WordFeatures,

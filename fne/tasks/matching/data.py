@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fne.core.errors import InputError
+from fne.models.words import pad_captions
 from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, captioned_in, read_captions, split_artifact
 from fne.store.layout import count_views, mean_of_views
@@ -109,11 +110,7 @@ class Pairs:
 
     def captions(self, ids: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Return padded words (captions, longest) and lengths (captions)."""
-        rows = [self._tokens.read(caption_id) for caption_id in ids]
-        words = torch.zeros((len(rows), max(len(row) for row in rows)), dtype=torch.int64)
-        for padded, row in zip(words, rows, strict=True):
-            padded[: len(row)] = torch.from_numpy(row.astype(np.int64))
-        return words, torch.tensor([len(row) for row in rows])
+        return pad_captions([self._tokens.read(caption_id) for caption_id in ids])
 
     def batches(
         self, seed: int, epoch: int, batch: int, captions: str, last_batch: str = "keep"

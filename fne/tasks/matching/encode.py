@@ -18,23 +18,31 @@ from fne.core.device import download, upload
 from fne.core.processes import ALONE, Processes
 from fne.core.progress import progress
 from fne.models.layers import Step
+from fne.models.matcher import Matcher
 from fne.store.artifact import Lineage
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import write_rows
 from fne.tasks.matching.data import Batch, Pairs
-from fne.tasks.matching.model import Matcher
 
 BLOCK = 256
 SHARD_BYTES = 256 * 2**20
 
 
 def encode_images(
-    matcher: Matcher, pairs: Pairs, ids: Sequence[str], processes: Processes = ALONE
+    matcher: Matcher,
+    pairs: Pairs,
+    ids: Sequence[str],
+    processes: Processes = ALONE,
+    rows: Callable[[Sequence[str]], Tensor] | None = None,
 ) -> Iterator[Tensor]:
-    """Yield the vectors of images (some, embed_dim), on the CPU, all of them to all processes."""
+    """Yield the vectors of images (some, embed_dim), on the CPU, all of them to all processes.
+
+    With `rows`, which maps ids to rows (images, features), these take the place of the embeddings.
+    """
+    read = rows or pairs.images
 
     def encode(block: Sequence[str]) -> Tensor:
-        return matcher.embed_images(upload(pairs.images(block), matcher.device))
+        return matcher.embed_images(upload(read(block), matcher.device))
 
     return _encode(matcher, encode, ids, processes)
 
@@ -140,11 +148,15 @@ def write_vectors(
     stores: tuple[Path, Path],
     lineage: Lineage,
     processes: Processes = ALONE,
+    rows: Callable[[Sequence[str]], Tensor] | None = None,
 ) -> None:
-    """Write the vectors of images and captions as two stores; the first process writes what all compute."""
+    """Write the vectors of images and captions as two stores; the first process writes what all compute.
+
+    With `rows`, which maps ids to rows (images, features), these take the place of the embeddings.
+    """
     dim = matcher.shape.embed_dim
     for store, kind, ids, encode in (
-        (stores[0], "image_vectors", image_ids, encode_images),
+        (stores[0], "image_vectors", image_ids, partial(encode_images, rows=rows)),
         (stores[1], "caption_vectors", caption_ids, encode_captions),
     ):
         encode_all = partial(encode, matcher, pairs, processes=processes)

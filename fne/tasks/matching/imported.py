@@ -12,11 +12,11 @@ from torch.nn import functional
 
 from fne.core.errors import InputError
 from fne.models.layers import Step
+from fne.models.matcher import Matcher, Shape
+from fne.models.matcher_file import IMPORTED
 from fne.models.similarities import SIMILARITIES
 from fne.store.layout import count_views
 from fne.store.rows import Rows
-from fne.tasks.matching.model import Matcher, Shape
-from fne.tasks.matching.model_file import IMPORTED
 from fne.text.caption_vectors import CaptionVectors
 
 # Kinds of embeddings that are the imported values themselves.

@@ -13,23 +13,24 @@ from fne.core.terminal import say
 from fne.losses.clusters import k_means
 from fne.losses.instance import (
     FLOAT,
+    Classes,
     Instance,
     check_memory,
     class_numbers,
     format_bytes,
     new_instance,
 )
+from fne.models.matcher import Matcher, new_matcher
 from fne.tasks.matching.closed_form import ClosedForm, align_pairs, matcher_of, to_matcher
 from fne.tasks.matching.data import Inputs, Pairs
 from fne.tasks.matching.imported import open_imported
-from fne.tasks.matching.model import Matcher, new_matcher
 from fne.tasks.matching.settings import (
     Train,
     require_caption_head,
     require_positions,
     require_vectors,
 )
-from fne.tasks.matching.task import Classes, MatchingTask
+from fne.tasks.matching.task import MatchingTask
 from fne.tasks.matching.validate import validate
 from fne.training.progress import Point
 from fne.training.result_cache import Finished, keep_finished, load_finished, training_key

@@ -7,22 +7,22 @@ from pydantic import Field, model_validator
 
 from fne.core.errors import InputError
 from fne.core.moved_keys import CLOSED_FORM, start_of
-from fne.core.params import Section, one_of
+from fne.core.params import PerPhase, Section, one_of
 from fne.core.variants import NoSettings, Variant, blocks, chosen, settings_of
 from fne.losses.instance import TERMS, InstanceSettings
 from fne.losses.mining import REDUCTIONS, LossChoices
 from fne.losses.ranking import LOSSES
 from fne.models.image_heads import IMAGE_HEADS
+from fne.models.matcher import PRECISIONS, Shape
 from fne.models.similarities import SIMILARITIES
 from fne.models.text_cnn import TextCnnSettings, too_long
 from fne.models.text_encoders import BIDIRECTIONAL, TEXT_ENCODERS
 from fne.tasks.matching.closed_form import ClosedForm
 from fne.tasks.matching.data import CONTRASTS, DRAWS, LAST_BATCH
-from fne.tasks.matching.model import PRECISIONS, Shape
 from fne.tasks.matching.task import RATES, Objective, RateFactors
 from fne.text.caption_vectors import CaptionVectors
 from fne.text.vectors import WordVectors
-from fne.training.settings import PerPhase, Rate, TrainingSection
+from fne.training.settings import Rate, TrainingSection
 
 # Whether word vectors are trained, from random or pretrained ones, or pretrained ones stay as they are.
 WORDS = ("fixed", "learned")

@@ -6,7 +6,7 @@ model and stored separately. A term of weight 0 is not computed; each phase has 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,15 +14,14 @@ from torch import Tensor, nn
 
 from fne.core.device import download, upload
 from fne.core.processes import ALONE, Processes
-from fne.losses.instance import Instance
+from fne.losses.instance import Classes
 from fne.losses.mining import LossChoices
 from fne.losses.ranking import bind
 from fne.metrics.recall import has_started
-from fne.models.layers import SyncBatchNorm
+from fne.models.matcher import PRECISIONS, Matcher, parameter_kinds
 from fne.models.tfidf import TfIdf
 from fne.tasks.matching.data import Batch, Pairs, batch_starts
 from fne.tasks.matching.encode import BatchVectors, embed_batch
-from fne.tasks.matching.model import PRECISIONS, Matcher
 from fne.tasks.matching.validate import (
     BATCHES_WITHOUT_CONTRAST,
     NOTHING_TO_MINE,
@@ -39,8 +38,6 @@ from fne.training.task import Loss, ParameterGroup
 
 # The names of the terms of the instance loss in the history.
 IMAGE_CLASSES, TEXT_CLASSES = "image_classes", "text_classes"
-# What the factor for words applies to: the table and, of `text_cnn`, the bias that is added to all positions.
-WORD_LAYER = ("text_encoder.words.weight", "text_encoder.bias")
 
 # The rate of a tensor that is zero at the start, of relative rates.
 RATE_OF_ZEROS = 1e-3
@@ -92,14 +89,6 @@ class RateFactors:
     classifier: float = 1.0
     gains: float = 1.0
     classifier_bias: float = 1.0
-
-
-@dataclass(frozen=True)
-class Classes:
-    """The instance loss, and the class of each training image."""
-
-    loss: Instance
-    labels: Mapping[str, int]
 
 
 class MatchingTask:
@@ -154,7 +143,7 @@ class MatchingTask:
         """Return the weights that the phase trains, those of the classifier only if it is used."""
         factors, groups = self._factor, []
         by_kind = {"words": factors.words, "gains": factors.gains, "weights": 1.0}
-        kinds = _kinds(self.matcher) if by_kind != dict.fromkeys(by_kind, 1.0) else {}
+        kinds = parameter_kinds(self.matcher) if by_kind != dict.fromkeys(by_kind, 1.0) else {}
         for group in self._groups:
             for kind, factor in by_kind.items():
                 own = [each for each in group.parameters if kinds.get(id(each), "weights") == kind]
@@ -314,12 +303,6 @@ def relative_rates(matcher: Matcher) -> list[ParameterGroup]:
             size = float(trained.detach().double().square().mean().sqrt())
             groups.append(ParameterGroup(name, [tensor], size or RATE_OF_ZEROS))
     return groups
-
-
-def _kinds(matcher: Matcher) -> dict[int, str]:
-    """Return the kind of each parameter that has a factor of its own, by its identity."""
-    kinds = {id(each.weight): "gains" for each in matcher.modules() if isinstance(each, SyncBatchNorm)}
-    return kinds | {id(each): "words" for name, each in matcher.named_parameters() if name in WORD_LAYER}
 
 
 def _has_weights_of_words(matcher: Matcher, tensor: nn.Parameter) -> bool:

@@ -16,10 +16,10 @@ from fne.core.processes import ALONE, Processes
 from fne.losses.mining import LossChoices, collapsed_loss
 from fne.metrics.collapse import CAN_SETTLE
 from fne.metrics.ranks import rank
-from fne.metrics.recall import sum_of_recalls, summarize
+from fne.metrics.recall import retrieval_values
+from fne.models.matcher import Matcher
 from fne.tasks.matching.data import Pairs
 from fne.tasks.matching.encode import encode_captions, encode_images
-from fne.tasks.matching.model import Matcher
 from fne.training.progress import Point, Scores
 
 # Losses that can run out of contrasts: what these are called, and where all of them are then.
@@ -49,13 +49,7 @@ def validate(matcher: Matcher, pairs: Pairs, processes: Processes = ALONE) -> Sc
         ranking = rank(images, captions, caption_image, matcher.similarity, 0, processes)
     except ValueError as error:
         raise InputError(f"training stopped: in validation, {error}; lower train.learning_rate") from None
-    image_to_text = summarize(ranking.image_ranks.numpy())
-    text_to_image = summarize(ranking.caption_ranks.numpy())
-    directions = {"image_to_text": image_to_text, "text_to_image": text_to_image}
-    values = {"rsum": sum_of_recalls(image_to_text, text_to_image)}
-    for direction, metrics in directions.items():
-        values |= {f"{direction}/{name}": value for name, value in metrics.items()}
-    return Scores(values)
+    return Scores(retrieval_values(ranking.image_ranks.numpy(), ranking.caption_ranks.numpy()))
 
 
 def flat_loss(name: str, choices: LossChoices, margin: float, batch_sizes: Sequence[int]) -> float | None:

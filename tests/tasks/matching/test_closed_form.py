@@ -9,6 +9,7 @@ import torch
 from fne.core.errors import InputError
 from fne.metrics.ranks import rank
 from fne.metrics.recall import sum_of_recalls, summarize
+from fne.models.matcher import Matcher, Shape
 from fne.models.similarities import cosine
 from fne.store.layout import Layer
 from fne.store.rows import Rows
@@ -23,7 +24,6 @@ from fne.tasks.matching.closed_form import (
     fit,
     needed_memory,
 )
-from fne.tasks.matching.model import Matcher, Shape
 from tests.support.features import store
 
 IMAGES, FEATURES, WORDS = 90, 12, 25

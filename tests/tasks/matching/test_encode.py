@@ -7,11 +7,11 @@ from fne.core.processes import ALONE
 from fne.losses.mining import LossChoices
 from fne.losses.ranking import LOSSES, bind
 from fne.models.image_heads import IMAGE_HEADS
+from fne.models.matcher import Shape, new_matcher
 from fne.models.similarities import SIMILARITIES
 from fne.models.text_encoders import TEXT_ENCODERS
 from fne.tasks.matching import encode as encoding
 from fne.tasks.matching.encode import embed_batch, encode_captions, encode_images, vector_shards
-from fne.tasks.matching.model import Shape, new_matcher
 from tests.support.processes import in_processes
 from tests.support.variants import examples
 

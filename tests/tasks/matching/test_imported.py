@@ -4,12 +4,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fne.models.matcher_file import read_model_file
 from fne.search.engine import search
 from fne.search.project import Project
 from fne.store.arrays import read_arrays
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import Rows, write_rows
-from fne.tasks.matching.model_file import read_model_file
 from tests.support.projects import change_params
 from tests.support.stages import IDS, SPLITS, run
 

@@ -13,14 +13,14 @@ from fne.core.errors import InputError
 from fne.core.moved_keys import put
 from fne.core.processes import ALONE
 from fne.core.signals import StoppedError
-from fne.losses.instance import InstanceSettings, class_numbers, classifier_bytes, new_instance
+from fne.losses.instance import Classes, InstanceSettings, class_numbers, classifier_bytes, new_instance
 from fne.losses.mining import LossChoices
+from fne.models.matcher import Shape, new_matcher
 from fne.tasks.matching import methods
 from fne.tasks.matching.data import Inputs
 from fne.tasks.matching.methods import label_images, make_model
-from fne.tasks.matching.model import Shape, new_matcher
 from fne.tasks.matching.settings import Train
-from fne.tasks.matching.task import Classes, MatchingTask, Objective
+from fne.tasks.matching.task import MatchingTask, Objective
 from fne.tasks.matching.validate import validate
 from fne.training.checkpoints import open_checkpoints
 from fne.training.loop import Schedule, Trainer

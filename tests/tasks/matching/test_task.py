@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fne.losses.instance import InstanceSettings, class_numbers, new_instance
+from fne.losses.instance import Classes, InstanceSettings, class_numbers, new_instance
 from fne.losses.mining import LossChoices
 from fne.models.image_heads import IMAGE_HEADS
 from fne.models.layers import Step
+from fne.models.matcher import Shape, new_matcher
 from fne.models.text_encoders import TEXT_ENCODERS
-from fne.tasks.matching.model import Shape, new_matcher
-from fne.tasks.matching.task import RATE_OF_ZEROS, RATES, Classes, MatchingTask, Objective, RateFactors
+from fne.tasks.matching.task import RATE_OF_ZEROS, RATES, MatchingTask, Objective, RateFactors
 from fne.training.loop import Schedule, Trainer, step_generator
 from fne.training.optim import OPTIMIZERS
 from fne.training.progress import Phase, Point, Scores

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from fne.core.errors import InputError
+from fne.losses.instance import Classes
 from fne.store.artifact import Artifact, Format, describe, merge, repair_hint
 from fne.store.tensors import read_sealed_arrays, write_sealed
-from fne.tasks.matching.task import Classes
 
 FORMAT = Format("fne-classifier", 1)
 

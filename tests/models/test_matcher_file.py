@@ -6,9 +6,20 @@ import torch
 from safetensors.torch import save_file
 
 from fne.core.errors import InputError
+from fne.models.matcher import Shape, new_matcher
+from fne.models.matcher_file import (
+    FORMAT,
+    NETWORK,
+    current_model,
+    is_tuned,
+    read_model,
+    read_model_file,
+    read_tuned_artifact,
+    write_model,
+    write_tuned,
+    write_untuned,
+)
 from fne.store.tensors import write_sealed
-from fne.tasks.matching.model import Shape, new_matcher
-from fne.tasks.matching.model_file import FORMAT, read_model, read_model_file, write_model
 
 SHAPE = Shape("linear", "gru", "cosine", False, features=16, vocabulary_size=12, word_dim=5, embed_dim=8)
 
@@ -111,3 +122,37 @@ def test_a_shape_that_no_model_has_is_one_line(tmp_path, change):
     write_sealed(file, header, new_matcher(SHAPE, seed=0).state_dict())
     with pytest.raises(InputError, match="not a model of fne"):
         read_model(file)
+
+
+def test_a_tuned_model_comes_back_and_is_the_one_in_use(tmp_path):
+    model, tuned = write(tmp_path / "m.safetensors"), tmp_path / "t.safetensors"
+    assert current_model(model, tuned) == model  # a project of before the stage `finetune`
+    write_untuned(tuned)
+    assert (is_tuned(tuned), current_model(model, tuned)) == (False, model)
+    network = {"features.0.weight": torch.ones(2, 3)}
+    digest = write_tuned(tuned, new_matcher(SHAPE, seed=1), network, {"margin": 1.0}, {})
+    assert (is_tuned(tuned), current_model(model, tuned)) == (True, tuned)
+    matcher, artifact = read_model(tuned)
+    assert (artifact.name, artifact.digest, artifact.settings) == ("tuned", digest, {"margin": 1.0})
+    fresh = new_matcher(SHAPE, seed=1).state_dict()
+    assert all(torch.equal(value, fresh[name]) for name, value in matcher.state_dict().items())
+    assert list(read_model_file(tuned, NETWORK).weights) == ["network.features.0.weight"]
+    assert read_tuned_artifact(tuned) == artifact
+
+
+def test_that_nothing_was_tuned_is_written_with_the_same_bytes_always(tmp_path):
+    assert write_untuned(tmp_path / "a") == write_untuned(tmp_path / "b")
+    with pytest.raises(InputError, match="not a model of fne"):
+        read_model(tmp_path / "a")
+    with pytest.raises(InputError, match="needs a version of fne that reads fne-model 2"):
+        is_tuned(write(tmp_path / "m.safetensors"))
+
+
+def test_a_changed_bit_of_a_tuned_file_is_detected(tmp_path):
+    path = tmp_path / "t.safetensors"
+    write_tuned(path, new_matcher(SHAPE, seed=1), {"conv1.weight": torch.ones(2)}, {}, {})
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="damaged: expected"):
+        read_tuned_artifact(path)

@@ -10,11 +10,13 @@ from torch.nn import functional
 
 from fne.core.moved_keys import variant_settings
 from fne.models.image_heads import IMAGE_HEADS
-from fne.models.layers import Step
+from fne.models.layers import Step, SyncBatchNorm
 from fne.models.similarities import SIMILARITIES
 from fne.models.text_encoders import TEXT_ENCODERS
 from fne.models.words import word_table
 
+# What the factor for words applies to: the table and, of `text_cnn`, the bias that is added to all positions.
+WORD_LAYER = ("text_encoder.words.weight", "text_encoder.bias")
 # What training computes with; less than float32 on a GPU only.
 PRECISIONS = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
@@ -76,6 +78,15 @@ class Matcher(nn.Module):
         """Map outputs of the head or the encoder (rows, embed_dim) to vectors of length one."""
         unit = functional.normalize(vectors, dim=1)
         return unit.abs() if self.shape.absolute else unit
+
+
+def parameter_kinds(matcher: Matcher) -> dict[int, str]:
+    """Return the kind of each parameter that has a factor of its own on the learning rate, by its identity.
+
+    The kinds are `gains`, of batch normalization, and `words`.
+    """
+    kinds = {id(each.weight): "gains" for each in matcher.modules() if isinstance(each, SyncBatchNorm)}
+    return kinds | {id(each): "words" for name, each in matcher.named_parameters() if name in WORD_LAYER}
 
 
 def new_matcher(shape: Shape, seed: int, vectors: np.ndarray | None = None, fixed: bool = False) -> Matcher:

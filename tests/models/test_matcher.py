@@ -1,6 +1,6 @@
 import torch
 
-from fne.tasks.matching.model import Matcher, Shape, new_matcher
+from fne.models.matcher import Matcher, Shape, new_matcher
 
 SHAPE = Shape("linear", "gru", "cosine", False, features=16, vocabulary_size=12, word_dim=5, embed_dim=8)
 

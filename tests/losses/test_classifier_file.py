@@ -3,11 +3,10 @@ import pytest
 import torch
 
 from fne.core.errors import InputError
-from fne.losses.instance import InstanceSettings, new_instance
+from fne.losses.classifier_file import FORMAT, read_classifier, write_classifier
+from fne.losses.instance import Classes, InstanceSettings, new_instance
 from fne.store.artifact import Artifact
 from fne.store.tensors import write_sealed
-from fne.tasks.matching.classifier_file import FORMAT, read_classifier, write_classifier
-from fne.tasks.matching.task import Classes
 
 MODEL = Artifact("models/matching.safetensors", "model", "d" * 64, {"margin": [0.2]}, {})
 

@@ -1,0 +1,57 @@
+"""Stage `finetune`: the image network is trained together with the model."""
+
+from pathlib import Path
+
+import click
+
+from fne.core.launch import start
+from fne.core.options import INPUT, OUTPUT, params_option
+from fne.core.params import load_key, load_runtime, load_section
+from fne.core.publishing import stage
+from fne.core.terminal import say
+from fne.models.matcher_file import write_untuned
+from fne.store.artifact import MODELS
+from fne.store.catalog import image_root
+from fne.store.history import write_empty_history
+from fne.tasks.finetuning.settings import Finetune
+
+
+@stage("finetune", paths=["extract.weights"])
+@click.argument("model", type=INPUT)
+@click.argument("classifier", type=INPUT)
+@click.argument("images", type=INPUT)
+@click.argument("captions", type=INPUT)
+@click.argument("tokens", type=INPUT)
+@click.argument("tuned", type=OUTPUT)
+@click.argument("history", type=OUTPUT)
+@params_option
+def main(
+    model: Path,
+    classifier: Path,
+    images: Path,
+    captions: Path,
+    tokens: Path,
+    tuned: Path,
+    history: Path,
+    params: Path,
+) -> None:
+    """Train the network behind MODEL, its CLASSIFIER and the model itself, from IMAGES and their CAPTIONS.
+
+    TUNED holds the network and the model, or says that `finetune.epochs` is 0. The validations go to HISTORY.
+    """
+    settings = load_section(params, "finetune", Finetune)
+    if not settings.is_on:
+        digest = write_untuned(tuned)
+        write_empty_history(history, digest, MODELS[0])
+        say("finetune.epochs is 0: the image network stays as it is")
+        return
+    # Only where the files are; what they are is checked by their digests.
+    root, weights = load_key(params, "catalog", "root"), load_key(params, "extract", "weights")
+    from fne.tasks.finetuning.run import Places, run_finetuning  # imports torch
+
+    places = Places(model, classifier, images, captions, tokens, Path(weights), image_root(root))
+    run_finetuning(settings, load_runtime(params), places, tuned, history)
+
+
+if __name__ == "__main__":
+    start(main)

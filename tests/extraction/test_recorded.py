@@ -1,0 +1,36 @@
+import pytest
+
+from fne.core.errors import InputError
+from fne.extraction.preprocess import CAFFE, TORCHVISION
+from fne.extraction.recorded import recorded_extraction, recorded_input
+from fne.store.artifact import Artifact
+
+EXTRACTED = {
+    "backbone": "alexnet", "activations": "post_relu", "resize": "squash", "crops": "center", "precision": "float32"
+}  # fmt: skip
+
+
+def origin(settings, **lineage):
+    entries = {"activations": {"digest": "a", "settings": settings}} | lineage
+    return Artifact("features/embeddings", "embeddings", "", {}, entries)
+
+
+def test_a_new_image_cannot_be_embedded_like_imported_features():
+    with pytest.raises(InputError) as error:
+        recorded_extraction(origin({}))
+    assert error.value.message == (
+        "features/embeddings was made from imported features, and the network that computed them is unknown; "
+        "search with an image of the catalog"
+    )
+
+
+def test_keys_that_were_not_recorded_have_the_values_of_before():
+    found = recorded_extraction(origin(EXTRACTED, weights={"digest": "w", "settings": {}}))
+    assert (found["layers"], found["views"]) == ("all", "mean")
+
+
+def test_images_are_fed_as_the_record_says_and_otherwise_as_torchvision_does():
+    weights = {"digest": "w", "settings": {}}
+    assert recorded_input(origin(EXTRACTED, weights=weights)) == TORCHVISION
+    fed = EXTRACTED | {"input": CAFFE.model_dump()}
+    assert recorded_input(origin(fed, weights=weights)) == CAFFE

@@ -1,0 +1,173 @@
+"""A small task of fine-tuning: drawn images, few words, a network of three convolutions; and a small project."""
+
+import hashlib
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image as Picture
+from torch import nn
+
+from fne.extraction.network import Network
+from fne.extraction.preprocess import CROPS, TORCHVISION, shorter_side
+from fne.extraction.taps import Tap
+from fne.losses.instance import Classes, Instance, class_numbers
+from fne.models.matcher import Shape, new_matcher
+from fne.store.catalog import Captioned, Image, write_captions, write_images
+from fne.store.layout import Layer
+from fne.tasks.finetuning.data import Captions, CropChoices, RandomCrops
+from fne.tasks.finetuning.network import TunedNetwork
+from fne.tasks.finetuning.task import FinetuningTask, Images, Objective, Rates, network_rates
+from fne.text.tokens import read_tokens, write_tokens
+from tests.support.projects import SMALL, change_params
+from tests.support.stages import COMMANDS
+
+COUNT = 12
+TAPS = (
+    Tap("conv1", "0", "2", normalized="1"),
+    Tap("conv2", "3", "5", normalized="4"),
+    Tap("conv3", "6", "7"),
+)
+SHAPE = Shape(
+    "dual_path", "bow_mlp", "cosine", False, 8, 16, 6, 5,
+    {"hidden": [7], "batch_norm_momentum": 0.1, "batch_norm_epsilon": 0.001, "initial": "fan_in"},
+    {"hidden": [7], "dropout": 0.3, "batch_norm_momentum": 0.1, "batch_norm_epsilon": 1e-5, "initial": "xavier"},
+)  # fmt: skip
+OBJECTIVE = Objective(0.5, 2.0, 1.0, 0.1)
+RATES = Rates(network_rates(0.1, 0.2, 0.01, 0.05), words=0.5, gains=2.0, classifier=0.25)
+
+
+def small_network(dtype=torch.float32):
+    """A network of three convolutions, the first two with batch normalization, and dropout behind them."""
+    torch.manual_seed(3)
+    modules = [
+        nn.Conv2d(3, 4, 5, stride=4), nn.BatchNorm2d(4), nn.ReLU(inplace=True),
+        nn.Conv2d(4, 6, 3, stride=2), nn.BatchNorm2d(6), nn.ReLU(inplace=True),
+        nn.Conv2d(6, 8, 3, stride=2), nn.ReLU(inplace=True),
+    ]  # fmt: skip
+    for module in modules:
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.running_mean, -0.1, 0.1)
+            nn.init.uniform_(module.running_var, 0.5, 2.0)
+    named = {str(number): module.to(dtype).eval() for number, module in enumerate(modules)}
+    return Network(named, TAPS[-1:], [Layer("conv3", 8)])
+
+
+def tuned_network(first=0, unit=False, part=3, dtype=torch.float32):
+    return TunedNetwork(small_network(dtype), TAPS[first:], unit, part, "0")
+
+
+def draw_images(folder):
+    """Draw images of several sizes; return their entries in the catalog, by id."""
+    folder.mkdir(exist_ok=True)
+    found = {}
+    for number in range(COUNT):
+        generator = np.random.default_rng(number)
+        width, height = 240 + 8 * number, 300 - 6 * number
+        pixels = generator.integers(0, 256, (6, 6, 3), dtype=np.uint8)
+        path = folder / f"{number:02d}.png"
+        Picture.fromarray(pixels).resize((width, height), Picture.Resampling.NEAREST).save(path)
+        content = path.read_bytes()
+        sha256 = hashlib.sha256(content).hexdigest()
+        found[path.name] = Image(path.name, path.name, sha256, len(content), width, height)
+    return found
+
+
+def captions(folder, split="train"):
+    """Captions of all images, one to three each; word 2 + n says which image it is."""
+    records = [
+        Captioned(f"{number:02d}.png", split, ("x",) * (1 + number % 3), ()) for number in range(COUNT)
+    ]
+    words = {
+        caption_id: [1] * position + [2 + number, 1]
+        for number, record in enumerate(records)
+        for position, caption_id in enumerate(record.caption_ids)
+    }
+    write_tokens(folder / "tokens.h5", words, {}, {})
+    return Captions(records, read_tokens(folder / "tokens.h5"))
+
+
+def small_task(folder: Path, network=None, objective=OBJECTIVE, batch=6, seed=0, workers=0, rectified=True):
+    """A task on the drawn images, which also validates it."""
+    files, texts = draw_images(folder / "images"), captions(folder)
+    torch.manual_seed(5)
+    loss = Instance(COUNT, 5, True, 0.25)
+    choices = CropChoices(0.6, 1.333, True, "bicubic")
+
+    def views(ids):
+        for each in ids:
+            with Picture.open(folder / "images" / each) as image:
+                yield CROPS["center"](shorter_side(image.convert("RGB")))[0]
+
+    return FinetuningTask(
+        network or tuned_network(),
+        new_matcher(replace(SHAPE), seed=1),
+        Classes(loss, class_numbers(texts.image_ids)),
+        objective,
+        RATES,
+        texts,
+        texts,
+        Images(RandomCrops(files, folder / "images", seed, choices), views, TORCHVISION, workers),
+        seed,
+        batch,
+        4,
+        rectified,
+    )
+
+
+MADE_ONCE = ("extract", "standardize", "embed", "tokenize", "train")
+TRAIN = {
+    "image_head": "dual_path",
+    "image_heads.dual_path.hidden": [12],
+    "text_encoder": "bow_mlp",
+    "text_encoders.bow_mlp.hidden": [12],
+    "embed_dim": 8,
+    "word_dim": 6,
+    "batch": 6,
+    "epochs": 2,
+    "image_class_weight": 1.0,
+    "text_class_weight": 1.0,
+    "rectified": True,
+}
+TUNING = {"epochs": [1, 1], "learning_rate": [0.05, 0.01], "first": "conv2", "batch": 6, "candidates": 5}
+COLORS = ["red", "green", "blue", "black", "white", "pink", "brown", "gray"]
+
+
+def write_photos():
+    """Draw images of one color each, and write their catalog."""
+    splits = ["train"] * 8 + ["val"] * 4 + ["test"] * 4
+    Path("photos").mkdir()
+    images, captioned = [], []
+    for number, split in enumerate(splits):
+        name, color = f"{number:02d}.png", COLORS[number % 8]
+        picture = Picture.new("RGB", (260 + number, 240), color)
+        picture.paste("yellow", (10 * number, 20, 10 * number + 60, 90))
+        picture.save(Path("photos", name))
+        content = Path("photos", name).read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        images.append(Image(name, name, digest, len(content), *picture.size))
+        captioned.append(Captioned(name, split, (f"a {color} ground", f"{color} and yellow {number}"), ()))
+    write_images(Path("data/images.jsonl"), images)
+    write_captions(Path("data/captions.jsonl"), captioned)
+
+
+def write_tunable_project(folder: Path, epochs: int = 0) -> None:
+    """Draw photos, and train a model on a layer of a network; `folder`, with parameters, must be the current one."""
+    change_params(
+        folder,
+        SMALL
+        | {
+            "catalog": {"root": "photos"},
+            "extract": SMALL["extract"] | {"layers": ["conv2"], "resize": "shorter_side"},
+            "embed": {"kind": "plain", "layer": "conv2"},
+            "train": SMALL["train"] | TRAIN,
+        },
+    )
+    write_photos()
+    commands = {"extract": "data/images.jsonl features/activations"} | COMMANDS
+    for stage in MADE_ONCE:
+        import_module(f"stages.{stage}").main.main(commands[stage].split(), standalone_mode=False)
+    if epochs:
+        change_params(folder, {"finetune": TUNING | {"epochs": [epochs, epochs]}})
