@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fne.evaluation.retrieval import evaluate
-from fne.losses.instance import InstanceSettings, class_numbers, new_instance
+from fne.losses.instance import Classes, InstanceSettings, class_numbers, new_instance
 from fne.losses.mining import LossChoices
 from fne.losses.ranking import LOSSES
 from fne.metrics import ranks
@@ -18,7 +18,7 @@ from fne.store.layout import Layer
 from fne.store.rows import Rows, write_rows
 from fne.tasks.captioning import train as captioning
 from fne.tasks.matching import encode, task
-from fne.tasks.matching.task import Classes, MatchingTask, Objective
+from fne.tasks.matching.task import MatchingTask, Objective
 from fne.tasks.tagging import train as tagging
 from fne.training import loop
 from fne.training.loop import Schedule, Trainer
