@@ -185,7 +185,7 @@ def test_a_file_of_unknown_format_stops_the_stage(folder):
     assert (result.exit_code, result.output) == (
         2,
         f"Error: {folder}/set: the format of 'notes.pdf' is not clear from its name; set catalog.format to "
-        "one of karpathy, flickr, coco, table\n",
+        "one of karpathy, flickr, coco, table, webdataset\n",
     )
 
 

@@ -1,3 +1,5 @@
+import tarfile
+
 import pytest
 
 from fne.core.errors import InputError
@@ -31,6 +33,9 @@ def test_the_format_is_inferred_from_the_names_of_files(tmp_path):
         '{"images": [{"id": 1, "file_name": "c.jpg"}], "annotations": []}'
     )
     write_images(tmp_path / "folder", "p.jpg")
+    (tmp_path / "webdataset").mkdir()
+    with tarfile.open(tmp_path / "webdataset/train-0.tar", "w") as tar:
+        tar.add(tmp_path / "folder/p.jpg", "w.jpg")
     found = {name: read_dataset(tmp_path / name, "auto", "auto").records[0].id for name in READERS}
     assert found == {
         "karpathy": "k.jpg",
@@ -38,6 +43,7 @@ def test_the_format_is_inferred_from_the_names_of_files(tmp_path):
         "coco": "val2017/c.jpg",
         "table": "t.jpg",
         "folder": "p.jpg",
+        "webdataset": "train-0.tar/w.jpg",
     }
 
 
@@ -57,7 +63,7 @@ def test_no_matching_format_is_an_error_with_the_patterns_and_the_content_of_the
         f"{tmp_path}: no data set found; looked for karpathy: dataset*.json; "
         "flickr: *.token.txt, *.token, Flickr8k_text/*.token.txt; "
         "coco: captions_*.json, annotations/captions_*.json; table: *.csv, *.tsv, *.jsonl, captions.txt; "
-        "image files; "
+        "webdataset: *.tar; image files; "
         "the folder contains notes.txt; set catalog.root, or catalog.format and catalog.annotations"
     )
 
@@ -110,7 +116,7 @@ def test_annotations_that_are_missing_or_outside_the_root_or_of_unknown_format_a
     )
     assert fault(tmp_path, annotations="mine.txt") == (
         f"{tmp_path}: the format of 'mine.txt' is not clear from its name; "
-        "set catalog.format to one of karpathy, flickr, coco, table"
+        "set catalog.format to one of karpathy, flickr, coco, table, webdataset"
     )
     assert read_dataset(tmp_path, "table", "mine.txt").records[0].id == "a.jpg"
 
