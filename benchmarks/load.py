@@ -17,6 +17,7 @@ import threading
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import click
@@ -24,7 +25,7 @@ import numpy as np
 
 from benchmarks.search import IMAGES, write_project
 
-WARM_UP, ALONE = 10, 4  # seconds
+ALONE = 4  # seconds
 REQUESTS = {
     "images for a sentence": lambda number: (
         f"/api/search?{urlencode({'text': f'word{number} word22 word{number + 9}'})}"
@@ -53,8 +54,9 @@ def main(seconds: int, clients: int) -> None:
                 found = re.search(r"127\.0\.0\.1:(\d+)", server.stdout.readline())
                 assert found
                 click.echo(f"the server started in {time.perf_counter() - started:.1f} s")
-                time.sleep(WARM_UP)
                 port, failed = int(found[1]), 0
+                while _status(port)["network"] == "loading":
+                    time.sleep(1)
                 # One client alone and one kind at a time: the time of an answer without waiting for others.
                 for kind in REQUESTS:
                     before = _processor_seconds(server.pid)
@@ -97,6 +99,14 @@ def _ask(
     for thread in threads:
         thread.join()
     return taken, problems
+
+
+def _status(port: int) -> dict[str, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("GET", "/api/status")
+    status: dict[str, Any] = json.loads(connection.getresponse().read())
+    connection.close()
+    return status
 
 
 def _processor_seconds(process: int) -> float:

@@ -1,5 +1,6 @@
 """`fne serve`: a page and a JSON interface for searching, on one's own machine."""
 
+import os
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +40,9 @@ def serve(params: Path, folder: Path | None, host: str, port: int, token: str | 
     The page needs no network. The same is available as JSON: see /openapi.json. Only this machine can
     connect. To let others connect, give another --host, and a token in the environment variable FNE_TOKEN.
     """
+    # Before NumPy is imported: products of a single sentence are too small for several threads, which would
+    # wait for each other while other requests are answered.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         import uvicorn
     except ModuleNotFoundError:
