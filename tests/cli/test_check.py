@@ -44,7 +44,7 @@ def test_all_faults_of_all_sections_are_reported(project):
     assert result.exit_code == 2
     assert result.stderr == (
         "Error: params.yaml: unknown section 'evaluat' (did you mean 'evaluate'?)\n"
-        "params.yaml: section 'embed': kind: 'fnee' is not one of 'blocks', 'fne', 'layer', 'plain', 'raw', 'zscore'\n"
+        "params.yaml: section 'embed': kind: 'fnee' is not one of 'blocks', 'fne', 'layer', 'plain', 'raw', 'raw_float16', 'raw_int8', 'sign', 'zscore', 'zscore_int8'\n"
         "params.yaml: section 'train': missing key 'margin'; unknown key 'margn' (did you mean 'margin'?)\n"
         "params.yaml: section 'evaluate': the section is missing\n"
     )
