@@ -37,7 +37,8 @@ ALLOWED = {
     "report": BASE | {"metrics", "papers", "report", "studies"},
     "papers": BASE | {"metrics", "papers"},
     # A study runs what the stages run, in one process.
-    "studies": BASE | {"datasets", "features", "text", "metrics", "training", "tasks", "papers", "studies"},
+    "studies": BASE
+    | {"datasets", "features", "models", "text", "metrics", "training", "tasks", "papers", "studies"},
     "sharing": BASE | {"sharing"},
     # The server: what a search computes, and how the report names what was made from what.
     "serve": BASE | {"search", "extraction", "models", "tasks", "text", "report", "serve"},
