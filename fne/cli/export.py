@@ -26,11 +26,12 @@ ENDINGS = {"clip-retrieval": "", "npy": ".npy", "parquet": ".parquet"}
     help="The new file or folder.  [default: exported/NAME, after the last folder of STORE]",
 )
 def export(store: Path, form: str, output: Path | None) -> None:
-    """Write the rows of a STORE for other programs: Parquet, NumPy or clip-retrieval.
+    """Write the rows of a STORE for other programs.
 
     STORE is the folder of a row store, such as features/activations, features/embeddings, vectors/images or
-    vectors/captions. Values and ids are exactly those of the store, and `fne import` reads Parquet and
-    NumPy files back. docs/bridges.md shows how pandas, DuckDB, datasets and faiss open them.
+    vectors/captions. It is written as Parquet, as NumPy files or in the layout of clip-retrieval. Values and
+    ids are exactly those of the store, and `fne import` reads Parquet and NumPy files back. docs/bridges.md
+    shows how pandas, DuckDB, datasets and faiss open them.
     """
     rows = Rows.open(store)
     target = output or Path("exported", f"{store.resolve().name}{ENDINGS[form]}")
