@@ -77,6 +77,9 @@ def size_figure(found: StudyResults) -> str:
         min(each.interval[0] for each in found.cells), max(each.interval[1] for each in found.cells)
     )
     y = linear(heights[0], heights[-1], bottom, TOP)
+    # All panels have the same axes.
+    listed = [each.size for each in found.cells]
+    sizes = min(listed) / 1.3, max(listed) * 1.3
     width = (WIDTH - LEFT - GAP * len(names)) / len(names)
     panels = [
         _panel(
@@ -84,6 +87,7 @@ def size_figure(found: StudyResults) -> str:
             [each for each in found.cells if each.cell.panel == name],
             LEFT + number * (width + GAP),
             width,
+            sizes,
             y,
             marks,
         )
@@ -109,8 +113,8 @@ def size_figure(found: StudyResults) -> str:
             panels=panels,
             legend=legend,
             note=(
-                f"Points: cells, with {LEVEL:.0%} intervals over images. Lines: of the cells with as many "
-                "bytes, the one with the best inner validation."
+                f"Points: cells, with {LEVEL:.0%} intervals over {found.images:,} images. Lines: of the "
+                "cells with as many bytes, the one with the best inner validation."
             ),
         )
     )
@@ -142,10 +146,15 @@ def preferred(cells: Sequence[CellResult]) -> list[CellResult]:
 
 
 def _panel(
-    title: str, cells: Sequence[CellResult], left: float, width: float, y: Scale, marks: dict[str, Mark]
+    title: str,
+    cells: Sequence[CellResult],
+    left: float,
+    width: float,
+    sizes: tuple[float, float],
+    y: Scale,
+    marks: dict[str, Mark],
 ) -> Panel:
-    sizes = [each.size for each in cells]
-    low, high = min(sizes) / 1.3, max(sizes) * 1.3
+    low, high = sizes
     x = logarithmic(low, high, left + 8, left + width - 8)
     ticks = [2**power for power in range(24) if low <= 2**power <= high]
     shown = ticks[:: 1 + len(ticks) // max(2, int(width // 52))]
