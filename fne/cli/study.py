@@ -140,7 +140,7 @@ def default_folder(file: Path, seed: int | None, official: bool, images: int) ->
 
     Example:
         >>> str(default_folder(Path("studies/flickr8k.yaml"), 1, False, 1000))
-        'studies/demo-seed-1-images-1000'
+        'studies/flickr8k-seed-1-images-1000'
     """
     parts = [f"-seed-{seed}"] * (seed is not None) + ["-official"] * official
     ending = "".join(parts + [f"-images-{images}"] * bool(images))

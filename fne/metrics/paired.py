@@ -70,8 +70,8 @@ def central(values: np.ndarray, comparisons: int = 1) -> Interval:
     """Return the bounds of the central 95 % of some values; of more, if there are several comparisons.
 
     Example:
-        >>> central(np.arange(1001.0)), central(np.arange(1001.0), comparisons=5)
-        ((25.0, 975.0), (5.0, 995.0))
+        >>> np.round([central(np.arange(1001.0)), central(np.arange(1001.0), comparisons=5)], 6).tolist()
+        [[25.0, 975.0], [5.0, 995.0]]
     """
     outside = 50 * (1 - LEVEL) / comparisons
     low, high = np.percentile(values, [outside, 100 - outside])

@@ -53,7 +53,7 @@ RECORD_NAME = "catalog.json"
 # Folders in which data sets keep their annotations, one level below their root.
 SUBFOLDERS = ("annotations", "flickr8k_text")
 # The endings of annotation files; they matter only if the root is not on this machine.
-ENDINGS = (".csv", ".json", ".jsonl", ".token", ".tsv", ".txt")
+ENDINGS = (".csv", ".json", ".jsonl", ".tar", ".token", ".tsv", ".txt")
 
 # File names of Flickr8k and Flickr30k; the number is that of the photograph at Flickr.
 _FLICKR8K = re.compile(r"(\d{5,})_[0-9a-f]{8,10}(?:_[a-z])?\.jpe?g", re.IGNORECASE)

@@ -69,7 +69,7 @@ class Tuning(Section):
 
         Example:
             >>> Tuning(key="train.learning_rate", draws=2, low=0.001, high=0.1).values(0)
-            [0.0188056, 0.00346237]
+            [0.0187899, 0.00346396]
         """
         generator = np.random.default_rng(seed)
         exponents = generator.uniform(np.log(self.low), np.log(self.high), self.draws)

@@ -306,7 +306,7 @@ def test_a_newer_format_is_refused_naming_the_version_it_needs():
             b"step\tloss\n0\tx\n",
             "expected numbers in columns",
         ),
-        (Path("models/history/metrics.json"), b"", "not valid JSON"),
+        (Path("models/history/metrics.json"), b"", "damaged: expected "),
         (VOCABULARY, b"{}", "damaged (KeyError('format'))"),
         (CAPTIONS, b"", "not a catalog file (it is empty)"),
         (MODEL, b"", "damaged, or not a model of fne"),

@@ -60,6 +60,6 @@ def test_both_sides_of_a_catalog_are_computed_imported_and_evaluated(run, tmp_pa
             "encode": {"source": "imported"},
         },
     )
-    result = run("standardize", "embed", "tokenize", "train", "encode", "evaluate")
+    result = run("standardize", "embed", "tokenize", "train", "finetune", "encode", "evaluate")
     assert result.exit_code == 0, result.output
     assert json.loads(Path("metrics/retrieval.json").read_text())["test_full"]["images"] == 6
