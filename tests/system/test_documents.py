@@ -29,7 +29,6 @@ EXCEPTIONS = {
     "a dog": "captions of photographs",
     "VGG_ILSVRC": "real weights",
     "timm/": "real weights; tests/extraction/test_timm_networks.py",
-    "clip_": "vectors of a CLIP model; tests/examples/test_clip_vectors.py",
     "conv5_3": "layers of VGG16",
     "glove.txt": "real word vectors",
     "--dataset flickr": "real data, if it is run",
