@@ -4,6 +4,7 @@ import builtins
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from fne.cli import main
+from fne.cli.serve import _listen
 
 
 def run(*arguments, **environment):
@@ -86,3 +88,9 @@ def test_the_server_says_where_it_is_answers_and_stops(finished, stop):
             os.kill(server.pid, stop)
             _, errors = server.communicate(timeout=60)
     assert "Traceback" not in errors
+
+
+def test_answers_are_sent_without_delay():
+    """Accepted connections have the protocol of the listening socket, and asyncio looks at it."""
+    with _listen("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
