@@ -25,6 +25,7 @@ from fne.core.errors import InputError
 from fne.core.files import text_digest
 from fne.core.moved_keys import flattened, put
 from fne.core.params import Runtime, Section, load_params, load_runtime, parse_section
+from fne.core.progress import format_time
 from fne.datasets.catalog import Catalog, build_catalog
 from fne.datasets.location import dataset_root
 from fne.datasets.readers import read_dataset
@@ -33,7 +34,7 @@ from fne.features.embeddings import EMBEDDINGS, Embed
 from fne.features.statistics import Statistics, fit
 from fne.metrics.ranks import rank
 from fne.models.matcher import Matcher
-from fne.store.artifact import Lineage, merge
+from fne.store.artifact import Artifact, Lineage, merge
 from fne.store.catalog import Captioned, captioned_in, read_captions, split_ids, write_captions
 from fne.store.rows import Rows
 from fne.studies.file import Cell, Study
@@ -136,22 +137,28 @@ def run_study(
         for fold in study.folds
         for seed in study.seeds
     ]
-    ran = 0
-    for number, (cell, fold, seed) in enumerate(planned, start=1):
-        key = workspace.key(cell, fold, seed)
-        if find_result(folder, cell, fold, seed, key) is not None:
-            continue
-        start = time.process_time()
+    keys = [workspace.key(*each) for each in planned]
+    missing = [
+        (each, key)
+        for each, key in zip(planned, keys, strict=True)
+        if find_result(folder, *each, key) is None
+    ]
+    if missing and len(missing) < len(planned):
+        log(f"{len(planned) - len(missing)} of {len(planned)} trainings are finished")
+    start = time.monotonic()
+    for ran, ((cell, fold, seed), key) in enumerate(missing, start=1):
+        computed = time.process_time()
         result = workspace.run(cell, fold, seed)
         keep_result(folder, cell, fold, seed, key, result)
-        ran += 1
-        log(
-            f"{number} of {len(planned)}: {cell.name}, fold {fold}, seed {seed}: validation "
-            f"{result.validation:.1f}, test {result.rsum:.1f}, "
-            f"{time.process_time() - start:.1f} s of one core"
+        line = (
+            f"{len(planned) - len(missing) + ran} of {len(planned)}: {cell.name}, fold {fold}, seed {seed}: "
+            f"validation {result.validation:.1f}, test {result.rsum:.1f}, "
+            f"{time.process_time() - computed:.1f} s of one core"
         )
+        left = (len(missing) - ran) * (time.monotonic() - start) / ran
+        log(f"{line}, about {format_time(left)} left" if ran < len(missing) else line)
     shutil.rmtree(work, ignore_errors=True)
-    return ran
+    return len(missing)
 
 
 class Workspace:
@@ -169,15 +176,13 @@ class Workspace:
         self._sentences: dict[str, dict[str, list[str]]] = {}  # the words of each caption
         self._statistics: dict[tuple[str, Path], Statistics] = {}
         self._words: dict[tuple[str, ...], WordFeatures] = {}
-        self._digests: dict[Path, str] = {}  # of captions
+        self._read: dict[Path, tuple[list[Captioned], Artifact]] = {}  # captions
 
     def key(self, cell: Cell, fold: int, seed: int) -> dict[str, Any]:
         """Return everything that decides a result."""
         listed = [self._settings(cell, seed, draw) for draw in self._study.draws]
         first = listed[0]
         captions, _ = self._captions(first, fold)
-        if captions not in self._digests:
-            self._digests[captions] = read_captions(captions)[1].digest
         return {
             "version": VERSION,
             "embed": first.embed.model_dump(exclude={"source"}),
@@ -185,7 +190,7 @@ class Workspace:
             "tokenize": first.tokenize.model_dump(),
             "train": [each.train.applied() for each in listed],
             "activations": open_source(Path(first.embed.source)).artifact.digest,
-            "captions": self._digests[captions],
+            "captions": self._captioned(captions)[1].digest,
         }
 
     def run(self, cell: Cell, fold: int, seed: int) -> Result:
@@ -203,7 +208,7 @@ class Workspace:
             if best is None or validation > best[0]:  # the first of equal ones
                 best = validation, matcher
         assert best is not None
-        tested = captioned_in(read_captions(captions)[0], "test")
+        tested = captioned_in(self._captioned(captions)[0], "test")
         pairs = Pairs(tested, Rows.open(embeddings), read_tokens(tokens))
         owners = np.repeat(np.arange(len(tested)), pairs.caption_counts)
         images = torch.cat(list(encode_images(best[1], pairs, pairs.image_ids)))
@@ -242,6 +247,11 @@ class Workspace:
             _write_tokens(captions, tokens, vocabulary, settings.tokenize, self._sentences[own])
         return captions, tokens
 
+    def _captioned(self, captions: Path) -> tuple[list[Captioned], Artifact]:
+        if captions not in self._read:
+            self._read[captions] = read_captions(captions)
+        return self._read[captions]
+
     def _catalog(self, settings: Catalog) -> list[Captioned]:
         if settings not in self._images:
             root, annotations = dataset_root(settings.root, settings.format, settings.annotations)
@@ -257,7 +267,7 @@ class Workspace:
     def _embed(self, cell: Cell, settings: Settings, captions: Path) -> tuple[Path, int]:
         """Write the embeddings of a cell; return their folder, and the bytes per image of their code."""
         section, path = settings.embed, self._folder / "embeddings"
-        captioned = read_captions(captions)[0]
+        captioned, _ = self._captioned(captions)
         rows = open_source(Path(section.source), [record.id for record in captioned])
         training = split_ids(captioned, "train")
         common = section.source, captions

@@ -1,0 +1,126 @@
+"""A study that is killed again and again: `python -m tests.faults.studies --help`.
+
+The tests run a small version.
+"""
+
+import os
+import random
+import signal
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+import click
+import torch
+
+from fne.cli import main as fne
+from fne.studies import run  # with torch, so that forked children have them at hand
+from tests.support.studies import STUDY, write_study
+
+PRELOADED = (torch, run)
+# Closed forms, and trainings by steps with two draws of the learning rate.
+TRAINED = {
+    "embed.kind": "zscore",
+    "train.method": "steps",
+    "train.start": "random",
+    "train.embed_dim": 8,
+    "train.epochs": 3,
+    "train.patience": 3,
+    "train.text_encoder": "bow",
+    "train.batch": 8,
+}
+
+
+@click.command()
+@click.option("--kills", default=50, show_default=True, help="How often to send SIGKILL.")
+@click.option("--seed", default=0, show_default=True)
+def main(kills: int, seed: int) -> None:
+    """Kill `fne study run` at random moments; its results must be the bytes of an uninterrupted run."""
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory() as name:
+        os.chdir(name)
+        prepare()
+        started = time.perf_counter()
+        assert study("uninterrupted") == 0, Path("printed").read_text()
+        duration = time.perf_counter() - started
+        expected = results("uninterrupted")
+        killed, known = 0, 0
+        while killed < kills:
+            if study("interrupted", after=chance.uniform(0, 0.3 * duration)) == 0:
+                check(expected)
+                known = len(expected)
+                continue
+            killed += 1
+            found = len(results("interrupted"))
+            assert found >= known, "a result was lost"
+            known = found
+            if known == len(expected):
+                known -= forget(chance)
+        assert study("interrupted") == 0, Path("printed").read_text()
+        check(expected)
+        assert not Path("interrupted/work").exists(), "the work folder was left"
+    click.echo(f"{killed} kills: {len(expected)} results, the bytes of an uninterrupted run")
+
+
+def prepare() -> None:
+    """Write a study of closed forms and of trainings by steps."""
+    trained = {"set": TRAINED, "factors": {"layers": {"all": {}, "last": {"embed.layers": "last:1"}}}}
+    write_study(
+        Path(),
+        folds=2,
+        grids={**STUDY["grids"], "trained": trained},
+        tuning={"key": "train.learning_rate", "draws": 2, "low": 0.001, "high": 0.01},
+    )
+
+
+def study(folder: str, after: float | None = None) -> int:
+    """Run the study in a forked child, and kill it after some seconds; return its exit code, or minus a signal."""
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open("printed", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        os.dup2(1, 2)
+        code = 1
+        try:
+            fne.main(["study", "run", "studies/small.yaml", "--to", folder])
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    if after is not None:
+        deadline = time.monotonic() + after
+        while time.monotonic() < deadline:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.01)
+        os.kill(child, signal.SIGKILL)
+    ended_with = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert ended_with in (0, -signal.SIGKILL), Path("printed").read_text()
+    return ended_with
+
+
+def results(folder: str) -> dict[str, bytes]:
+    """Return the finished files of a study."""
+    found = sorted(Path(folder, "results").rglob("fold-*.h5"))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+def check(expected: dict[str, bytes]) -> None:
+    """Compare the interrupted study with the uninterrupted one."""
+    assert results("interrupted") == expected, "the results differ"
+
+
+def forget(chance: random.Random) -> int:
+    """Remove most results, so that the next run has work; return how many."""
+    files = sorted(Path("interrupted/results").rglob("fold-*.h5"))
+    removed = chance.sample(files, len(files) * 2 // 3)
+    for path in removed:
+        path.unlink()
+    return len(removed)
+
+
+if __name__ == "__main__":
+    main()
