@@ -8,7 +8,7 @@ import random
 import signal
 import tempfile
 import time
-import traceback
+from functools import partial
 from pathlib import Path
 
 import click
@@ -16,6 +16,7 @@ import torch
 
 from fne.cli import main as fne
 from fne.studies import run  # with torch, so that forked children have them at hand
+from tests.support.kills import run_forked
 from tests.support.studies import STUDY, write_study
 
 PRELOADED = (torch, run)
@@ -76,28 +77,9 @@ def prepare() -> None:
 
 def study(folder: str, after: float | None = None) -> int:
     """Run the study in a forked child, and kill it after some seconds; return its exit code, or minus a signal."""
-    child = os.fork()
-    if child == 0:
-        os.dup2(os.open("printed", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
-        os.dup2(1, 2)
-        code = 1
-        try:
-            fne.main(["study", "run", "studies/small.yaml", "--to", folder])
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    if after is not None:
-        deadline = time.monotonic() + after
-        while time.monotonic() < deadline:
-            ended, status = os.waitpid(child, os.WNOHANG)
-            if ended:
-                return os.waitstatus_to_exitcode(status)
-            time.sleep(0.01)
-        os.kill(child, signal.SIGKILL)
-    ended_with = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    arguments = ["study", "run", "studies/small.yaml", "--to", folder]
+    kill = None if after is None else signal.SIGKILL
+    ended_with = run_forked(partial(fne.main, arguments), kill, after or 0.0)
     assert ended_with in (0, -signal.SIGKILL), Path("printed").read_text()
     return ended_with
 

@@ -1,4 +1,4 @@
-"""A small version of the experiment in `tests/training_faults.py`."""
+"""A small version of the experiment in `tests/faults/training.py`."""
 
 import pytest
 from click.testing import CliRunner

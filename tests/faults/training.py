@@ -9,7 +9,6 @@ import shutil
 import signal
 import tempfile
 import time
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from stages.train_tagger import main as train_tagger
 from tests.support.captions import write_world
 from tests.support.finetuning import write_tunable_project
 from tests.support.imports import ROOT
+from tests.support.kills import run_forked
 from tests.support.projects import SMALL, change_params
 from tests.support.stages import COMMANDS, write_activations, write_catalog
 from tests.support.tagging import scenes, write_project
@@ -195,30 +195,14 @@ def _run(
     """Run a stage in a forked child; return its exit code, or minus the signal that ended it."""
     shutil.copy("params.yaml", f"{name}.yaml")
     change_params(Path(), {"runtime": {"scratch": f"scratch-{name}"}}, f"{name}.yaml")
-    child = os.fork()
-    if child == 0:
-        os.dup2(os.open("printed", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
-        os.dup2(1, 2)
+    arguments = [*inputs, *(f"{name}/{each}" for each in outs), "--params", f"{name}.yaml"]
+
+    def train_with_checkpoints() -> None:
         # As often as possible, so that kills meet half-written checkpoints too.
         checkpoints.Checkpoints.due = lambda self: True  # type: ignore[method-assign]
-        code = 1
-        try:
-            stage.main([*inputs, *(f"{name}/{each}" for each in outs), "--params", f"{name}.yaml"])
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    if kill is not None:
-        deadline = time.monotonic() + after
-        while time.monotonic() < deadline:
-            ended, status = os.waitpid(child, os.WNOHANG)
-            if ended:
-                return os.waitstatus_to_exitcode(status)
-            time.sleep(0.01)
-        os.kill(child, kill)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        stage.main(arguments)
+
+    return run_forked(train_with_checkpoints, kill, after)
 
 
 def classifiers(name: str) -> list[bytes]:
