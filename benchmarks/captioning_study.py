@@ -9,7 +9,9 @@ interrupted study goes on.
     python -m benchmarks.captioning_study /data/study --variant NIC-F-state --variant S-CNN-RNN --seeds 3
 """
 
+import contextlib
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -92,7 +94,8 @@ def study(folder: Path, chosen: dict[str, Any]) -> dict[str, Any]:
     embeddings, captions = folder / "features/embeddings", folder / "data/captions.jsonl"
     inputs = read_inputs(embeddings, captions, reading_of(settings))
     start = time.process_time()
-    captioner, done = train_captioner(settings, inputs, Job(torch.device("cpu"), folder / ".fne"))
+    with contextlib.redirect_stdout(sys.stderr):
+        captioner, done = train_captioner(settings, inputs, Job(torch.device("cpu"), folder / ".fne"))
     seconds = time.process_time() - start
     captioner.eval()
     rows, (captioned, _) = Rows.open(embeddings), read_captions(captions)

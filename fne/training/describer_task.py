@@ -7,6 +7,7 @@ learns with the recognizer: with a loss of its own in `recognizer` and `apart`, 
 both in `joint`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
@@ -99,7 +100,7 @@ def fresh_describer(
     return describer
 
 
-class DescriberTask(Generic[AnyDescriberBatch]):
+class DescriberTask(ABC, Generic[AnyDescriberBatch]):
     """The base of a task that trains a describer: the losses of a phase, and what they are added up to.
 
     A task adds `section`, `memory_hint`, `batches`, `steps`, `validate` and `warning`.
@@ -115,9 +116,9 @@ class DescriberTask(Generic[AnyDescriberBatch]):
         self._concept_loss = objective.concept_loss
         self.start_phase(0)
 
+    @abstractmethod
     def losses(self, batch: AnyDescriberBatch, dropout: Dropout | None) -> dict[str, Tensor]:
         """Return the sums of the losses over some items, for each of `terms()`."""
-        raise NotImplementedError
 
     @property
     def decoder(self) -> Decoder:
