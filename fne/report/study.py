@@ -1,9 +1,9 @@
 """The page of a study, and its figure: the sum of recalls against the bytes of an image.
 
 The figure has a panel for each `study.panel` and a mark for each `study.series`. Every finished cell is a
-point with its 95 % interval. A line goes through the points of a series that the inner validation
-prefers: of the cells with the same size, the one with the best validation. So no point is on a line
-because of its test result.
+point. A line goes through the points of a series that the inner validation prefers: of the cells with the
+same size, the one with the best validation. So no point is on a line because of its test result. These points
+are drawn with their 95 % intervals, and the others are faint.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Point:
-    """A cell in the figure; `low` and `high` are the ends of its interval."""
+    """A cell in the figure; `low` and `high` are the ends of its interval, if it is preferred."""
 
     x: float
     y: float
@@ -51,6 +51,7 @@ class Point:
     high: float
     mark: Mark
     tooltip: str
+    preferred: bool
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,8 @@ def size_figure(found: StudyResults) -> str:
             panels=panels,
             legend=legend,
             note=(
-                f"Points: cells, with {LEVEL:.0%} intervals over {found.images:,} images. Lines: of the "
-                "cells with as many bytes, the one with the best inner validation."
+                f"Points: cells. Lines and {LEVEL:.0%} intervals over {found.images:,} images: of the cells "
+                "with as many bytes, the one with the best inner validation."
             ),
         )
     )
@@ -158,6 +159,13 @@ def _panel(
     x = logarithmic(low, high, left + 8, left + width - 8)
     ticks = [2**power for power in range(24) if low <= 2**power <= high]
     shown = ticks[:: 1 + len(ticks) // max(2, int(width // 52))]
+    lines, chosen = [], []
+    for series in dict.fromkeys(each.cell.series for each in cells):
+        best = preferred([each for each in cells if each.cell.series == series])
+        chosen += best
+        if len(best) > 1:
+            path = svg_path({each.size: each.rsum for each in best}, x, y)
+            lines.append((marks[series].color, path))
     points = [
         Point(
             x(each.size),
@@ -167,15 +175,10 @@ def _panel(
             marks[each.cell.series],
             f"{each.cell.name}: {each.rsum:.1f} ({each.interval[0]:.1f} to {each.interval[1]:.1f}), "
             f"{each.size} bytes",
+            each in chosen,
         )
-        for each in cells
+        for each in sorted(cells, key=chosen.__contains__)  # the preferred ones above the others
     ]
-    lines = []
-    for series in dict.fromkeys(each.cell.series for each in cells):
-        chosen = preferred([each for each in cells if each.cell.series == series])
-        if len(chosen) > 1:
-            path = svg_path({each.size: each.rsum for each in chosen}, x, y)
-            lines.append((marks[series].color, path))
     return Panel(title, left, left + width, [Tick(x(each), _bytes(each)) for each in shown], points, lines)
 
 

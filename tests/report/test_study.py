@@ -45,6 +45,8 @@ def test_the_figure_has_a_point_for_each_cell_and_a_line_for_each_series_with_tw
     titles = [each.text for each in root.iter("{http://www.w3.org/2000/svg}title")]
     assert len(titles) == 4
     assert titles[0] == "small/ternary 100 10: 50.0 (45.0 to 55.0), 100 bytes"
+    assert svg.count('fill-opacity="0.25"') == 1  # that one: the validation prefers another of 100 bytes
+    assert svg.count('stroke-opacity="0.4"') == 3
     paths = [each for each in root.iter("{http://www.w3.org/2000/svg}path") if each.get("fill") == "none"]
     assert len(paths) == 1
     texts = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
