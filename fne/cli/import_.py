@@ -13,7 +13,7 @@ import click
 from fne.core.dvc import added_out, pipeline_outs, project_path
 from fne.core.errors import InputError
 from fne.core.options import INPUT
-from fne.core.params import load_key
+from fne.core.params import load_key, load_runtime, load_section
 from fne.core.terminal import say
 from fne.features.import_features import CAPTION_FEATURES, ArrayNames, import_rows
 from fne.features.join import check_destination
@@ -38,6 +38,11 @@ PARAMS = Path("params.yaml")
 @click.option("--ids-file", type=INPUT, help="A text file with one id per line, instead of an array.")
 @click.option("--layers", metavar="NAME", help="The array with the layer of each column.")
 @click.option(
+    "--photos",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A folder with photos of the features: if `extract` computes the same rows, record its network.",
+)
+@click.option(
     "--catalog", type=INPUT, help="The catalog whose images need rows.  [default: data/captions.jsonl]"
 )
 def import_(
@@ -49,6 +54,7 @@ def import_(
     ids: str | None,
     ids_file: Path | None,
     layers: str | None,
+    photos: Path | None,
     catalog: Path | None,
 ) -> None:
     """Import features as a row store, or weights of Caffe.
@@ -60,18 +66,26 @@ def import_(
     With --captions there is one row per caption. Its id is image#number, counted from 0, or the image's
     id with the caption's number in an array `number`. Set `tokenize.vectors` to the new store.
 
+    With --photos, up to 16 photos are computed as `extract` in params.yaml says. If their rows agree, the
+    store records the network, and new photos can be searched and described.
+
     Or FILE is a .caffemodel of VGG16 or VGG19. Its weights are converted without Caffe, with a
     description of how they expect images. Set `extract.weights` to the new file.
     """
     if file.suffix == CAFFEMODEL:
-        if values or ids or layers or ids_file or catalog or captions:
+        if values or ids or layers or ids_file or catalog or captions or photos:
             raise click.UsageError("a .caffemodel needs only --backbone and --to")
         say(import_weights(file, to or file.with_suffix(".safetensors"), backbone))
         return
     if backbone:
         raise click.UsageError("--backbone is for a .caffemodel")
+    if captions and photos:
+        raise click.UsageError("--photos is for the features of images")
     store = to or Path("captions/imported" if captions else "features/imported")
-    say(import_features(file, store, ArrayNames(values, ids, layers), ids_file, catalog, captions))
+    found = import_features(file, store, ArrayNames(values, ids, layers), ids_file, catalog, captions)
+    if photos:
+        say(recognize_network(store, photos))
+    say(found)
 
 
 def import_weights(source: Path, target: Path, backbone: str | None) -> str:
@@ -95,6 +109,30 @@ def import_weights(source: Path, target: Path, backbone: str | None) -> str:
             "next:",
             f"  dvc exp run -S extract.backbone={backbone} -S extract.weights={target}",
         ]
+    )
+
+
+def recognize_network(store: Path, photos: Path) -> str:
+    """Record the network of `extract` in a store whose rows it computes, and return what was compared.
+
+    Raises:
+        InputError: if it computes others; the store is imported without its network then.
+    """
+    from fne.core.device import prepare_device  # these import torch
+    from fne.extraction.extractor import Extract, build_extractor
+    from fne.extraction.recognition import record_network
+    from fne.extraction.weights import load_weights
+
+    settings, runtime = load_section(PARAMS, "extract", Extract), load_runtime(PARAMS)
+    try:
+        weights = load_weights(Path(settings.weights), settings.backbone, settings.input)
+        extractor = build_extractor(settings, weights, runtime.algorithm, prepare_device(runtime))
+        found = record_network(store, photos, extractor, weights)
+    except InputError as error:
+        raise InputError(f"{error.message}; {store} was imported without its network") from None
+    return (
+        f"{store}: computed by {settings.backbone} with {settings.weights}; {found.photos} photos agree, the "
+        f"largest difference of a layer is {found.difference:.2g} of its length"
     )
 
 

@@ -125,7 +125,11 @@ def feature_source(lineage: Lineage) -> str:
         kind = (
             "untrained" if weights.get("untrained") else weights.get("name") or weights.get("file") or "own"
         )
-        return f"extracted with {made['backbone']}, {made.get('crops', 'ten')} crops, {kind} weights"
+        network = f"{made['backbone']}, {made.get('crops', 'ten')} crops, {kind} weights"
+        if "imported" in made:  # and recognized by some photos
+            photos = made["checked"]["photos"]
+            return f"imported from {made['imported']['source']}; {photos} photos agree with {network}"
+        return f"extracted with {network}"
     return f"imported from {made['source']}" if "source" in made else "unknown"
 
 

@@ -277,6 +277,15 @@ def write_rows(
         write_text(folder / MANIFEST, seal_text(json.dumps(manifest, ensure_ascii=False, indent=1) + "\n"))
 
 
+def rewrite_origin(path: Path, settings: dict[str, Any], lineage: Lineage) -> None:
+    """Replace what a store says of its origin; its rows stay as they are."""
+    manifest = path / MANIFEST
+    document = parse_document(manifest, read_bytes(manifest), FORMAT, repair_hint(path))
+    document = {key: value for key, value in document.items() if key != "sha256"}
+    document |= {"settings": settings, "lineage": lineage}
+    write_text(manifest, seal_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n"))
+
+
 def write_without_rows(path: Path, name: str, reason: str, lineage: Lineage) -> None:
     """Write a store that has no rows on purpose, and says why.
 

@@ -7,6 +7,8 @@ from click.testing import CliRunner, Result
 from fne.cli import main
 from fne.store.catalog import Captioned, write_captions
 from fne.store.rows import Rows
+from tests.support.projects import change_params
+from tests.support.search import draw, run_stages, write_project
 
 IDS = ["a.jpg", "b.jpg", "c.jpg"]
 VALUES = np.arange(6, dtype=np.float32).reshape(3, 2)
@@ -138,3 +140,53 @@ def test_options_of_features_and_of_weights_are_not_mixed(folder):
     assert "--backbone is for a .caffemodel" in run_import("--backbone", "vgg16").stderr
     result = CliRunner().invoke(main, ["import", "m.caffemodel", "--ids", "x"])
     assert result.exit_code == 2
+
+
+def test_a_new_photo_can_be_searched_once_the_network_of_imported_features_is_known(tmp_path):
+    write_project(tmp_path)
+    rows = Rows.open(Path("features/activations"))
+    names = [layer.name for layer in rows.layers for _ in range(layer.features)]
+    np.savez("features.npz", features=rows.read(rows.ids).astype(np.float16), ids=rows.ids, layers=names)
+    assert run_import().exit_code == 0
+    change_params(tmp_path, {"embed": {"source": "features/imported"}})
+    following = ["standardize", "embed", "train", "finetune", "encode"]
+    run_stages(*following)
+    draw(tmp_path / "new.png", "crimson", "line")
+    refused = CliRunner().invoke(main, ["search", "new.png"])
+    assert refused.exit_code == 2
+    assert "the network that computed them is unknown" in refused.stderr
+    result = run_import("--photos", "photos")
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith(
+        "features/imported: computed by alexnet with weights/random.yaml; 16 photos agree, the largest "
+        "difference of a layer is 0.000"
+    )
+    run_stages(*following)
+    found = CliRunner().invoke(main, ["search", "new.png"])
+    assert found.exit_code == 0, found.output
+    assert found.output.startswith("sentences for new.png, by model (cosine), among 40 sentences of the catalog")
+
+
+def test_a_network_that_computes_other_rows_is_not_recorded(tmp_path):
+    write_project(tmp_path)
+    rows = Rows.open(Path("features/activations"))
+    names = [layer.name for layer in rows.layers for _ in range(layer.features)]
+    np.savez("features.npz", features=1.02 * rows.read(rows.ids), ids=rows.ids, layers=names)
+    result = run_import("--photos", "photos")
+    assert result.exit_code == 2
+    assert "`extract` in params.yaml computes another row than that of features/imported" in result.stderr
+    assert result.stderr.endswith("; features/imported was imported without its network\n")
+    assert Rows.open(Path("features/imported")).artifact.lineage == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["features.npz", "--captions"], "--photos is for the features of images"),
+        (["vgg.caffemodel"], "a .caffemodel needs only --backbone and --to"),
+    ],
+)
+def test_photos_belong_to_features_of_images(tmp_path, arguments, message):
+    result = CliRunner().invoke(main, ["import", *arguments, "--photos", str(tmp_path)])
+    assert result.exit_code == 2
+    assert message in result.stderr

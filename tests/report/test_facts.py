@@ -87,6 +87,11 @@ def test_an_embedding_that_is_not_ternary_has_no_layer_fractions():
             "extracted with vgg16, center crops, IMAGENET1K_V1 weights",
         ),
         ({"source": "conv.h5", "sha256": "a"}, {}, "imported from conv.h5"),
+        (
+            {"backbone": "vgg16", "imported": {"source": "conv.h5"}, "checked": {"photos": 16}},
+            {"file": "vgg16.safetensors"},
+            "imported from conv.h5; 16 photos agree with vgg16, ten crops, vgg16.safetensors weights",
+        ),
         ({"joined": [{"store": "one"}, {"store": "two"}]}, {}, "joined from one and two"),
         ({}, {}, "unknown"),
     ],
