@@ -164,7 +164,9 @@ def test_a_new_photo_can_be_searched_once_the_network_of_imported_features_is_kn
     run_stages(*following)
     found = CliRunner().invoke(main, ["search", "new.png"])
     assert found.exit_code == 0, found.output
-    assert found.output.startswith("sentences for new.png, by model (cosine), among 40 sentences of the catalog")
+    assert found.output.startswith(
+        "sentences for new.png, by model (cosine), among 40 sentences of the catalog"
+    )
 
 
 def test_a_network_that_computes_other_rows_is_not_recorded(tmp_path):
