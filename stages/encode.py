@@ -19,7 +19,7 @@ from fne.store.provenance import recorded_lineage
 from fne.store.rows import Rows
 from fne.tasks.matching.data import Pairs
 from fne.tasks.matching.encode import write_vectors
-from fne.tasks.matching.imported import open_imported
+from fne.tasks.matching.imported_matcher import open_imported
 from fne.text.caption_vectors import CaptionVectors, read_caption_vectors
 from fne.text.tokens import read_tokens
 

@@ -34,7 +34,8 @@ from fne.tasks.captioning.settings import Caption, TrainCaptioner
 from fne.tasks.finetuning.network import trained_taps
 from fne.tasks.finetuning.settings import Finetune
 from fne.tasks.finetuning.train import OFF, WITH_GRADIENT, kind_fault
-from fne.tasks.matching.settings import Encode, Train
+from fne.tasks.matching.imported import Encode
+from fne.tasks.matching.settings import Train
 from fne.tasks.tagging.settings import Tag, TrainTagger
 from fne.text.caption_vectors import is_caption_store
 from fne.text.vectors import NO_VECTORS, is_no_vectors

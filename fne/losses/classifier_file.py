@@ -6,15 +6,16 @@ larger than the model. It is written by every training: without an instance loss
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from fne.core.errors import InputError
-from fne.losses.instance import Classes
 from fne.store.artifact import Artifact, Format, describe, merge, repair_hint
 from fne.store.tensors import read_sealed_arrays, write_sealed
+
+if TYPE_CHECKING:
+    from fne.losses.instance import Classes
 
 FORMAT = Format("fne-classifier", 1)
 
@@ -36,7 +37,9 @@ class ClassifierFile:
     labels: np.ndarray
 
 
-def write_classifier(path: Path, classes: Classes | None, settings: dict[str, Any], model: Artifact) -> None:
+def write_classifier(
+    path: Path, classes: "Classes | None", settings: dict[str, Any], model: Artifact
+) -> None:
     """Write a classifier and the classes of the training images, or that there are none.
 
     Args:
@@ -47,6 +50,8 @@ def write_classifier(path: Path, classes: Classes | None, settings: dict[str, An
     """
     tensors = {}
     if classes is not None:
+        import torch  # which a model of imported vectors does without
+
         tensors = dict(classes.loss.state_dict())
         tensors["labels"] = torch.tensor([label for _, label in sorted(classes.labels.items())])
     header = {**FORMAT.header(), **describe("classifier", settings, merge(model))}

@@ -34,13 +34,19 @@ def not_started(
         epochs: how many epochs were trained.
         updates: how many updates were made.
         collapsed: whether the loss stayed at that of a model that maps everything to one point.
-        method: how the model was made, a value of `train.method`.
+        method: how the model was made, a value of `train.method`, or `imported` for imported vectors.
 
     Example:
         >>> text = not_started(8.2, 7.9, ["sum_hinge"], 2, 24, False)
         >>> print(text.partition(". ")[2])
         24 updates in 2 epochs are few: raise train.epochs, or lower train.batch
     """
+    if method == "imported":
+        return (
+            f"the imported vectors are not clearly better than guessing: validation rsum {rsum:.1f}, "
+            f"guessing {guessing:.1f}. Look whether both sides are of one space, and whether the ids and "
+            "numbers of captions are right"
+        )
     happened = (
         f"training did not start: the validation rsum of {rsum:.1f} is not clearly above guessing "
         f"({guessing:.1f})"

@@ -47,12 +47,43 @@ class ModelFile:
 
 def write_model(path: Path, matcher: "Matcher", settings: dict[str, Any], lineage: Lineage) -> str:
     """Write a model's weights, its shape and how it was made; return the digest of the file."""
-    header = {
-        **FORMAT.header(),
-        **describe("model", settings, lineage),
-        "shape": asdict(matcher.shape),
+    return write_sealed(path, _header(asdict(matcher.shape), settings, lineage), matcher.state_dict())
+
+
+def write_imported_model(
+    path: Path, captions: int, dim: int, similarity: str, found: dict[str, Any], lineage: Lineage
+) -> Artifact:
+    """Write a model without weights, which stands for imported vectors of both sides.
+
+    Args:
+        path: the file.
+        captions: how many captions there are.
+        dim: the length of the vectors.
+        similarity: a key of `fne.models.similarities.SIMILARITIES`.
+        found: what the validation found, which is recorded.
+        lineage: where the vectors come from.
+    """
+    settings: dict[str, Any] = {"source": IMPORTED, "similarity": similarity} | found
+    digest = write_sealed(path, _header(imported_shape(captions, dim, similarity), settings, lineage), {})
+    return Artifact(path, MODELS[-1], digest, settings, lineage)
+
+
+def imported_shape(captions: int, dim: int, similarity: str) -> dict[str, Any]:
+    """Return the values of the `fne.models.matcher.Shape` of imported vectors, by their names."""
+    return {
+        "image_head": IMPORTED,
+        "text_encoder": IMPORTED,
+        "similarity": similarity,
+        "absolute": False,
+        "features": dim,
+        "vocabulary_size": captions + 1,
+        "word_dim": dim,
+        "embed_dim": dim,
     }
-    return write_sealed(path, header, matcher.state_dict())
+
+
+def _header(shape: dict[str, Any], settings: dict[str, Any], lineage: Lineage) -> dict[str, Any]:
+    return {**FORMAT.header(), **describe("model", settings, lineage), "shape": shape}
 
 
 def write_tuned(

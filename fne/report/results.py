@@ -120,7 +120,7 @@ def start_sentence(lineage: Lineage, training: Mapping[str, Any]) -> str | None:
         training["epochs"],
         training["updates"],
         training["collapsed"],
-        model.get("method", "steps"),
+        "imported" if model.get("source") == "imported" else model.get("method", "steps"),
     )
 
 

@@ -20,7 +20,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from os.path import isdir, isfile
@@ -171,6 +171,19 @@ def in_split(captioned: Iterable[Captioned], split: str) -> list[Captioned]:
 def captioned_in(captioned: Iterable[Captioned], split: str) -> list[Captioned]:
     """Return the records of one split that have captions, in the order of the catalog."""
     return [record for record in in_split(captioned, split) if record.captions]
+
+
+def require_images(captioned: Sized, split: str, least: int, purpose: str) -> None:
+    """Refuse a split with too few images, saying what they are needed for.
+
+    Raises:
+        InputError: if there are fewer than `least`.
+    """
+    if len(captioned) < least:
+        raise InputError(
+            f"the catalog has {len(captioned)} captioned images in split '{split}'; {purpose} needs at least "
+            f"{least}; see `catalog` in params.yaml"
+        )
 
 
 def split_ids(captioned: Iterable[Captioned], split: str) -> list[str]:

@@ -19,6 +19,7 @@ from fne.store.catalog import (
     read_captions,
     read_images,
     refuse_duplicate_photos,
+    require_images,
     split_artifact,
     write_captions,
     write_images,
@@ -232,3 +233,12 @@ def test_captions_that_are_none_are_one_line(tmp_path, change):
     with pytest.raises(InputError, match="captions.jsonl: not a catalog file ") as caught:
         read_captions(sealed_file(tmp_path / "captions.jsonl", "fne-captions", RAW_CAPTIONED | change))
     assert "\n" not in caught.value.message
+
+
+def test_too_few_images_are_refused_by_split():
+    with pytest.raises(InputError) as caught:
+        require_images([Captioned("0.png", "train", ("a",), ())], "train", least=2, purpose="training")
+    assert caught.value.message == (
+        "the catalog has 1 captioned images in split 'train'; training needs at least 2; "
+        "see `catalog` in params.yaml"
+    )

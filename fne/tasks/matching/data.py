@@ -8,10 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fne.core.errors import InputError
 from fne.models.words import pad_captions
 from fne.store.artifact import Lineage
-from fne.store.catalog import Captioned, captioned_in, read_captions, split_artifact
+from fne.store.catalog import Captioned, captioned_in, read_captions, require_images, split_artifact
 from fne.store.layout import count_views, mean_of_views
 from fne.store.provenance import recorded_lineage
 from fne.store.rows import Rows
@@ -165,15 +164,6 @@ def batch_starts(pairs: int, batch: int, last_batch: str = "keep") -> list[int]:
     if last_batch == "drop":
         return starts[: max(1, pairs // batch)]
     return starts[:-1] if len(starts) > 1 and pairs - starts[-1] == 1 else starts
-
-
-def require_images(pairs: Pairs, split: str, least: int, purpose: str) -> None:
-    """Refuse a split with too few images, saying what they are needed for."""
-    if len(pairs) < least:
-        raise InputError(
-            f"the catalog has {len(pairs)} captioned images in split '{split}'; {purpose} needs at least "
-            f"{least}; see `catalog` in params.yaml"
-        )
 
 
 @dataclass(frozen=True)

@@ -1,81 +1,124 @@
 """Imported vectors of images and captions of one space, evaluated as they are: nothing is trained.
 
-The embeddings of images and the vectors of captions take the place of a model's outputs. The model file
-has no weights, so it is only a sealed header; the vectors stay in their stores.
+The model file has no weights, so it is only a sealed header; the vectors stay in their stores. Importing
+torch would take longer than everything here, so the stage `train` does without it.
 """
 
-from typing import Any
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
+import numpy as np
+from pydantic import Field
 
-from fne.core.errors import InputError
-from fne.models.layers import Step
-from fne.models.matcher import Matcher, Shape
-from fne.models.matcher_file import IMPORTED
-from fne.models.similarities import SIMILARITIES
-from fne.store.layout import count_views
+from fne.core.files import write_text
+from fne.core.params import Section, one_of
+from fne.core.terminal import say
+from fne.losses.classifier_file import write_classifier
+from fne.metrics.numpy_ranks import rank_in_numpy
+from fne.metrics.recall import Metrics, retrieval_values
+from fne.models.matcher_file import IMPORTED, write_imported_model
+from fne.models.numpy_similarities import NUMPY_SIMILARITIES, scale_to_unit
+from fne.store.artifact import Lineage
+from fne.store.catalog import Captioned, captioned_in, read_captions, require_images, split_artifact
+from fne.store.history import MODEL, write_empty_history
+from fne.store.layout import count_views, mean_of_views
+from fne.store.provenance import recorded_lineage
 from fne.store.rows import Rows
-from fne.text.caption_vectors import CaptionVectors
+from fne.tasks.matching.results import imported_metrics, summary, warnings
+from fne.text.caption_vectors import CaptionVectors, read_caption_vectors, require_one_space
+from fne.text.tokens import read_tokens
 
-# Kinds of embeddings that are the imported values themselves.
-AS_THEY_ARE = ("layer", "plain", "raw")
-
-
-class ImportedVectors(Matcher):
-    """A model whose outputs are imported vectors.
-
-    Args:
-        captions: the vectors of all captions (captions, dim); a caption's number is counted from 1.
-        similarity: a key of `SIMILARITIES`. For cosines, vectors are scaled to length one.
-    """
-
-    def __init__(self, captions: Tensor, similarity: str) -> None:
-        nn.Module.__init__(self)
-        dim = captions.shape[1]
-        self.shape = Shape(IMPORTED, IMPORTED, similarity, False, dim, len(captions) + 1, dim, dim)
-        self.similarity = SIMILARITIES[similarity]
-        self.captions = nn.Parameter(captions, requires_grad=False)
-
-    def embed_images(self, rows: Tensor, step: Step | None = None) -> Tensor:
-        """Return image vectors (images, dim)."""
-        return self.normalize(rows)
-
-    def embed_captions(self, words: Tensor, lengths: Tensor, step: Step | None = None) -> Tensor:
-        """Return the vectors of captions (captions, dim), given as numbers (captions, 1)."""
-        return self.normalize(self.captions[words[:, 0] - 1])
-
-    def normalize(self, vectors: Tensor) -> Tensor:
-        """Scale vectors to length one for cosines; other similarities see them as they are."""
-        return functional.normalize(vectors, dim=1) if self.shape.similarity == "cosine" else vectors
-
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:  # type: ignore[override]
-        """Return no weights: the vectors are in stores of their own."""
-        return {}
+# Where vectors of the joint space come from: the model that is trained, or imported ones of both sides.
+SOURCES = (IMPORTED, "model")
 
 
-def open_imported(rows: Rows, captions: CaptionVectors | None, similarity: str) -> ImportedVectors:
-    """Return imported vectors as a model.
+class Encode(Section):
+    """The section `encode` of `params.yaml`."""
+
+    source: Annotated[str, one_of(SOURCES), Field(examples=["model"])]
+
+
+class Similarity(Section):
+    """What imported vectors need of the section `train`; `fne check` reads the other keys."""
+
+    model_config = Section.model_config | {"extra": "ignore"}
+
+    similarity: Annotated[str, one_of(NUMPY_SIMILARITIES)]
+
+
+@dataclass(frozen=True)
+class ImportedSides:
+    """Imported vectors of both sides, the images of the validation split, and where all of it comes from."""
+
+    rows: Rows
+    captions: CaptionVectors
+    validation: list[Captioned]
+    lineage: Lineage
+
+    @property
+    def caption_counts(self) -> np.ndarray:
+        """How many captions each image of the validation split has (images)."""
+        return np.array([len(record.captions) for record in self.validation])
+
+
+def read_imported(embeddings: Path, captions: Path, tokens: Path, vectors: Path) -> ImportedSides:
+    """Open the stores of imported vectors.
 
     Raises:
-        InputError: if there are no vectors of captions, or if the two sides do not fit.
+        InputError: if they do not belong together, or if the validation split has no images.
     """
-    if captions is None:
-        raise InputError(
-            "params.yaml: encode.source is 'imported', but tokenize.vectors names no vectors of captions; "
-            "import them with `fne import --captions FILE`, and use -S tokenize.vectors=captions/imported"
-        )
-    kind = rows.artifact.settings.get("kind")
-    if kind not in AS_THEY_ARE:
-        raise InputError(
-            f"params.yaml: encode.source is 'imported', but embed.kind is '{kind}', which changes the "
-            "vectors of images; use -S embed.kind=raw"
-        )
-    features = rows.features // count_views(rows.layers)
-    if features != captions.dim:
-        raise InputError(
-            f"{rows.artifact.path} has vectors of {features} values, and {captions.artifact.path} of "
-            f"{captions.dim}; encode.source 'imported' needs vectors of one space"
-        )
-    return ImportedVectors(torch.from_numpy(captions.values), similarity)
+    rows, words = Rows.open(embeddings, "embeddings"), read_tokens(tokens)
+    captioned, catalog = read_captions(captions)
+    sides = require_one_space(rows, read_caption_vectors(vectors))
+    validation = captioned_in(captioned, "val")
+    rows.check_ids([record.id for record in validation])
+    require_images(validation, "val", least=1, purpose="validation")
+    lineage = recorded_lineage(
+        rows.artifact, split_artifact(captions, captioned, "train"), catalog, words.artifact, sides.artifact
+    )
+    return ImportedSides(rows, sides, validation, lineage)
+
+
+def write_imported(
+    sides: ImportedSides, similarity: str, model: Path, classifier: Path, history: Path, metrics: Path
+) -> None:
+    """Write the header, an empty classifier, an empty history and the metrics of the validation split.
+
+    Args:
+        sides: the vectors.
+        similarity: see `validate_imported`.
+        model: the file of the header, which records the two sides.
+        classifier: the file of the classifier.
+        history: the folder of the history.
+        metrics: the file of the metrics.
+    """
+    found = imported_metrics(validate_imported(sides, similarity), sides.caption_counts)
+    captions, dim = sides.captions.values.shape
+    made_with = {key: found[key] for key in ("best_epoch", "started")}
+    written = write_imported_model(model, captions, dim, similarity, made_with, sides.lineage)
+    write_classifier(classifier, None, written.settings, written)
+    write_empty_history(history, written.digest, MODEL)
+    write_text(metrics, json.dumps(found, indent=2) + "\n")
+    say(f"imported vectors, nothing is trained; {summary(found)}")
+    for warning in warnings(found, IMPORTED):
+        say(f"Warning: {warning}", err=True)
+
+
+def validate_imported(sides: ImportedSides, similarity: str) -> Metrics:
+    """Rank all captions and images of the validation split against each other.
+
+    Args:
+        sides: the vectors.
+        similarity: a key of `NUMPY_SIMILARITIES`. For cosines, vectors are scaled to length one.
+    """
+    rows = sides.rows.read([record.id for record in sides.validation]).astype(np.float32, copy=False)
+    images = mean_of_views(rows, count_views(sides.rows.layers))
+    places = {caption: place for place, caption in enumerate(sides.captions.ids)}
+    own = [places[caption] for record in sides.validation for caption in record.caption_ids]
+    captions = sides.captions.values[own]
+    if similarity == "cosine":
+        images, captions = scale_to_unit(images), scale_to_unit(captions)
+    counts = sides.caption_counts
+    return retrieval_values(*rank_in_numpy(images, captions, counts, NUMPY_SIMILARITIES[similarity]))

@@ -23,7 +23,6 @@ from fne.losses.instance import (
 from fne.models.matcher import Matcher, new_matcher
 from fne.tasks.matching.closed_form import ClosedForm, align_pairs, matcher_of, to_matcher
 from fne.tasks.matching.data import Inputs, Pairs
-from fne.tasks.matching.imported import open_imported
 from fne.tasks.matching.settings import (
     Train,
     require_caption_head,
@@ -48,13 +47,6 @@ class Made(NamedTuple):
 def make_model(settings: Train, inputs: Inputs, job: Job) -> Made:
     """Make a model by the method of the settings."""
     return METHODS[settings.method](settings, inputs, job)
-
-
-def validate_imported(inputs: Inputs, similarity: str) -> Made:
-    """Return imported vectors of both sides as a model, with a single validation."""
-    matcher = open_imported(inputs.training.rows, inputs.caption_vectors, similarity)
-    point = Point(1, 1, 0.0, {}, validate(matcher, inputs.validation))
-    return Made(matcher, Finished([point], point, {}))
 
 
 def train_by_steps(settings: Train, inputs: Inputs, job: Job) -> Made:

@@ -4,53 +4,67 @@ The figures are those of the validation split. The test split serves only to rep
 chosen; choosing by it would overstate the result.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fne.metrics.collapse import not_started
-from fne.metrics.recall import RECALLS, chance_of_rsum, has_started, small_split_warning
-from fne.tasks.matching.data import Pairs
-from fne.tasks.matching.settings import Train
-from fne.training.result_cache import Finished
+from fne.metrics.recall import RECALLS, Metrics, chance_of_rsum, has_started, small_split_warning
+
+if TYPE_CHECKING:
+    from fne.training.result_cache import Finished
 
 DIRECTIONS = ("image_to_text", "text_to_image")
 
 
-def training_metrics(done: Finished, validation: Pairs) -> dict[str, Any]:
+def training_metrics(done: "Finished", caption_counts: np.ndarray) -> dict[str, Any]:
     """Return the validation of the weights that training kept, and how the training went.
 
     Args:
         done: the finished training.
-        validation: the images and captions that it was validated on.
+        caption_counts: the number of captions of each image that it was validated on (images).
     """
-    kept, counts = done.kept, validation.caption_counts
-    found: dict[str, Any] = {direction: {} for direction in DIRECTIONS}
-    for name, value in kept.scores.values.items():
-        direction, _, metric = name.partition("/")
-        if metric:
-            found[direction][metric] = value
     return {
-        "validation": found
-        | {
-            "rsum": kept.scores.main,
-            "guessing": chance_of_rsum(counts),
-            "images": len(counts),
-            "captions": int(counts.sum()),
-        },
-        "best_epoch": kept.epoch,
+        **_validation(done.kept.scores.values, caption_counts),
+        "best_epoch": done.kept.epoch,
         "epochs": done.points[-1].epoch,
         "updates": done.updates,
-        "started": has_started(kept.scores.main, counts),
         "collapsed": done.collapsed,
     }
 
 
-def summary(found: Mapping[str, Any], phase: int) -> str:
-    """Describe a training in one line.
+def imported_metrics(values: Metrics, caption_counts: np.ndarray) -> dict[str, Any]:
+    """Return the validation of imported vectors, which nothing was trained for.
 
     Args:
-        found: what `training_metrics` returned.
-        phase: the phase of the best epoch, counted from 1.
+        values: what `fne.metrics.recall.retrieval_values` returned.
+        caption_counts: the number of captions of each image that they were validated on (images).
+    """
+    untrained = {"best_epoch": 0, "epochs": 0, "updates": 0, "collapsed": False}
+    return _validation(values, caption_counts) | untrained
+
+
+def _validation(values: Metrics, caption_counts: np.ndarray) -> dict[str, Any]:
+    found: dict[str, Any] = {direction: {} for direction in DIRECTIONS}
+    for name, value in values.items():
+        direction, _, metric = name.partition("/")
+        if metric:
+            found[direction][metric] = value
+    found |= {
+        "rsum": values["rsum"],
+        "guessing": chance_of_rsum(caption_counts),
+        "images": len(caption_counts),
+        "captions": int(caption_counts.sum()),
+    }
+    return {"validation": found, "started": has_started(values["rsum"], caption_counts)}
+
+
+def summary(found: Mapping[str, Any]) -> str:
+    """Describe the validation in one line.
+
+    Args:
+        found: what `training_metrics` or `imported_metrics` returned.
     """
     validation = found["validation"]
     recalls = {
@@ -58,23 +72,28 @@ def summary(found: Mapping[str, Any], phase: int) -> str:
         for direction in DIRECTIONS
     }
     return (
-        f"best epoch {found['best_epoch']} (phase {phase}): validation rsum {validation['rsum']:.1f}, "
-        f"guessing {validation['guessing']:.1f}, sentences for images {recalls['image_to_text']}, images for "
-        f"sentences {recalls['text_to_image']}"
+        f"validation rsum {validation['rsum']:.1f}, guessing {validation['guessing']:.1f}, sentences for "
+        f"images {recalls['image_to_text']}, images for sentences {recalls['text_to_image']}"
     )
 
 
-def warnings(found: Mapping[str, Any], settings: Train) -> list[str]:
-    """Return what is wrong with a training: it did not start, or its validation says little."""
+def warnings(found: Mapping[str, Any], method: str, losses: Sequence[str] = ()) -> list[str]:
+    """Return what is wrong: the training did not start, or the validation says little.
+
+    Args:
+        found: what `training_metrics` or `imported_metrics` returned.
+        method: a value of `train.method`, or `imported`.
+        losses: the loss of each phase.
+    """
     validation = found["validation"]
     small = small_split_warning(validation["images"], validation["guessing"], len(RECALLS))
     stuck = not_started(
         validation["rsum"],
         validation["guessing"],
-        settings.loss_titles(),
+        losses,
         found["epochs"],
         found["updates"],
         found["collapsed"],
-        settings.method,
+        method,
     )
     return [*[f"validation: {small}"] * bool(small), *[stuck] * (not found["started"])]

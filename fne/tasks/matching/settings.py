@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from fne.core.errors import InputError
 from fne.core.moved_keys import CLOSED_FORM, start_of
-from fne.core.params import PerPhase, Section, one_of
+from fne.core.params import PerPhase, one_of
 from fne.core.variants import NoSettings, Variant, blocks, chosen, settings_of
 from fne.losses.instance import TERMS, InstanceSettings
 from fne.losses.mining import REDUCTIONS, LossChoices
@@ -43,14 +43,6 @@ METHODS = {
 # What training by steps starts from: random weights, the closed form of a method, or `cca` if the model has
 # its parts and random weights otherwise.
 STARTS = ("auto", "cca", "random", "ridge")
-# Where vectors of the joint space come from: the model that is trained, or imported ones of both sides.
-SOURCES = ("imported", "model")
-
-
-class Encode(Section):
-    """The section `encode` of `params.yaml`."""
-
-    source: Annotated[str, one_of(SOURCES), Field(examples=["model"])]
 
 
 class Train(TrainingSection):

@@ -6,7 +6,7 @@ from fne.core.errors import InputError
 from fne.store.catalog import Captioned
 from fne.store.layout import Layer, view_layers
 from fne.store.rows import Rows, write_rows
-from fne.tasks.matching.data import DRAWS, Batch, Pairs, require_images
+from fne.tasks.matching.data import DRAWS, Batch, Pairs
 from fne.text.tokens import read_tokens
 
 
@@ -71,16 +71,6 @@ def test_a_caption_without_an_image_row_is_refused_before_the_first_step(pairs):
     stranger = Captioned("x.png", "train", ("x",), ())
     with pytest.raises(InputError, match="has no row for 1 of 11 ids, the first is 'x.png'"):
         Pairs([*pairs.captioned, stranger], pairs._embeddings, pairs._tokens)
-
-
-def test_too_few_images_are_refused_by_split(pairs):
-    one = Pairs(pairs.captioned[:1], pairs._embeddings, pairs._tokens)
-    with pytest.raises(InputError) as caught:
-        require_images(one, "train", least=2, purpose="training")
-    assert caught.value.message == (
-        "the catalog has 1 captioned images in split 'train'; training needs at least 2; "
-        "see `catalog` in params.yaml"
-    )
 
 
 def test_a_batch_names_its_images_and_counts_them():

@@ -1,4 +1,8 @@
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +12,12 @@ from fne.models.matcher_file import read_model_file
 from fne.search.engine import search
 from fne.search.project import Project
 from fne.store.arrays import read_arrays
+from fne.store.history import read_history_seal
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import Rows, write_rows
+from tests.support.imports import ROOT
 from tests.support.projects import change_params
-from tests.support.stages import IDS, SPLITS, run
+from tests.support.stages import COMMANDS, IDS, SPLITS, run
 
 __all__ = ["run"]
 
@@ -102,7 +108,58 @@ def test_nothing_is_trained_and_the_model_is_only_a_header(run):
     assert model.artifact.settings["source"] == "imported"
     assert "word_vectors" in model.artifact.lineage
     assert Path("models/matching.safetensors").stat().st_size < 10_000
-    assert 0 < json.loads(Path("metrics/training.json").read_text())["validation"]["rsum"] <= 600
+    assert read_history_seal(Path("models/history")).points == 0
+
+
+def test_the_validation_of_imported_vectors_is_that_of_a_plain_loop(run):
+    images, captions = write_both()
+    use()
+    result = run(*BEFORE, "train")
+    found = json.loads(Path("metrics/training.json").read_text())
+    chosen = [each for each, split in zip(IDS, SPLITS, strict=True) if split == "val"]
+    firsts = 0
+    for image in chosen:
+        own = max(score("cosine", images[image], captions[f"{image}#{number}"]) for number in range(2))
+        others = [
+            score("cosine", images[image], captions[f"{other}#{number}"])
+            for other in chosen
+            if other != image
+            for number in range(2)
+        ]
+        firsts += own > max(others)
+    assert found["validation"]["image_to_text"]["R@1"] == 100 * firsts / len(chosen)
+    assert (found["validation"]["images"], found["validation"]["captions"]) == (4, 8)
+    assert (found["best_epoch"], found["epochs"], found["updates"]) == (0, 0, 0)
+    rsum, guessing = found["validation"]["rsum"], found["validation"]["guessing"]
+    assert f"nothing is trained; validation rsum {rsum:.1f}, guessing {guessing:.1f}, " in result.stdout
+
+
+def test_the_header_is_written_without_torch(run):
+    write_both()
+    use()
+    assert run(*BEFORE).exit_code == 0
+    code = (
+        "import sys; from stages.train import main; "
+        f"main({COMMANDS['train'].split()!r}, standalone_mode=False); "
+        "print({'torch', 'numba', 'dvclive', 'pandas'} & set(sys.modules))"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "set()"), done.stderr
+    assert read_model_file(Path("models/matching.safetensors")).weights == {}
+
+
+def test_vectors_of_two_spaces_are_reported(run):
+    write_both()
+    captions = np.random.default_rng(8).normal(size=(len(CAPTION_IDS), DIM)).astype(np.float32)
+    write("captions/imported", "caption_features", CAPTION_IDS, captions)
+    use()
+    assert re.fullmatch(
+        r"Warning: the imported vectors are not clearly better than guessing: validation rsum [\d.]+, guessing "
+        r"[\d.]+. Look whether both sides are of one space, and whether the ids and numbers of captions are "
+        r"right",
+        run(*BEFORE, "train").stderr.splitlines()[-1],
+    )
 
 
 def test_vectors_for_cosines_have_length_one_and_others_stay_as_they_are(run):
