@@ -1,4 +1,4 @@
-"""The cost of an extraction in operations, time and disk space, and the messages that report it."""
+"""The cost of an extraction in operations, time, memory and disk space, and the messages that report it."""
 
 import time
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from fne.core.device import is_out_of_memory
+from fne.core.device import is_out_of_memory, peak_memory
 from fne.extraction.backbones import build_backbone, find_backbone
 from fne.extraction.extractor import Extractor
 from fne.extraction.preprocess import CROPS
@@ -43,7 +43,10 @@ class RunStatistics:
 def announcement(
     extractor: Extractor, images: int, done: int, seconds_per_image: float | None, kept: str = KEPT_BY_DVC
 ) -> str:
-    """Return a message with the remaining work, its estimated duration and the disk space it needs.
+    """Return a message with the remaining work, its estimated duration, memory and disk space.
+
+    The memory is the most that this process has used so far. So it is known after the time per image was
+    measured, which computes a whole batch.
 
     Args:
         extractor: the extractor.
@@ -53,11 +56,14 @@ def announcement(
         kept: where the rows are kept.
     """
     todo = images - done
-    about = "" if seconds_per_image is None else f", about {format_duration(todo * seconds_per_image)}"
+    about = memory = ""
+    if seconds_per_image is not None:
+        about = f", about {format_duration(todo * seconds_per_image)}"
+        memory = f" memory: {peak_memory(extractor.device) / 1e9:.1f} GB;"
     size = images * extractor.features * 4 / 1e6
     return (
         f"{images} images: {done} done, {todo} to do{about} with algorithm "
-        f"'{extractor.kind['algorithm']}' on {extractor.device.type}; disk: {size:,.0f} MB {kept}"
+        f"'{extractor.kind['algorithm']}' on {extractor.device.type};{memory} disk: {size:,.0f} MB {kept}"
     )
 
 

@@ -1,6 +1,11 @@
+import re
+from dataclasses import replace
+
 import pytest
 import torch
 
+from fne.core.device import peak_memory
+from fne.extraction import cost
 from fne.extraction.cost import (
     RunStatistics,
     announcement,
@@ -39,14 +44,31 @@ def test_operations_are_counted_for_every_crop(extractor):
     assert plain_flops(extractor) == 5 * (first + second)
 
 
-def test_the_announcement_has_the_finished_images_the_time_and_the_disk_space():
+def test_the_announcement_has_the_finished_images_the_time_the_memory_and_the_disk_space(monkeypatch):
+    monkeypatch.setattr(cost, "peak_memory", lambda device: 1_260_000_000)
     text = announcement(red_extractor(), images=1_000_000, done=999_900, seconds_per_image=0.5)
     assert text.startswith(
-        "1000000 images: 999900 done, 100 to do, about 50 s with algorithm 'plain' on cpu; disk: 8 MB"
+        "1000000 images: 999900 done, 100 to do, about 50 s with algorithm 'plain' on cpu; "
+        "memory: 1.3 GB; disk: 8 MB"
     )
 
 
-def test_the_announcement_has_no_time_if_it_is_unknown():
+def test_the_announced_memory_is_that_of_a_measured_batch():
+    """It must cover the activations of the batch: here 400 MB, which nothing else in this process needs."""
+    extractor = red_extractor()
+    held = []
+    wasteful = replace(
+        extractor, rows=lambda images: held.append(torch.ones(10**8)) or extractor.rows(images)
+    )
+    before = peak_memory(wasteful.device)
+    seconds = time_per_image(wasteful, batch=1)
+    announced = re.search(r"memory: ([\d.]+) GB", announcement(wasteful, 3, 0, seconds))
+    assert announced
+    assert float(announced[1]) >= round(before / 1e9, 1)
+    assert float(announced[1]) >= 0.8
+
+
+def test_the_announcement_has_neither_time_nor_memory_if_they_are_unknown():
     text = announcement(red_extractor(), images=3, done=1, seconds_per_image=None)
     assert text.startswith("3 images: 1 done, 2 to do with algorithm 'plain' on cpu; disk: 0 MB")
 

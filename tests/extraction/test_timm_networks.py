@@ -1,8 +1,10 @@
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
@@ -171,6 +173,34 @@ def test_a_sequential_network_shares_crops():
     assert unsupported_reason(resnet, "ten") == "the layers of the network are not sequential"
 
 
+def test_shared_crops_of_a_sequential_network_have_the_values_of_plain_ones():
+    name = "timm/vgg11"
+    layers = ["features.0", "features.3", "features.8", "features.18"]
+    settings, weights = (
+        extractor_settings(backbone=name, crops="ten", layers=layers),
+        load_weights(RANDOM, name),
+    )
+    pixels = torch.randint(
+        0, 256, (3, 256, 256), dtype=torch.uint8, generator=torch.Generator().manual_seed(2)
+    )
+    plain, sharing, winograd = (
+        build_extractor(settings, weights, each, CPU).compute([pixels])
+        for each in ("plain", "sharing", "winograd")
+    )
+    assert plain.shape == (1, 64 + 128 + 256 + 512)
+    for shared in (sharing, winograd):
+        assert np.allclose(shared, plain, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_where_crops_cannot_be_shared_they_are_computed_plainly(name):
+    weights = load_weights(RANDOM, name)
+    settings = extractor_settings(backbone=name, crops="ten")
+    assert build_extractor(settings, weights, "auto", CPU).kind["algorithm"] == "plain"
+    with pytest.raises(InputError, match=r"algorithm 'sharing' is not possible: .*; use 'auto'"):
+        build_extractor(settings, weights, "sharing", CPU)
+
+
 def test_the_kind_of_a_row_names_the_network_and_the_version_of_timm():
     name = "timm/test_vit"
     weights = load_weights(RANDOM, name)
@@ -249,7 +279,11 @@ def test_the_cost_is_announced(name):
     built = build_extractor(extractor_settings(backbone=name), load_weights(RANDOM, name), "auto", CPU)
     assert plain_flops(built) > 1_000_000
     seconds = time_per_image(built, 1)
-    assert announcement(built, 1000, 0, seconds).startswith("1000 images: 0 done, 1000 to do, about ")
+    assert re.match(
+        r"1000 images: 0 done, 1000 to do, about [\d.]+ (s|min|h) with algorithm 'plain' on cpu; "
+        r"memory: [\d.]+ GB; disk: \d+ MB each for the scratch folder",
+        announcement(built, 1000, 0, seconds),
+    )
 
 
 @pytest.mark.parametrize("name", NETWORKS)
