@@ -14,7 +14,7 @@ from fne.core.publishing import stage
 from fne.core.terminal import say
 from fne.evaluation.protocols import Evaluate, choose_folds, refuse_leaks
 from fne.evaluation.retrieval import Places, evaluate, write_results
-from fne.models.similarities import SIMILARITIES
+from fne.models.similarities import find_similarity
 from fne.store.artifact import require_same_model
 from fne.store.catalog import read_captions, split_artifact
 from fne.store.provenance import recorded_lineage
@@ -55,7 +55,7 @@ def main(
     require_same_model(images.artifact, sentences.artifact)
     refuse_leaks(lineage, captioned, captions)
     folds = choose_folds(settings.protocol, captioned, settings.split)
-    similarity = SIMILARITIES[lineage["model"]["settings"]["similarity"]]
+    similarity = find_similarity(lineage["model"]["settings"])
     with joined(device) as processes:
         evaluation = evaluate(folds, images, sentences, similarity, settings.top, device, processes)
         if processes.first:

@@ -1,4 +1,6 @@
-"""The similarities of `fne.models.similarities` in NumPy, for a stage that does not import torch.
+"""The similarities of imported vectors in NumPy, for a stage that does not import torch.
+
+They are those that `fne.models.similarities.find_similarity` returns for imported vectors.
 
 Every similarity is called as `similarity(images, captions)` with vectors (images, dim) and (captions, dim) in
 float32, and returns scores (images, captions); higher is better.
@@ -6,7 +8,6 @@ float32, and returns scores (images, captions); higher is better.
 
 import numpy as np
 
-EUCLIDEAN_EPSILON = 1e-4  # as in `fne.models.similarities`
 MIN_NORM = 1e-12  # the lower bound of torch's `normalize`
 
 
@@ -24,11 +25,14 @@ def cosine(images: np.ndarray, captions: np.ndarray) -> np.ndarray:
 
 
 def euclidean(images: np.ndarray, captions: np.ndarray) -> np.ndarray:
-    """Return minus the Euclidean distance, with a small number below the root."""
+    """Return minus the Euclidean distance.
+
+    It is computed in double precision: long vectors would lose the digits of small distances in float32.
+    """
+    images, captions = images.astype(np.float64), captions.astype(np.float64)
     of_images, of_captions = (np.square(each).sum(axis=1) for each in (images, captions))
     squared = of_images[:, None] - 2 * (images @ captions.T) + of_captions[None, :]
-    distances: np.ndarray = np.sqrt(np.maximum(squared, 0) + EUCLIDEAN_EPSILON)
-    return -distances
+    return 0 - np.sqrt(np.maximum(squared, 0)).astype(np.float32)
 
 
 def order(images: np.ndarray, captions: np.ndarray) -> np.ndarray:

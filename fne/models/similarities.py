@@ -11,7 +11,7 @@ compiled loops. For other devices and types they are computed in plain torch, in
 images, and the tests compare the two.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -40,6 +40,20 @@ def euclidean(images: Tensor, captions: Tensor) -> Tensor:
     of_images, of_captions = (each.square().sum(dim=1) for each in (images, captions))
     squared = of_images[:, None] - 2 * (images @ captions.T) + of_captions[None, :]
     return -(squared + EUCLIDEAN_EPSILON).sqrt()
+
+
+def exact_euclidean(images: Tensor, captions: Tensor) -> Tensor:
+    """Return minus the Euclidean distance, from differences, for vectors that are not of length one.
+
+    From products, as `euclidean` computes it, long vectors would lose the digits of small distances.
+    """
+    return -torch.cdist(images, captions, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def find_similarity(model: Mapping[str, Any]) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the similarity of a model, given its settings; imported vectors may have any length."""
+    name = model["similarity"]
+    return exact_euclidean if (model.get("source"), name) == ("imported", "euclidean") else SIMILARITIES[name]
 
 
 def order(images: Tensor, captions: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from fne.metrics import numpy_ranks
 from fne.metrics.numpy_ranks import rank_in_numpy
 from fne.metrics.ranks import rank
 from fne.models.numpy_similarities import NUMPY_SIMILARITIES, cosine
-from fne.models.similarities import SIMILARITIES
+from fne.models.similarities import SIMILARITIES, find_similarity
 
 
 def plain_ranks(scores: np.ndarray, counts: np.ndarray) -> tuple[list[int], list[int]]:
@@ -42,7 +42,8 @@ def test_ranks_are_those_of_the_evaluation(name):
     images = generator.normal(size=(600, 8)).astype(np.float32)
     captions = np.repeat(images, counts, axis=0) + generator.normal(size=(counts.sum(), 8)).astype(np.float32)
     owners = torch.from_numpy(np.repeat(np.arange(600), counts))
-    expected = rank(torch.from_numpy(images), torch.from_numpy(captions), owners, SIMILARITIES[name], 0)
+    similarity = find_similarity({"source": "imported", "similarity": name})
+    expected = rank(torch.from_numpy(images), torch.from_numpy(captions), owners, similarity, 0)
     image_ranks, caption_ranks = rank_in_numpy(images, captions, counts, NUMPY_SIMILARITIES[name])
     assert image_ranks.tolist() == expected.image_ranks.tolist()
     assert caption_ranks.tolist() == expected.caption_ranks.tolist()

@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional
 
 from fne.models.numpy_similarities import NUMPY_SIMILARITIES, scale_to_unit
-from fne.models.similarities import SIMILARITIES
+from fne.models.similarities import SIMILARITIES, find_similarity
 
 
 def test_every_similarity_has_an_implementation_in_numpy():
@@ -15,7 +15,8 @@ def test_every_similarity_has_an_implementation_in_numpy():
 def test_scores_are_those_of_torch(name):
     generator = np.random.default_rng(3)
     images, captions = (generator.normal(size=(rows, 7)).astype(np.float32) for rows in (5, 11))
-    expected = SIMILARITIES[name](torch.from_numpy(images), torch.from_numpy(captions))
+    similarity = find_similarity({"source": "imported", "similarity": name})
+    expected = similarity(torch.from_numpy(images), torch.from_numpy(captions))
     found = NUMPY_SIMILARITIES[name](images, captions)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-5)

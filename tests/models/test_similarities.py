@@ -7,6 +7,7 @@ import torch
 from fne.models import similarities
 from fne.models.similarities import (
     SIMILARITIES,
+    find_similarity,
     order_gradients,
     order_gradients_in_chunks,
     order_in_chunks,
@@ -189,3 +190,18 @@ def test_half_precision_is_computed_in_plain_torch():
 def test_vectors_of_different_dimension_type_or_device_are_refused(images, captions):
     with pytest.raises(ValueError, match="must be vectors of one dimension, type and device, but are"):
         order_scores(images, captions)
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(1, 0), (100, 0), (1, 1000)])
+def test_distances_of_long_imported_vectors_keep_their_digits(scale, offset):
+    generator = torch.Generator().manual_seed(0)
+    images = scale * torch.randn(5, 64, generator=generator) + offset
+    captions = torch.cat([images, images + 0.01])
+    scores = find_similarity({"source": "imported", "similarity": "euclidean"})(images, captions)
+    expected = -(images.double()[:, None] - captions.double()[None]).norm(dim=2)
+    torch.testing.assert_close(scores.double(), expected, rtol=1e-5, atol=0)
+    assert not scores.diagonal().any()
+
+
+def test_a_trained_model_keeps_its_similarity():
+    assert find_similarity({"similarity": "euclidean", "method": "steps"}) is SIMILARITIES["euclidean"]

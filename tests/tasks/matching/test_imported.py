@@ -36,13 +36,14 @@ def write(path: str, name: str, ids, values, layer="clip") -> None:
     write_rows(Path(path), name, [Layer(layer, values.shape[1])], "float32", shards, {"source": "x.npz"}, {})
 
 
-def write_both(dim=DIM, lengths=True) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def write_both(dim=DIM, lengths=True, scale=1) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Write vectors of both sides; captions are near their images, and vectors are of different lengths."""
     generator = np.random.default_rng(5)
     images = generator.normal(size=(len(IDS), dim)).astype(np.float32)
     captions = np.repeat(images, 2, axis=0) + generator.normal(size=(len(CAPTION_IDS), dim)).astype(
         np.float32
     )
+    images, captions = np.float32(scale) * images, np.float32(scale) * captions
     if lengths:
         images *= generator.uniform(0.5, 5, (len(IDS), 1)).astype(np.float32)
     write("features/imported", "activations", IDS, images)
@@ -70,7 +71,7 @@ def score(name: str, image: np.ndarray, caption: np.ndarray) -> float:
 
 @pytest.mark.parametrize("similarity", ["cosine", "euclidean"])
 def test_the_ranks_of_imported_vectors_are_those_of_a_plain_loop(run, similarity):
-    images, captions = write_both()
+    images, captions = write_both(scale=50)
     use()
     change_params(Path(), {"train": {"similarity": similarity}})
     result = run(*ALL)
