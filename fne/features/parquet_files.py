@@ -134,7 +134,11 @@ class ParquetColumns:
                 values = np.array(column.to_pylist(), dtype=object if column.type == "string" else None)
             else:
                 flat = column.flatten()
-                if flat.null_count or len(flat) != len(column) * width or not self._equal(column, width):
+                if flat.null_count:
+                    raise ValueError(
+                        f"column '{name}' has lists with missing numbers: null, as pandas writes NaN"
+                    )
+                if len(flat) != len(column) * width or not self._equal(column, width):
                     raise ValueError(f"column '{name}' has lists of other lengths than {width}")
                 values = flat.to_numpy(zero_copy_only=False).reshape(len(column), width)
             self._group = (number, name, values)
@@ -149,5 +153,7 @@ class ParquetColumns:
     def _width(self, name: str) -> int:
         if not self.rows:
             return 0
-        first = next(self._file.iter_batches(batch_size=1, columns=[name])).column(0)
+        # Not `iter_batches`, which starts threads: the limit of a reading process may forbid that.
+        group = int(np.searchsorted(self._starts, 0, side="right")) - 1
+        first = self._file.read_row_group(group, columns=[name], use_threads=False).column(0)
         return len(first[0]) if first[0].is_valid else 0

@@ -32,7 +32,8 @@ def euclidean(images: np.ndarray, captions: np.ndarray) -> np.ndarray:
     images, captions = images.astype(np.float64), captions.astype(np.float64)
     of_images, of_captions = (np.square(each).sum(axis=1) for each in (images, captions))
     squared = of_images[:, None] - 2 * (images @ captions.T) + of_captions[None, :]
-    return 0 - np.sqrt(np.maximum(squared, 0)).astype(np.float32)
+    distances: np.ndarray = np.sqrt(np.maximum(squared, 0)).astype(np.float32)
+    return 0 - distances
 
 
 def order(images: np.ndarray, captions: np.ndarray) -> np.ndarray:

@@ -42,6 +42,22 @@ def test_lists_of_unequal_lengths_and_missing_values_are_refused(tmp_path, value
     assert message.startswith(f"{tmp_path}/x.parquet: damaged (column 'vector' has ")
 
 
+def test_a_file_in_which_pandas_wrote_nan_is_refused(tmp_path):
+    message = fault(write(tmp_path / "x.parquet", id=IDS, vector=[[1.0, 2.0], [3.0, None], [4.0, 5.0]]))
+    assert message == (
+        f"{tmp_path}/x.parquet: damaged (column 'vector' has lists with missing numbers: null, as pandas writes "
+        "NaN)"
+    )
+
+
+def test_long_lists_and_ids_with_slashes_and_unicode_become_rows(tmp_path):
+    ids = ["a/b/ü 漢字 🐕.jpg", "e\u0301.jpg", "\u00e9.jpg"]
+    values = np.random.default_rng(0).normal(size=(3, 100_000)).astype(np.float32)
+    path = write(tmp_path / "x.parquet", id=ids, vector=pyarrow.array(list(values)))
+    import_rows(path, tmp_path / "store", ArrayNames())
+    assert np.array_equal(Rows.open(tmp_path / "store").read(ids), values)
+
+
 def test_lists_that_only_together_have_the_right_length_are_refused(tmp_path):
     message = fault(write(tmp_path / "x.parquet", id=IDS, vector=[[1.0, 2.0], [3.0], [4.0, 5.0, 6.0]]))
     assert message == f"{tmp_path}/x.parquet: damaged (column 'vector' has lists of other lengths than 2)"
