@@ -1,4 +1,4 @@
-"""Show the catalog and the vectors of its images in FiftyOne: `python examples/fiftyone_bridge.py`.
+"""Show the catalog and the vectors of its images in FiftyOne: `python -m examples.fiftyone_bridge`.
 
 `pip install fiftyone` brings FiftyOne. Run this in the folder of a project in which `dvc repro` has finished.
 """
