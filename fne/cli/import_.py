@@ -39,7 +39,7 @@ PARAMS = Path("params.yaml")
 @click.option("--layers", metavar="NAME", help="The array with the layer of each column.")
 @click.option(
     "--photos",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=INPUT,
     help="A folder with photos of the features: if `extract` computes the same rows, record its network.",
 )
 @click.option(
@@ -81,6 +81,8 @@ def import_(
         raise click.UsageError("--backbone is for a .caffemodel")
     if captions and photos:
         raise click.UsageError("--photos is for the features of images")
+    if photos and not photos.is_dir():
+        raise InputError(f"{photos}: no such folder; --photos names a folder with photos of the features")
     store = to or Path("captions/imported" if captions else "features/imported")
     found = import_features(file, store, ArrayNames(values, ids, layers), ids_file, catalog, captions)
     if photos:

@@ -192,3 +192,12 @@ def test_photos_belong_to_features_of_images(tmp_path, arguments, message):
     result = CliRunner().invoke(main, ["import", *arguments, "--photos", str(tmp_path)])
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_a_folder_of_photos_must_exist():
+    result = run_import("--photos", "nowhere")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: nowhere: no such folder; --photos names a folder with photos of the features\n",
+    )
+    assert not Path("features").exists()
