@@ -84,7 +84,8 @@ def images_for_sentence(project: Project, text: str, folder: Path | None, k: int
     catalog = project.catalog
     if without_encoder(model.artifact):
         sentence = Sentence([], [])
-        caption = _known_caption(project, text, folder)
+        caption_id = find_caption(catalog, text, folder is None)
+        caption = Rows.open(project.caption_vectors, "caption_vectors").read([caption_id])
     else:
         sentence = encode_sentence(text, vocabulary)
         caption = embed_sentences(model, [sentence.numbers])
@@ -213,24 +214,30 @@ def without_encoder(model: Artifact) -> bool:
     return is_imported(model) or has_caption_vectors(model.lineage)
 
 
-def _known_caption(project: Project, text: str, folder: Path | None) -> np.ndarray:
-    """Return the vector (1, embed_dim) of a sentence that is a caption of the catalog.
+def find_caption(catalog: Catalog, text: str, in_catalog: bool) -> str:
+    """Return the id of a caption of the catalog, for models that cannot encode other sentences.
+
+    Args:
+        catalog: the catalog.
+        text: the caption, word for word.
+        in_catalog: whether the catalog is searched, and not a folder.
 
     Raises:
-        InputError: if it is none.
+        InputError: if there is no such caption, or if a folder is searched.
     """
-    ids = [
+    ids = (
         caption_id
-        for record in project.catalog.captioned.values()
+        for record in catalog.captioned.values()
         for caption_id, caption in zip(record.caption_ids, record.captions, strict=True)
         if caption == text
-    ]
-    if not ids or folder:
+    )
+    found = next(ids, None) if in_catalog else None
+    if found is None:
         raise InputError(
             "the vectors of captions were imported, and the encoder that computed them is unknown; search "
             "the catalog with an image, or with one of its captions, word for word"
         )
-    return Rows.open(project.caption_vectors, "caption_vectors").read(ids[:1])
+    return found
 
 
 def embed_sentences(model: ModelFile, sentences: Sequence[Sequence[int]]) -> np.ndarray:

@@ -6,7 +6,8 @@ new ones are computed. Their activations are saved one by one, so a killed searc
 the images that were being computed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from fne.core.files import text_digest
 from fne.core.locks import locked
 from fne.core.terminal import say
 from fne.datasets.examine import examine_all, findings_file
-from fne.datasets.readers.folder import read_folder
+from fne.datasets.readers.folder import SUFFIXES, files_below, read_folder
 from fne.store.artifact import Artifact
 from fne.store.catalog import Image
 from fne.store.layout import Layer, plan_shards
@@ -53,8 +54,14 @@ class Folder:
     unreadable: dict[str, str]
 
 
-def list_folder(path: Path, workers: int, scratch: Path) -> Folder:
+def list_folder(path: Path, workers: int, scratch: Path, skipped: Collection[str] = ()) -> Folder:
     """Read every image file of a folder; unchanged files that were read before are not read again.
+
+    Args:
+        path: the folder.
+        workers: the number of processes that decode images.
+        scratch: the scratch folder.
+        skipped: relative paths of files that are left out, such as those that are being written.
 
     Raises:
         InputError: if the folder does not exist or has no images.
@@ -65,7 +72,7 @@ def list_folder(path: Path, workers: int, scratch: Path) -> Folder:
     reading = read_folder(path, [])
     for text, count in reading.counts.items():
         _log(f"{path}: {count} {text}")
-    names = [record.id for record in reading.records]
+    names = [record.id for record in reading.records if record.id not in skipped]
     files = [path.absolute() / name for name in names]
     findings = examine_all(files, workers, findings_file(scratch / "search", path))
     images, unreadable = [], {}
@@ -79,6 +86,18 @@ def list_folder(path: Path, workers: int, scratch: Path) -> Folder:
         reasons = "".join(f"; {name}: {reason}" for name, reason in list(unreadable.items())[:3])
         raise InputError(f"{path}: the folder has no readable images{reasons}")
     return Folder(path, images, unreadable)
+
+
+def file_states(path: Path) -> dict[str, tuple[int, int, int, int]]:
+    """Return inode, size and times of the image files of a folder, by relative path; none if it has none."""
+    found = {}
+    with suppress(InputError, OSError):  # a folder that cannot be listed
+        for name in files_below(path):
+            if Path(name).suffix.lower() in SUFFIXES:
+                with suppress(OSError):  # removed meanwhile, or a link without a file
+                    status = (path / name).stat()
+                    found[name] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return found
 
 
 def index_folder(

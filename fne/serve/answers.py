@@ -18,8 +18,17 @@ from fne.report.facts import ancestors, feature_source
 from fne.search.answer import top_k
 from fne.search.bit_loops import ternary_products
 from fne.search.describe import PARTS, Described, Wanted, describe_rows, read_writing
-from fne.search.engine import MODEL, embed_sentences, encode_sentence, score_blocks
-from fne.serve.session import IndexedFolder, Session
+from fne.search.engine import (
+    MODEL,
+    Sentence,
+    embed_sentences,
+    encode_sentence,
+    find_caption,
+    score_blocks,
+    without_encoder,
+)
+from fne.serve.folder_index import IndexedFolder
+from fne.serve.session import Session
 from fne.serve.snapshot import Space, normalized, selected
 from fne.store.artifact import merge
 from fne.store.layout import TERNARY, pack, unpack
@@ -96,8 +105,13 @@ def images_for_sentence(session: Session, text: str, filters: Filters, k: int) -
     joint = session.snapshot.joint
     if joint is None:
         raise AbsentError("sentences need a trained model; run `dvc repro encode`")
-    sentence = encode_sentence(text, joint.vocabulary)
-    caption = embed_sentences(joint.model, [sentence.numbers])
+    if without_encoder(joint.model.artifact):
+        sentence = Sentence([], [])
+        caption_id = find_caption(session.snapshot.catalog, text, filters.where == CATALOG)
+        caption = joint.captions.rows[joint.captions.places[caption_id]][None]
+    else:
+        sentence = encode_sentence(text, joint.vocabulary)
+        caption = embed_sentences(joint.model, [sentence.numbers])
     space = _space(session, filters.where, MODEL)
     scores = score_blocks(joint.similarity, ((images, caption) for images in _blocks(space.rows)))
     true = session.snapshot.by_caption.get(normalized(text)) if filters.where == CATALOG else None

@@ -296,7 +296,7 @@ def _warm_up(session: Session) -> None:
 
 def _endpoint(server: Server, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        session = server.live.session
+        session = server.live.session.for_request()
         try:
             parameters = _parse(operation.parameters, request)
             if operation.method == "POST":

@@ -18,12 +18,14 @@ from torch import Tensor
 
 from fne.core.errors import InputError
 from fne.core.progress import Progress
+from fne.extraction.extractor import Extractor
 from fne.models.matcher import Matcher
 from fne.models.matcher_file import read_model
 from fne.search.embed import Embedder, embed_rows, open_embedder
 from fne.search.folder import RowSource
 from fne.search.project import Project
 from fne.serve.snapshot import Snapshot
+from fne.store.artifact import MODELS, Artifact
 from fne.store.layout import Layer
 
 WARM_UP_SIDE = 256  # pixels
@@ -31,28 +33,32 @@ WARM_UP_SIDE = 256  # pixels
 
 @dataclass(frozen=True)
 class Network:
-    """From a decoded photo to its embedding, and to its vector in the joint space."""
+    """From a decoded photo to its embedding, and to its vector in the joint space.
+
+    Attributes:
+        embedder: computes embeddings like those of the catalog.
+        reader: computes what the model reads: the same, unless the image network was tuned.
+        matcher: the model, or None.
+    """
 
     embedder: Embedder
+    reader: Embedder
     matcher: Matcher | None
 
-    def embed(self, sha256: str, picture: Picture) -> np.ndarray:
-        """Return the embedding (features) of a photo; its activations are not kept."""
-        finished = self.embedder.scratch.rows([sha256]).get(sha256)
-        row = self.embedder.activations(picture, "the photo") if finished is None else finished
-        embedded: np.ndarray = self.embedder.embedding.transform(row[None])[0]
-        return embedded
+    def embed(self, sha256: str, picture: Picture) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the embedding (features) of a photo, and its vector (dim) if there is a model.
+
+        Its activations are not kept.
+        """
+        embedded = _embed(self.embedder, sha256, picture)
+        if self.matcher is None:
+            return embedded, None
+        read = embedded if self.reader is self.embedder else _embed(self.reader, sha256, picture)
+        return embedded, embed_rows(self.matcher, read[None])[0]
 
     def warm_up(self) -> None:
         """Embed an empty photo, so that the first real one does not wait for compilers and libraries."""
-        embedded = self.embedder.activations(
-            new_picture("RGB", (WARM_UP_SIDE, WARM_UP_SIDE)), "an empty photo"
-        )
-        self.vector(self.embedder.embedding.transform(embedded[None])[0])
-
-    def vector(self, embedded: np.ndarray) -> np.ndarray | None:
-        """Return the vector (dim) of an embedding in the joint space, if there is a model."""
-        return embed_rows(self.matcher, embedded[None])[0] if self.matcher else None
+        self.embed("", new_picture("RGB", (WARM_UP_SIDE, WARM_UP_SIDE)))
 
     def embedding_source(self, dtype: str, watch: Callable[[Progress], None]) -> RowSource:
         """Return what computes the embeddings of a folder's photos."""
@@ -67,11 +73,11 @@ class Network:
         assert matcher
 
         def rows(digests: Sequence[str]) -> np.ndarray:
-            return embed_rows(matcher, self.embedder.rows(digests))
+            return embed_rows(matcher, self.reader.rows(digests))
 
         layers = [Layer("joint", matcher.shape.embed_dim)]
         return RowSource(
-            layers, "float32", lambda images, root: self.embedder.prepare(images, root, watch), rows
+            layers, "float32", lambda images, root: self.reader.prepare(images, root, watch), rows
         )
 
 
@@ -81,27 +87,43 @@ def open_network(project: Project, snapshot: Snapshot) -> Network:
     Raises:
         InputError: if the features were imported, or if the files on disk do not belong to the snapshot.
     """
-    origin = snapshot.embeddings.artifact if snapshot.embeddings else None
-    matcher = None
-    if snapshot.joint:
-        recorded = snapshot.joint.model.artifact
-        matcher, found = read_model(project.model)
-        if found.digest != recorded.digest:
-            raise InputError(f"{project.model} has been replaced; the new artifacts are loaded in a moment")
-        origin = origin or recorded
-    assert origin
     # Processes that read ahead would be forks of a process with threads.
     runtime = project.runtime.model_copy(update={"workers": 0})
-    embedder = open_embedder(origin, project.weights, project.statistics, runtime, project.scratch)
-    extractor = replace(embedder.extractor, rows=_one_at_a_time(embedder.extractor.rows))
-    return Network(replace(embedder, extractor=extractor), matcher)
-
-
-def _one_at_a_time(rows: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     lock = threading.Lock()
 
+    def open_guarded(origin: Artifact, extractor: Extractor | None = None) -> Embedder:
+        opened = open_embedder(
+            origin, project.weights, project.statistics, runtime, project.scratch, extractor
+        )
+        return replace(opened, extractor=_one_at_a_time(opened.extractor, lock))
+
+    embedder = open_guarded(snapshot.embeddings.artifact) if snapshot.embeddings else None
+    if snapshot.joint is None:
+        assert embedder
+        return Network(embedder, embedder, None)
+    recorded = snapshot.joint.model.artifact
+    matcher, found = read_model(recorded.path)
+    if found.digest != recorded.digest:
+        raise InputError(f"{recorded.path} has been replaced; the new artifacts are loaded in a moment")
+    reader = embedder
+    if recorded.name == MODELS[0]:
+        from fne.tasks.finetuning.encode import tuned_extractor  # imports the whole task
+
+        reader = open_guarded(recorded, tuned_extractor(recorded.path, runtime)[0])
+    reader = reader or open_guarded(recorded)
+    return Network(embedder or reader, reader, matcher)
+
+
+def _embed(embedder: Embedder, sha256: str, picture: Picture) -> np.ndarray:
+    finished = embedder.scratch.rows([sha256]).get(sha256)
+    row = embedder.activations(picture, "the photo") if finished is None else finished
+    embedded: np.ndarray = embedder.embedding.transform(row[None])[0]
+    return embedded
+
+
+def _one_at_a_time(extractor: Extractor, lock: threading.Lock) -> Extractor:
     def guarded(images: Tensor) -> Tensor:
         with lock:
-            return rows(images)
+            return extractor.rows(images)
 
-    return guarded
+    return replace(extractor, rows=guarded)

@@ -181,9 +181,10 @@ class SentPhoto(Result):
 
 
 class Folder(Result):
-    """How far the index of the folder is."""
+    """How far the index of the folder is; the last complete one is searched meanwhile."""
 
     name: str
+    version: Annotated[str | None, Field(description="Names the photos that can be searched.")]
     state: Literal["reading", "indexing", "ready", "failed"]
     message: str | None
     done: int | None

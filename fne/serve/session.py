@@ -3,31 +3,30 @@
 A `Session` belongs to one snapshot. `Live` replaces the whole session when `dvc repro` has made new
 artifacts. A request takes the session once, at its start, so that no answer mixes two of them.
 
-Slow work is done in threads: loading the network, indexing a folder, and looking for new artifacts.
+Slow work is done in threads: loading the network, indexing a folder whenever its files change, and
+looking for new artifacts.
 """
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fne.core import stat_cache
 from fne.core.errors import InputError
-from fne.core.progress import Progress
 from fne.core.terminal import say
-from fne.search.engine import MODEL
-from fne.search.folder import Folder, index_folder, list_folder
 from fne.search.project import Project
-from fne.serve.snapshot import Snapshot, Space, fingerprint, load_snapshot
-from fne.store.catalog import Image
+from fne.serve.folder_index import FolderState, FolderWatch
+from fne.serve.snapshot import Snapshot, fingerprint, load_snapshot
 from fne.store.layout import TERNARY, pack
-from fne.store.rows import Rows
 
 if TYPE_CHECKING:
     from fne.serve.decoder import Picture
@@ -35,7 +34,10 @@ if TYPE_CHECKING:
 
 MAX_PHOTOS = 256  # of visitors, in memory
 POLL_SECONDS = 2.0
-# Between two attempts to load artifacts that did not belong together; a file that changes is an attempt, too.
+# Between two looks at a large folder, in times that a look takes.
+LOOK_PAUSE = 20
+# Between two attempts to load artifacts that did not belong together, or to index a folder that could not be
+# indexed; a file that changes is an attempt, too.
 RETRY_SECONDS = 15.0
 # How long a request waits for the network.
 NETWORK_SECONDS = 120.0
@@ -56,49 +58,6 @@ class Photo:
     vector: np.ndarray | None
 
 
-@dataclass(frozen=True)
-class IndexedFolder:
-    """A folder of photos with their rows, by relative path."""
-
-    folder: Folder
-    embeddings: Space | None
-    vectors: Space | None
-    by_digest: dict[str, Image]
-    by_name: dict[str, Image]
-
-
-@dataclass
-class FolderState:
-    """How far the index of a folder is.
-
-    Attributes:
-        path: the folder.
-        state: `reading`, `indexing`, `ready` or `failed`.
-        message: why it failed.
-        progress: what the extraction counts.
-        index: the result.
-    """
-
-    path: Path
-    state: str = "reading"
-    message: str | None = None
-    progress: Progress | None = None
-    index: IndexedFolder | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return what the page shows."""
-        shown = self.progress
-        return {
-            "name": self.path.resolve().name,
-            "state": self.state,
-            "message": self.message,
-            "done": shown.done if shown else None,
-            "total": shown.total if shown else None,
-            "photos": len(self.index.folder.images) if self.index else None,
-            "unreadable": self.index.folder.unreadable if self.index else {},
-        }
-
-
 class Session:
     """A snapshot in use."""
 
@@ -109,10 +68,26 @@ class Session:
         self._network: Future[Network] = Future()
         self._photos: OrderedDict[str, Photo] = OrderedDict()
         self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._watch: FolderWatch | None = None
+        self._tried = 0.0  # when the folder was indexed last
 
     def start(self) -> None:
-        """Load the network in a thread, and then index the folder."""
-        threading.Thread(target=self.prepare, name="network", daemon=True).start()
+        """In a thread, load the network, index the folder, and do so again when its files change."""
+        threading.Thread(target=self._run, name="network", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more at the files of the folder."""
+        self._stop.set()
+
+    def for_request(self) -> "Session":
+        """Return this session with the index of the folder as it is now.
+
+        An index that is finished while a request is being answered does not change its answer.
+        """
+        found = copy(self)
+        found.folder = copy(self.folder)
+        return found
 
     @property
     def network_state(self) -> tuple[str, str | None]:
@@ -136,9 +111,7 @@ class Session:
 
     def add_photo(self, sha256: str, picture: "Picture") -> Photo:
         """Embed a photo and keep the result in memory."""
-        network = self.network()
-        embedded = network.embed(sha256, picture.image())
-        vector = network.vector(embedded)
+        embedded, vector = self.network().embed(sha256, picture.image())
         photo = Photo(sha256, picture.width, picture.height, self._as_stored(embedded), vector)
         with self._lock:
             self._photos[sha256] = photo
@@ -192,43 +165,45 @@ class Session:
         except Exception as error:  # whatever it is, those who wait for the network get it
             self._network.set_exception(error)
             say(f"new photos cannot be embedded: {getattr(error, 'message', error)}", err=True)
-        if self.folder:
-            try:
-                self._index(self.folder)
-            except Exception as error:  # whatever it is, the page shows it
-                self.folder.message = str(getattr(error, "message", error))
-                self.folder.state = "failed"
-                say(f"the folder is not indexed: {self.folder.message}", err=True)
+        self._index()
 
-    def _index(self, state: FolderState) -> None:
-        project, snapshot, network = self.project, self.snapshot, self.network()
-        folder = list_folder(state.path, project.runtime.workers, project.scratch)
-        state.state = "indexing"
+    def refresh_folder(self) -> bool:
+        """Index the folder again if its files have changed, or if it failed; return whether that was done."""
+        if self._watch is None or self.folder is None:
+            return False
+        late = self.folder.state == "failed" and time.monotonic() - self._tried >= RETRY_SECONDS
+        if not self._watch.look() and not late:
+            return False
+        self._index()
+        return True
 
-        def watch(progress: Progress) -> None:
-            state.progress = progress
+    def _run(self) -> None:
+        self.prepare()
+        pause = POLL_SECONDS
+        while self.folder and not self._stop.wait(pause):
+            started = time.monotonic()
+            indexed = self.refresh_folder()
+            pause = max(POLL_SECONDS, 0 if indexed else LOOK_PAUSE * (time.monotonic() - started))
 
-        embeddings = vectors = None
-        if snapshot.embeddings:
-            stored = snapshot.embeddings
-            kind = str(stored.artifact.settings["kind"])
-            rows = index_folder(
-                folder,
-                kind,
-                stored.artifact,
-                project.scratch,
-                lambda: network.embedding_source(stored.dtype, watch),
-            )
-            embeddings = _space(folder, rows)
-        if snapshot.joint:
-            model = snapshot.joint.model.artifact
-            rows = index_folder(folder, MODEL, model, project.scratch, lambda: network.vector_source(watch))
-            vectors = _space(folder, rows)
-        by_digest = {image.sha256: image for image in reversed(folder.images)}
-        by_name = {image.id: image for image in folder.images}
-        state.index = IndexedFolder(folder, embeddings, vectors, by_digest, by_name)
-        state.state = "ready"
-        say(f"{state.path}: {len(folder.images)} photos can be searched", err=True)
+    def _index(self) -> None:
+        state = self.folder
+        if state is None:
+            return
+        self._tried = time.monotonic()
+        # Files that are written from here on are noticed at the next look.
+        self._watch = self._watch or FolderWatch(state.path)
+        before = state.index
+        try:
+            state.update(self.project, self.snapshot, self.network(), self._watch.unfinished)
+        except Exception as error:  # whatever it is, the page shows it
+            message = str(getattr(error, "message", error))
+            if message != state.message:
+                say(f"the folder is not indexed: {message}", err=True)
+            state.message, state.state = message, "failed"
+            return
+        if state.index and (before is None or before.version != state.index.version):
+            count = len(state.index.folder.images)
+            say(f"{state.path}: {count:,} photo{'s' * (count != 1)} can be searched", err=True)
 
 
 @dataclass
@@ -265,8 +240,9 @@ class Live:
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop looking for new artifacts."""
+        """Stop looking for new artifacts and photos."""
         self._stop.set()
+        self.session.stop()
 
     def refresh(self) -> bool:
         """Load new artifacts if there are any that belong together; return whether that was done."""
@@ -287,6 +263,7 @@ class Live:
             return False
         session = self._open(snapshot)
         session.start()
+        self.session.stop()
         self.session = session
         self.log(f"loaded new artifacts, version {snapshot.version}")
         return True
@@ -301,8 +278,3 @@ class Live:
             if fingerprint(self.params) != self._seen or (self.waiting and waited >= RETRY_SECONDS):
                 waited = 0.0
                 self.refresh()
-
-
-def _space(folder: Folder, rows: Rows) -> Space:
-    stored = rows.read_stored([image.sha256 for image in folder.images])
-    return Space(rows.artifact, [image.id for image in folder.images], stored, rows.layers, rows.dtype)

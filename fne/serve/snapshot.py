@@ -22,7 +22,8 @@ from fne.models.describer_file import DescriberFile
 from fne.models.matcher_file import ModelFile, read_model_file
 from fne.search.describe import PARTS
 from fne.search.project import Catalog, Project
-from fne.store.artifact import Artifact, Lineage, merge
+from fne.search.without_torch import PREFIX
+from fne.store.artifact import Artifact, Lineage, merge, require_same_model
 from fne.store.catalog import SPLITS, Captioned, Image
 from fne.store.layout import MANIFEST, Layer
 from fne.store.rows import Rows
@@ -71,7 +72,7 @@ class Space:
 
 @dataclass(frozen=True)
 class Joint:
-    """The trained model, and the vectors of images and captions in its space."""
+    """The trained model with the weights of its text encoder, and the vectors of images and captions."""
 
     model: ModelFile
     vocabulary: Vocabulary
@@ -211,6 +212,7 @@ def fingerprint(params: Path) -> tuple[tuple[str, int, int, int], ...]:
         project.path("data/captions.jsonl"),
         project.vocabulary,
         project.model,
+        project.tuned,
         *(project.path(part.model) for part in PARTS.values()),
         *stores,
         *(store / MANIFEST for store in stores),
@@ -238,11 +240,12 @@ def _joint(project: Project, catalog: Catalog) -> Joint | None:
     stores = (project.image_vectors / MANIFEST, project.caption_vectors / MANIFEST)
     if not all(path.exists() for path in (project.model, project.vocabulary, *stores)):
         return None
-    model = read_model_file(project.model)
+    model = read_model_file(project.current_model, PREFIX)
     vocabulary = read_vocabulary(project.vocabulary)
     images = Rows.open(project.image_vectors, "image_vectors")
     captions = Rows.open(project.caption_vectors, "caption_vectors")
     merge(model.artifact, vocabulary.artifact, images.artifact, captions.artifact, *catalog.artifacts)
+    require_same_model(model.artifact, images.artifact, captions.artifact)
     return Joint(
         model,
         vocabulary,

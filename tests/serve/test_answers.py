@@ -1,14 +1,22 @@
 """Answers equal those of `fne search`, and filters choose among them."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from fne.core.errors import InputError
 from fne.search import engine
 from fne.search.project import Project
-from fne.serve.answers import embedding_scores
+from fne.serve.answers import Filters, embedding_scores, images_for_sentence
+from fne.serve.session import Live
 from fne.serve.snapshot import Space
 from fne.store.artifact import Artifact
 from fne.store.layout import TERNARY, Layer, pack
+from tests.support.stages import run
+from tests.tasks.matching.test_imported import ALL, use, write_both
+
+__all__ = ["run"]
 
 
 def listed(matches):
@@ -145,3 +153,21 @@ def test_the_tagger_describes_an_image(ask):
     }
     assert [model["name"] for model in found["models"]] == ["tagger"]
     assert len(found["concepts"]) > 0
+
+
+def test_imported_vectors_are_searched_with_captions_word_for_word(run):
+    write_both()
+    use()
+    assert run(*ALL).exit_code == 0
+    session = Live(Path("params.yaml").absolute(), None).session
+    record = next(each for each in session.snapshot.catalog.captioned.values() if each.captions)
+    found = images_for_sentence(session, record.captions[0], Filters(), 24)
+    wanted = engine.search(Project(Path("params.yaml")), record.captions[0], None, None, 24)
+    assert [(each["id"], each["score"]) for each in found["matches"]] == [
+        (each.id, each.score) for each in wanted.matches
+    ]
+    assert found["unknown_words"] == []
+    with pytest.raises(
+        InputError, match="the encoder that computed them is unknown; search the catalog with"
+    ):
+        images_for_sentence(session, "any other sentence", Filters(), 1)

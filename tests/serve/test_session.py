@@ -98,6 +98,7 @@ def test_the_index_of_a_folder_reports_its_progress(project, tmp_path):
     session = live.session
     assert session.folder.as_dict() | {"unreadable": None} == {
         "name": "album",
+        "version": None,
         "state": "reading",
         "message": None,
         "done": None,

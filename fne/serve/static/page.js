@@ -334,9 +334,13 @@ function progress(folder) {
     warn("folder", bad ? `${folder.name}: ${bad} files are not readable as images.` : null);
     return;
   }
-  if (folder.state === "failed") return warn("folder", `${folder.name} cannot be searched: ${folder.message}`);
-  const counted = folder.total ? `${folder.done} of ${folder.total} photos` : "reading its files";
-  warn("folder", `${folder.name} is being indexed: ${counted}. The catalog can be searched meanwhile.`);
+  const before = folder.photos === null ? null : `${folder.photos.toLocaleString("en")} photos`;
+  if (folder.state === "failed") {
+    const fault = before ? `has changed. Its ${before} of before are searched` : "cannot be searched";
+    return warn("folder", `${folder.name} ${fault}: ${folder.message}`);
+  }
+  const counted = folder.total ? `${folder.done} of ${folder.total} ${before ? "new " : ""}photos` : "reading its files";
+  warn("folder", `${folder.name} is being indexed: ${counted}. ${before ? `Its ${before} of before` : "The catalog"} can be searched meanwhile.`);
 }
 
 // Keyboard -----------------------------------------------------------------------------------------------------------
