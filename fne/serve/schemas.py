@@ -205,6 +205,7 @@ class Status(Result):
     embedding: Annotated[str | None, Field(description="The kind of the embeddings.")]
     layers: list[str]
     sentences: Annotated[bool, Field(description="Whether there is a trained model.")]
+    examples: Annotated[list[str], Field(description="Some sentences of the catalog.")]
     descriptions: list[str]
     network: Literal["loading", "ready", "failed"]
     network_message: str | None

@@ -29,6 +29,8 @@ from fne.store.layout import MANIFEST, Layer
 from fne.store.rows import Rows
 from fne.text.vocabulary import Vocabulary, read_vocabulary
 
+EXAMPLES, EXAMPLE_LENGTH = 3, 60  # captions, and their characters
+
 # How to make the parts that a project may lack.
 MADE_BY = {
     "embeddings": "look-alikes need features/embeddings; run `dvc repro embed`",
@@ -133,6 +135,14 @@ class Snapshot:
         counts = Counter(tag for record in self.catalog.captioned.values() for tag in set(record.tags))
         return dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
 
+    @cached_property
+    def examples(self) -> list[str]:
+        """Captions of different images, for a first try; if possible of images that were not trained on."""
+        captioned = [record for record in self.catalog.captioned.values() if record.captions]
+        held_out = [record for record in captioned if record.split != SPLITS[0]]
+        texts = dict.fromkeys(record.captions[0] for record in (held_out or captioned))
+        return [text for text in texts if len(text) <= EXAMPLE_LENGTH][:EXAMPLES]
+
     def lost(self, earlier: "Snapshot") -> list[str]:
         """Return the parts that an earlier snapshot has and this one does not."""
         parts = {"embeddings": self.embeddings is None, "model": self.joint is None}
@@ -141,7 +151,7 @@ class Snapshot:
 
     def prepare(self) -> None:
         """Compute what the first answers would have to wait for."""
-        _ = self.by_digest, self.by_caption, self.splits, self.tags
+        _ = self.by_digest, self.by_caption, self.splits, self.tags, self.examples
         for space in (self.embeddings, *((self.joint.images, self.joint.captions) if self.joint else ())):
             _ = space and space.places
 

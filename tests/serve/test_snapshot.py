@@ -21,6 +21,14 @@ def test_a_finished_project_is_loaded_completely(project):
     ]
 
 
+def test_examples_are_captions_of_images_that_were_not_trained_on(project):
+    found = load_snapshot(project / "params.yaml")
+    held_out = [
+        each.captions[0] for each in found.catalog.captioned.values() if each.split in ("val", "test")
+    ]
+    assert found.examples == held_out[:3]
+
+
 def test_the_same_files_are_the_same_version(project):
     assert load_snapshot(project / "params.yaml").version == load_snapshot(project / "params.yaml").version
 

@@ -40,6 +40,12 @@ def server(finished, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def album(server, tmp_path_factory):
+    """The folder that the server searches."""
+    return next(tmp_path_factory.getbasetemp().glob("page*/album"))
+
+
+@pytest.fixture(scope="module")
 def hostile_server(finished, tmp_path_factory):
     """A server of a catalog whose captions and tags would like to run."""
     place = tmp_path_factory.mktemp("hostile")
@@ -211,6 +217,40 @@ def test_the_folder_is_searched(open_page, server):
     assert "<b>.png" in page.locator("#details-name").inner_text()
 
 
+def test_photos_that_are_added_and_removed_are_found_while_the_page_is_open(open_page, server, album):
+    page = open_page(server).page
+    page.locator("#folder").wait_for(state="hidden", timeout=180_000)
+    page.get_by_label("in the catalog").select_option("folder")
+    assert page.get_by_label("split").is_disabled()
+    search(page, "a red circle")
+    page.locator("#status", has_text="of 3 images of album").wait_for()
+    draw(album / "later.png", "maroon", "line")
+    (album / "damaged.png").write_bytes(b"\x89PNG damaged")
+    page.locator("#notice", has_text="The folder “album” has changed; search again").wait_for(timeout=60_000)
+    assert cards(page).count() == 3  # nothing moves while it is looked at
+    search(page, "a red circle")
+    page.locator("#status", has_text="of 4 images of album").wait_for()
+    assert not page.locator("#notice").is_visible()
+    assert loaded(page, "#matches img") == 4
+    assert "1 file of the folder “album” cannot be read: damaged.png" in page.locator("#folder").inner_text()
+    (album / "later.png").unlink()
+    (album / "damaged.png").unlink()
+    page.locator("#notice", has_text="The folder “album” has changed; search again").wait_for(timeout=60_000)
+    search(page, "a red circle")
+    page.locator("#status", has_text="of 3 images of album").wait_for()
+
+
+def test_an_empty_page_offers_sentences_of_the_catalog(open_page, server):
+    page = open_page(server).page
+    first = page.locator("#examples button").first
+    first.wait_for()
+    text = first.inner_text()
+    first.click()
+    page.locator("#status", has_text=f"Images for “{text}”").wait_for()
+    assert not page.locator("#examples").is_visible()
+    assert page.locator(".star").count() >= 1
+
+
 def test_everything_works_by_keyboard(open_page, server):
     page = open_page(server).page
     page.locator("#facts", has_text="24 images").wait_for()
@@ -246,6 +286,12 @@ def test_the_address_repeats_the_query_and_back_returns(open_page, server):
     page.go_back()
     page.locator("#status", has_text="“a red circle”").wait_for()
     assert page.get_by_label("A sentence").input_value() == "a red circle"
+    page.get_by_label("split").select_option("test")
+    page.locator("#status", has_text="of 8 images").wait_for()
+    assert page.url == f"{server}?q=a+red+circle&split=test"
+    page.reload()
+    page.locator("#status", has_text="of 8 images").wait_for()
+    assert page.get_by_label("split").input_value() == "test"
 
 
 @pytest.mark.parametrize("width", [320, 375, 1280])

@@ -2,7 +2,7 @@
 // The page of `fne serve`. Everything that comes from the catalog is shown as text, never as HTML.
 
 const $ = (id) => document.getElementById(id);
-const state = { status: null, photo: null, asked: 0, opened: 0, shown: [] };
+const state = { status: null, photo: null, asked: 0, opened: 0, news: false, silent: false };
 
 // Requests -----------------------------------------------------------------------------------------------------------
 
@@ -22,6 +22,11 @@ const filters = () => {
   const inFolder = $("where").value === "folder";
   return { in: $("where").value, split: inFolder ? "" : $("split").value, tag: inFolder ? "" : $("tag").value.trim() };
 };
+
+// The filters of the catalog do not apply to photos of a folder.
+function enableFilters() {
+  $("split").disabled = $("tag").disabled = $("where").value === "folder";
+}
 
 // Elements -----------------------------------------------------------------------------------------------------------
 
@@ -79,6 +84,8 @@ function warn(id, text) {
 async function show(request, title) {
   const number = ++state.asked;
   const started = performance.now();
+  $("examples").hidden = true;
+  if (state.news) news(null);
   say("Searching…");
   $("results").setAttribute("aria-busy", "true");
   let answer;
@@ -94,7 +101,6 @@ async function show(request, title) {
   }
   if (number !== state.asked) return; // a later question has been asked
   $("results").removeAttribute("aria-busy");
-  state.shown = answer.matches;
   $("matches").replaceChildren(...answer.matches.map((match) => card(match, open)));
   const words = answer.unknown_words;
   warn("unknown", words.length ? `Not in the vocabulary, and ignored: ${words.join(", ")}` : null);
@@ -108,7 +114,7 @@ function searchText() {
   const text = $("text").value.trim();
   if (!text) return;
   closePhoto(false);
-  address({ q: text });
+  address({ q: text, ...filters() });
   show(() => ask("/api/search", { text, ...filters() }), `Images for “${text}”`);
 }
 
@@ -188,13 +194,15 @@ function closePhoto(clear = true) {
 }
 
 function again() {
+  enableFilters();
   if (state.photo) searchPhoto();
   else searchText();
 }
 
-// The address keeps the query, so that it can be repeated and left with "back".
+// The address keeps the query and the filters, so that they can be repeated and left with "back".
 function address(query) {
-  const wanted = `?${new URLSearchParams(query)}`;
+  const given = Object.entries(query).filter(([name, value]) => value && !(name === "in" && value === "catalog"));
+  const wanted = `?${new URLSearchParams(given)}`;
   if (wanted !== location.search && !(wanted === "?" && !location.search)) history.pushState(null, "", wanted === "?" ? "/" : wanted);
 }
 
@@ -287,22 +295,31 @@ async function refresh() {
   try {
     found = await ask("/api/status");
   } catch (error) {
-    warn("notice", error.code === 401 ? error.message : "The server does not answer.");
+    news(error.code === 401 ? error.message : "The server does not answer.");
+    state.silent = true;
     setTimeout(refresh, 5000);
     return;
   }
   const before = state.status;
   state.status = found;
-  if (before?.version !== found.version) {
-    fill(found);
-    if (before) warn("notice", "New artifacts were loaded; search again for new results.");
-  }
-  if (found.waiting) warn("notice", `New artifacts are not used yet: ${found.waiting}`);
-  else if (before?.waiting) warn("notice", null);
-  else if (!before) warn("notice", found.network === "failed" ? `Photos of your own cannot be searched: ${found.network_message}` : null);
+  if (before?.version !== found.version) fill(found);
+  const folder = found.folder;
+  const changed = before?.folder?.version && folder.version && before.folder.version !== folder.version;
+  if (found.waiting) news(`New artifacts are not used yet: ${found.waiting}`);
+  else if (before && before.version !== found.version) news("New artifacts were loaded; search again for new results.");
+  else if (changed && $("where").value === "folder") news(`The folder “${folder.name}” has changed; search again for new results.`);
+  else if (found.network === "failed" && before?.network !== "failed") warn("notice", `Photos of your own cannot be searched: ${found.network_message}`);
+  else if (before?.waiting || state.silent) news(null);
+  state.silent = false;
   progress(found.folder);
   const busy = found.network === "loading" || ["reading", "indexing"].includes(found.folder?.state);
   setTimeout(refresh, busy ? 1000 : 5000);
+}
+
+// What is shown until the next search.
+function news(text) {
+  state.news = Boolean(text);
+  warn("notice", text);
 }
 
 function fill(found) {
@@ -314,12 +331,25 @@ function fill(found) {
   options($("layer"), layers);
   options($("photo-layer"), layers);
   const where = [["catalog", "the catalog"]];
-  if (found.folder) where.push(["folder", found.folder.name]);
+  if (found.folder) where.push(["folder", `the folder ${found.folder.name}`]);
   options($("where"), where);
   $("where-label").hidden = where.length < 2;
   $("text").disabled = !found.sentences;
   if (!found.sentences) $("text").placeholder = "There is no trained model; drop a photo";
-  $("facts").textContent = `${found.images.toLocaleString("en")} images, ${found.captions.toLocaleString("en")} sentences; ${found.features}. ${found.notes.join(". ")}`;
+  $("facts").textContent = `${found.images.toLocaleString("en")} images, ${found.captions.toLocaleString("en")} sentences; ${found.features}.`;
+  $("notes").replaceChildren(...found.notes.map((note) => element("li", note)));
+  $("examples").replaceChildren(element("span", found.sentences ? "For example:" : ""), ...found.examples.map(example));
+}
+
+function example(text) {
+  const button = element("button");
+  button.type = "button";
+  button.append(element("bdi", text));
+  button.addEventListener("click", () => {
+    $("text").value = text;
+    searchText();
+  });
+  return button;
 }
 
 function options(select, wanted) {
@@ -331,16 +361,21 @@ function options(select, wanted) {
 function progress(folder) {
   if (!folder || folder.state === "ready") {
     const bad = Object.keys(folder?.unreadable ?? {}).length;
-    warn("folder", bad ? `${folder.name}: ${bad} files are not readable as images.` : null);
+    warn("folder", bad ? `${bad} ${bad > 1 ? "files" : "file"} of the folder “${folder.name}” cannot be read: ${reasons(folder.unreadable)}` : null);
     return;
   }
   const before = folder.photos === null ? null : `${folder.photos.toLocaleString("en")} photos`;
   if (folder.state === "failed") {
     const fault = before ? `has changed. Its ${before} of before are searched` : "cannot be searched";
-    return warn("folder", `${folder.name} ${fault}: ${folder.message}`);
+    return warn("folder", `The folder “${folder.name}” ${fault}: ${folder.message}`);
   }
   const counted = folder.total ? `${folder.done} of ${folder.total} ${before ? "new " : ""}photos` : "reading its files";
-  warn("folder", `${folder.name} is being indexed: ${counted}. ${before ? `Its ${before} of before` : "The catalog"} can be searched meanwhile.`);
+  warn("folder", `The folder “${folder.name}” is being indexed: ${counted}. ${before ? `Its ${before} of before` : "The catalog"} can be searched meanwhile.`);
+}
+
+function reasons(unreadable) {
+  const all = Object.entries(unreadable).map(([name, reason]) => `${name} (${reason})`);
+  return all.length > 3 ? `${all.slice(0, 3).join(", ")}, …` : all.join(", ");
 }
 
 // Keyboard -----------------------------------------------------------------------------------------------------------
@@ -413,9 +448,11 @@ addEventListener("drop", (event) => {
 addEventListener("popstate", start);
 
 function start() {
-  const asked = new URLSearchParams(location.search).get("q");
-  $("text").value = asked ?? "";
-  if (asked) searchText();
+  const asked = new URLSearchParams(location.search);
+  $("text").value = asked.get("q") ?? "";
+  for (const [id, name] of [["where", "in"], ["split", "split"], ["tag", "tag"]]) $(id).value = asked.get(name) ?? (id === "where" ? "catalog" : "");
+  enableFilters();
+  if (asked.get("q")) searchText();
 }
 
 refresh().then(start);
