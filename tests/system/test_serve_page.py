@@ -215,6 +215,8 @@ def test_the_folder_is_searched(open_page, server):
     cards(page).first.click()
     page.get_by_role("dialog").wait_for()
     assert "<b>.png" in page.locator("#details-name").inner_text()
+    page.locator("#details-sentences-title", has_text="Sentences of the catalog that fit best").wait_for()
+    assert page.locator("#details-sentences li").count() == 5
 
 
 def test_photos_that_are_added_and_removed_are_found_while_the_page_is_open(open_page, server, album):

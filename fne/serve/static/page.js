@@ -225,6 +225,7 @@ async function open(match) {
   $("details-picture").alt = found.sentences[0] ?? "";
   const size = found.width ? `${found.width} × ${found.height} pixels` : "";
   $("details-facts").textContent = [found.split && `split ${found.split}`, size].filter(Boolean).join(", ");
+  $("details-sentences-title").textContent = "Sentences";
   list("details-sentences", found.sentences);
   $("details-tags").replaceChildren(...found.tags.map(tagButton));
   if (!found.tags.length) $("details-tags").textContent = "None in the catalog.";
@@ -234,7 +235,17 @@ async function open(match) {
   if (!$("details").open) $("details").showModal();
   $("details").scrollTop = 0;
   $("details").dataset.named = JSON.stringify(named);
-  await Promise.allSettled([describe(named, number), lookAlikes(named, number)]);
+  const fitting = found.sentences.length ? null : fittingSentences(named, number);
+  await Promise.allSettled([describe(named, number), lookAlikes(named, number), fitting]);
+}
+
+// What the model would say about an image without sentences of its own, such as a photo of the folder.
+async function fittingSentences(named, number) {
+  if (!state.status?.sentences) return;
+  const found = await ask("/api/sentences", { ...named, k: 5 });
+  if (number !== state.opened) return;
+  $("details-sentences-title").textContent = "Sentences of the catalog that fit best";
+  list("details-sentences", found.matches.map((match) => `${match.sentences[0]} (${score(match.score)})`));
 }
 
 function tagButton(tag) {
@@ -305,7 +316,7 @@ async function refresh() {
   if (before?.version !== found.version) fill(found);
   const folder = found.folder;
   const changed = before?.folder?.version && folder.version && before.folder.version !== folder.version;
-  if (found.waiting) news(`New artifacts are not used yet: ${found.waiting}`);
+  if (found.waiting) news(`New artifacts are not complete yet, and the earlier ones are used: ${found.waiting}`);
   else if (before && before.version !== found.version) news("New artifacts were loaded; search again for new results.");
   else if (changed && $("where").value === "folder") news(`The folder “${folder.name}” has changed; search again for new results.`);
   else if (found.network === "failed" && before?.network !== "failed") warn("notice", `Photos of your own cannot be searched: ${found.network_message}`);
