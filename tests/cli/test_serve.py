@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 
 import pytest
@@ -88,6 +89,51 @@ def test_the_server_says_where_it_is_answers_and_stops(finished, stop):
             os.kill(server.pid, stop)
             _, errors = server.communicate(timeout=60)
     assert "Traceback" not in errors
+
+
+def test_another_address_is_served_with_the_token_and_a_warning(finished):
+    token = "0123456789abcdef"
+    command = [
+        sys.executable,
+        "-u",
+        "-m",
+        "fne",
+        "serve",
+        "--host",
+        "0.0.0.0",
+        "--port",
+        "0",
+        "--in",
+        "photos",
+    ]
+    with subprocess.Popen(
+        command,
+        cwd=finished,
+        env=os.environ | {"FNE_TOKEN": token},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as server:
+        try:
+            line = server.stdout.readline()
+            port = re.fullmatch(
+                r"24 images: open http://0\.0\.0\.0:(\d+)/\?token=TOKEN, with your token \(Ctrl-C stops\)\n",
+                line,
+            )[1]
+            status = f"http://127.0.0.1:{port}/api/status"
+            with pytest.raises(urllib.error.HTTPError, match="401"):
+                urllib.request.urlopen(status, timeout=60)
+            asked = urllib.request.Request(status, headers={"Authorization": f"Bearer {token}"})
+            assert urllib.request.urlopen(asked, timeout=60).status == 200
+        finally:
+            server.terminate()
+            _, errors = server.communicate(timeout=60)
+    assert (
+        f"Warning: whoever can reach 0.0.0.0:{port} and has the token can see every image and caption of the "
+        "catalog and of photos, and use computing time for photos that they send, but read no other file. The "
+        "connection is not encrypted.\n"
+    ) in errors
+    assert token not in errors
 
 
 def test_answers_are_sent_without_delay():

@@ -1,11 +1,14 @@
 """The JSON interface: photos, pictures, wrong requests, and the page."""
 
+import asyncio
 import hashlib
 import io
 import json
 
 import pytest
 from PIL import Image
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from fne.search import engine
 from fne.search.project import Project
@@ -101,6 +104,21 @@ def test_a_photo_with_too_many_bytes_is_refused(client, monkeypatch):
     assert problem(client.post("/api/photos", content=bytes((1 << 20) + 1))) == wanted
     parts = (bytes(1 << 18) for _ in range(5))  # without a length
     assert problem(client.post("/api/photos", content=parts)) == wanted
+
+
+def test_a_photo_that_comes_too_slowly_is_refused(monkeypatch):
+    monkeypatch.setattr(app, "BODY_SECONDS", 0.05)
+
+    async def receive():
+        await asyncio.sleep(60)
+
+    request = Request({"type": "http", "method": "POST", "headers": []}, receive)
+    with pytest.raises(HTTPException) as refused:
+        asyncio.run(app._body(request))
+    assert (refused.value.status_code, refused.value.detail) == (
+        408,
+        "the photo did not arrive within 0.05 s",
+    )
 
 
 def test_no_more_photos_are_embedded_than_there_is_room_for(client):
