@@ -1,10 +1,14 @@
 """How many ternary values flip when convolutions are computed in half precision.
 
 `python -m benchmarks.precision PHOTOGRAPHS WEIGHTS` computes the rows of photographs with shared crops, in
-float32 and in the precisions of `extract.precision`, on the CPU. As on a GPU, weights, inputs and results of
-every convolution are rounded to half precision, and products are summed in float32. A product of two numbers
-in half precision is exact in float32, so this is done with float32 numbers that are rounded; torch's own
-convolutions in half precision give the same on a CPU, many times slower (`--slow`).
+float32 and in the precisions of `extract.precision`, on the CPU. Weights, bias, inputs and results of every
+convolution are rounded to half precision, and products are summed in float32. This stands for a GPU, which
+sums in another order and may round elsewhere; no GPU was compared. The layers are the convolutions of VGG16:
+fully connected layers are not measured.
+
+The sums use float32 numbers that are rounded: a product of two numbers in half precision is exact in float32,
+unless it is too small for it. `--slow` uses torch's own convolutions in half precision instead, which take
+many times as long and round in an order of their own, so their count may differ a little.
 
 Each feature is standardized by its mean and deviation over these photographs in float32, and discretized with
 the thresholds of `params.yaml`.

@@ -51,6 +51,8 @@ from fne.store.layout import Layer, view_layers
 AUTO = "auto"
 # Increased whenever the same image would give another row.
 EXTRACTOR_VERSION = 1
+# Increased whenever an algorithm would give other bits; without an entry, an algorithm has its first version.
+ALGORITHM_VERSIONS = {"winograd": 2}
 PRECISIONS = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 # What becomes of the crops of an image: their mean, or a view each, which keeps its own columns.
@@ -203,6 +205,8 @@ def build_extractor(
         "decoder": DECODER_VERSION,
         "extractor": EXTRACTOR_VERSION,
     }
+    if chosen in ALGORITHM_VERSIONS:
+        kind["algorithm_version"] = ALGORITHM_VERSIONS[chosen]
     if chosen == "plain" and not is_gpu(device):
         # Only here do the last bits depend on the number of threads.
         kind["threads"] = torch.get_num_threads()

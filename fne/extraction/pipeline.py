@@ -101,8 +101,8 @@ def open_queue(extractor: Extractor) -> DeviceQueue:
 
 def compute_rows(
     queue: DeviceQueue, images: Iterator[Tensor], size: int, log: Callable[[str], None]
-) -> Generator[np.ndarray, None, None]:
-    """Yield the rows of images in their order, some images at a time.
+) -> Generator[np.ndarray, None, int]:
+    """Yield the rows of images in their order, some images at a time; return the last size of batches.
 
     When memory runs out, what is queued is finished first. If a batch does not fit alone either, it is
     halved, and so are all batches after it. This is reported once.
@@ -149,6 +149,7 @@ def compute_rows(
             )
     while queued:
         yield queued.popleft()()
+    return size
 
 
 def _submit(queue: DeviceQueue, batch: list[Tensor]) -> Callable[[], np.ndarray] | None:

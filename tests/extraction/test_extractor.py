@@ -66,6 +66,15 @@ def test_the_kind_of_todays_settings_keeps_its_bytes():
     )
 
 
+def test_the_version_of_the_algorithm_is_part_of_the_kind():
+    digest = "0" * 64
+    state = {"features.0.weight": torch.zeros(64, 3, 3, 3), "features.0.bias": torch.zeros(64)}
+    weights = Weights(Artifact(ROOT / "weights/random.yaml", "weights", digest), state)
+    settings = extractor_settings(backbone="vgg16", crops="ten")
+    ours, sharing = (build_extractor(settings, weights, name, CPU).kind for name in ("winograd", "sharing"))
+    assert ours == sharing | {"algorithm": "winograd", "algorithm_version": 2}
+
+
 def test_another_input_is_part_of_the_kind_and_changes_the_row(weights):
     fed = replace(weights, input=CAFFE)
     ours, theirs = (build_extractor(extractor_settings(), each, "auto", CPU) for each in (weights, fed))
@@ -217,7 +226,8 @@ def test_an_algorithm_that_is_not_possible_is_refused(asked, crops, device, resi
 @pytest.fixture
 def no_numba(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "fne.extraction.fast.winograd_loops", raising=False)
+    for name in ("vector_code", "winograd_loops"):
+        monkeypatch.delitem(sys.modules, f"fne.extraction.fast.{name}", raising=False)
     extractor._warn_once.cache_clear()
 
 

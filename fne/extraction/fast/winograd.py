@@ -1,9 +1,12 @@
-"""3 x 3 convolutions on the CPU with Winograd's F(4, 3).
+"""3 x 3 convolutions on the CPU with Winograd's minimal filtering.
 
-Each tile of 4 x 4 result pixels is computed from 6 x 6 input pixels with 36 products instead
-of 144 (Lavin and Gray, 2016). Filters are transformed once, in float64. The tiles of all
-batches of a layer are processed together, one chunk at a time: they are transformed, multiplied
-by the filters in 36 matrix products, and transformed back, with bias and ReLU.
+Each tile of 4 x 4 result pixels is computed from 6 x 6 input pixels with 36 products instead of 144 (Lavin
+and Gray, 2016). Filters are transformed once, in float64. The tiles of all batches of a layer are processed
+together, one chunk at a time: they are transformed, multiplied by the filters in 36 matrix products, and
+transformed back, with bias and ReLU.
+
+Tiles of 5 or 6 pixels take fewer products, but they are less exact. They are used where tiles of 4 pixels
+would extend far beyond the result: for strips that are 5 or 6 pixels wide, and for small images.
 """
 
 import math
@@ -13,22 +16,20 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from fne.extraction.fast.crop_sharing import Convolve, Step, convolve_directly, is_same_3x3
+from fne.extraction.fast.winograd_points import SIZES, filter_matrix
 
-# Tiles per chunk. The time hardly depends on it, but the memory does: the first layers of a network
-# have twenty times as many tiles as the last.
-CHUNK = 512
+# The height and the width of a tile of the result.
+TileSize = tuple[int, int]
 
-# Rows: the points 0, 1, -1, 2, -2 and infinity of Lavin and Gray's F(4, 3).
-_FILTER_TRANSFORM = (
-    (1 / 4, 0, 0),
-    (-1 / 6, -1 / 6, -1 / 6),
-    (-1 / 6, 1 / 6, -1 / 6),
-    (1 / 24, 1 / 12, 1 / 6),
-    (1 / 24, -1 / 12, 1 / 6),
-    (0, 0, 1),
-)
+# Tiles per chunk, so that a chunk stays in the cache. With many channels the filters are larger than the
+# cache, and a chunk is as large as reading them pays.
+CHUNK, WIDE_CHUNK = 28, 224
+WIDE = 256  # channels
+# Sides up to this length may have tiles larger than 4 pixels.
+SHORT = 16
 
 
 @dataclass(frozen=True)
@@ -83,20 +84,47 @@ class Buffers:
         return [part.view(*shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def transform_filters(weight: Tensor) -> Tensor:
-    """Return (36, channels, filters) for the weight (filters, channels, 3, 3) of a convolution."""
-    points = torch.tensor(_FILTER_TRANSFORM, dtype=torch.float64)
-    transformed = torch.einsum("ia,kcab,jb->ijck", points, weight.detach().double(), points)
-    return transformed.flatten(0, 1).float().contiguous()
+class Filters:
+    """The filters of a convolution, transformed for each size of tiles when it is first needed."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self._weight = weight.detach()
+        self._transformed: dict[TileSize, Tensor] = {}
+        self._lock = threading.Lock()
+
+    def get(self, size: TileSize) -> Tensor:
+        """Return (positions, panels, channels, PANEL); the last panel is filled with zeros."""
+        with self._lock:
+            if size not in self._transformed:
+                self._transformed[size] = transform_filters(self._weight, size)
+            return self._transformed[size]
+
+
+def transform_filters(weight: Tensor, size: TileSize) -> Tensor:
+    """Return (positions, panels, channels, PANEL) for a weight (filters, channels, 3, 3)."""
+    from fne.extraction.fast.vector_code import PANEL
+
+    rows, columns = (torch.tensor(filter_matrix(each), dtype=torch.float64) for each in size)
+    transformed = torch.einsum("ia,kcab,jb->ijck", rows, weight.double(), columns).flatten(0, 1).float()
+    padded = functional.pad(transformed, (0, -len(weight) % PANEL))
+    return torch.stack(torch.split(padded, PANEL, dim=2), dim=1).contiguous()
+
+
+def tile_size(height: int, width: int) -> TileSize:
+    """Return the size of the tiles of a result."""
+    if max(height, width) <= max(SIZES):
+        # The corners of strips: one pair of tiles, with the filters of the vertical strips.
+        return 4, _fewest_products(width)
+    return _fewest_products(height), _fewest_products(width)
 
 
 def convolve_tiles(
-    filters: Tensor, bias: Tensor, relu: bool, batches: list[tuple[Tensor, int]], buffers: Buffers
+    filters: Filters, bias: Tensor, relu: bool, batches: list[tuple[Tensor, int]], buffers: Buffers
 ) -> list[Tensor]:
     """Convolve several batches with the same filters.
 
     Args:
-        filters: from `transform_filters`.
+        filters: the filters.
         bias: (filters,).
         relu: whether to apply a ReLU to the results.
         batches: each (images, height, width, channels), with its zero padding.
@@ -105,31 +133,55 @@ def convolve_tiles(
     Returns:
         One result (images, height, width, filters) per batch, in memory of `buffers`.
     """
-    from fne.extraction.fast.winograd_loops import POSITIONS, count_tiles, inverse_transform, transform
-
-    _, channels, outputs = filters.shape
     shapes = [
         (len(batch), *(side + 2 * padding - 2 for side in batch.shape[1:3])) for batch, padding in batches
     ]
-    results = buffers.results([(*shape, outputs) for shape in shapes])
-    for ranges in chunks([count_tiles(*shape) for shape in shapes], CHUNK):
-        tiles = sum(part.last - part.first for part in ranges)
-        transformed = buffers.get("tiles", POSITIONS * tiles * channels).view(POSITIONS, tiles, channels)
-        products = buffers.get("products", POSITIONS * tiles * outputs).view(POSITIONS, tiles, outputs)
-        for part in ranges:
-            batch, padding = batches[part.batch]
-            transform(batch.numpy(), padding, part.first, part.last, transformed.numpy(), part.offset)
-        torch.bmm(transformed, filters, out=products)
-        for part in ranges:
-            result = results[part.batch].numpy()
-            inverse_transform(
-                products.numpy(), part.offset, bias.numpy(), relu, result, part.first, part.last
-            )
+    results = buffers.results([(*shape, len(bias)) for shape in shapes])
+    by_size: dict[TileSize, list[tuple[Tensor, int, Tensor]]] = {}
+    for (batch, padding), result in zip(batches, results, strict=True):
+        by_size.setdefault(tile_size(*result.shape[1:3]), []).append((batch, padding, result))
+    for size, same in by_size.items():
+        _convolve(filters.get(size), size, bias, relu, same, buffers)
     return results
 
 
+def _convolve(
+    filters: Tensor,
+    size: TileSize,
+    bias: Tensor,
+    relu: bool,
+    batches: list[tuple[Tensor, int, Tensor]],
+    buffers: Buffers,
+) -> None:
+    """Compute the results of batches with tiles of one size."""
+    from fne.extraction.fast.winograd_loops import (
+        count_tiles,
+        inverse_transform,
+        multiply,
+        strides,
+        transform,
+    )
+
+    positions, panels, channels, _ = filters.shape
+    counts = [count_tiles(result.shape, size) for _, _, result in batches]
+    for ranges in chunks(counts, CHUNK if channels < WIDE else WIDE_CHUNK):
+        tiles = sum(part.last - part.first for part in ranges)
+        stride, product_stride = strides(tiles, channels, panels)
+        transformed = buffers.get("tiles", positions * stride).numpy()
+        products = buffers.get("products", positions * product_stride).numpy()
+        for part in ranges:
+            batch, padding, _ = batches[part.batch]
+            place = (part.first, part.last, tiles, part.offset)
+            transform(batch.numpy(), padding, size, place, transformed, stride)
+        multiply(transformed, stride, filters.numpy(), products, product_stride, tiles)
+        for part in ranges:
+            result = batches[part.batch][2].numpy()
+            place = (part.first, part.last, tiles, part.offset)
+            inverse_transform(products, product_stride, bias.numpy(), relu, size, place, result)
+
+
 def winograd_convolve(modules: Sequence[nn.Module]) -> Convolve:
-    """Return a function that computes the convolutions of these modules, with filters transformed in advance.
+    """Return a function that computes the convolutions of these modules, with filters transformed once.
 
     Convolutions whose channels are not a multiple of the block size of the compiled loops, such
     as the first one with its three colors, are computed by torch.
@@ -137,10 +189,10 @@ def winograd_convolve(modules: Sequence[nn.Module]) -> Convolve:
     Raises:
         ImportError: if numba is missing.
     """
-    from fne.extraction.fast.winograd_loops import BLOCK
+    from fne.extraction.fast.vector_code import BLOCK
 
     filters = {
-        module: transform_filters(module.weight)
+        module: Filters(module.weight)
         for module in modules
         if isinstance(module, nn.Conv2d)
         and is_same_3x3(module)
@@ -163,12 +215,16 @@ def winograd_convolve(modules: Sequence[nn.Module]) -> Convolve:
 def numba_unsupported_reason() -> str | None:
     """Return why the compiled loops cannot run here, or None after a successful trial run."""
     try:
-        from fne.extraction.fast.winograd_loops import BLOCK
+        from fne.extraction.fast.vector_code import BLOCK
     except ImportError as error:
         return f"numba cannot be imported ({error})"
     try:
-        filters = torch.zeros(36, BLOCK, BLOCK)
+        filters = Filters(torch.zeros(BLOCK, BLOCK, 3, 3))
         convolve_tiles(filters, torch.zeros(BLOCK), True, [(torch.zeros(1, 4, 4, BLOCK), 1)], Buffers())
     except Exception as error:  # numba and LLVM raise errors of many types
         return f"numba cannot compile for this machine ({type(error).__name__})"
     return None
+
+
+def _fewest_products(side: int) -> int:
+    return min(SIZES, key=lambda size: (size + 2) * -(-side // size)) if side <= SHORT else min(SIZES)

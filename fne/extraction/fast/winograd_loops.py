@@ -1,215 +1,253 @@
-"""Compiled loops for Winograd's input transform and inverse transform.
+"""Compiled loops of Winograd's convolutions: both transforms and the matrix products between them.
 
-The result is computed in tiles of 4 x 4 pixels, each from 6 x 6 input pixels; tiles may extend
-beyond the result. Channels are the last axis and the innermost loop, one block at a time, so
-that what is between the two passes over a tile, along its columns and along its rows, stays in the
-L1 cache. The first pass reads its input and the second one writes its result in place. Loops run
-over slices of constant length: with indexes into whole arrays, which might be negative, the compiler
-would not vectorize them.
+The tiles of a chunk are divided into groups of at most TILES. What is multiplied is stored in the order
+in which it is read, so that it comes from the cache:
+
+    transformed tiles   (position, group, channels / BLOCK, TILES, BLOCK)
+    filters             (position, panel, channels, PANEL)
+    products            (position, group, panel, TILES, PANEL)
+
+Every sum runs over the channels in the same order, so a result does not depend on the tiles beside it.
 
 The module needs numba, which is optional, so it is imported only inside functions.
 """
 
+from collections.abc import Sequence
+
 import numba
 import numpy as np
 
-POSITIONS = 36
-BLOCK = 16
-ROW = 6 * BLOCK  # a row of 6 positions in a flat block
+from fne.extraction.fast.vector_code import (
+    BLOCK,
+    PANEL,
+    TILES,
+    copy_block,
+    finish_line,
+    invert_line,
+    multiply_group,
+    transform_line,
+)
 
-_ZERO, _TWO, _FOUR, _FIVE, _EIGHT = (np.float32(value) for value in (0, 2, 4, 5, 8))
-_LOWEST = np.float32(-np.inf)
+# Channels that are summed before their sum is added to the others, which is more exact than one long sum.
+SUMMED = 128
+GAP = 16  # values between positions, which would otherwise fall into the same sets of the cache
+
+_ZERO, _LOWEST = np.float32(0), np.float32(-np.inf)
 
 # No fastmath: it would change the order of operations, and with it the rounding.
 _compiled = numba.njit(cache=True, nogil=True)
 
 
-def count_tiles(images: int, height: int, width: int) -> int:
-    """Return the number of tiles of a result (images, height, width)."""
-    return images * -(-height // 4) * -(-width // 4)
+def count_tiles(shape: Sequence[int], size: tuple[int, int]) -> int:
+    """Return the number of tiles of a result (images, height, width, …)."""
+    images, height, width = shape[:3]
+    return images * -(-height // size[0]) * -(-width // size[1])
+
+
+def strides(tiles: int, channels: int, panels: int) -> tuple[int, int]:
+    """Return the number of values per position: of transformed tiles, and of products."""
+    padded = -(-tiles // TILES) * TILES
+    return padded * channels + GAP, padded * panels * PANEL + GAP
 
 
 @_compiled
-def transform(piece: np.ndarray, padding: int, first: int, last: int, tiles: np.ndarray, offset: int) -> None:
+def transform(
+    piece: np.ndarray,
+    padding: int,
+    size: tuple[int, int],
+    place: tuple[int, int, int, int],
+    transformed: np.ndarray,
+    stride: int,
+) -> None:
     """Apply the input transform to some tiles of a batch.
 
     Args:
         piece: (images, height, width, channels); channels are a multiple of BLOCK.
         padding: the zero padding of each image.
-        first: the first tile.
-        last: the tile after the last one.
-        tiles: (36, tiles, channels), the output.
-        offset: the position of the first tile in `tiles`.
+        size: the height and the width of a tile of the result.
+        place: the first tile, the tile after the last one, the number of tiles of the chunk, and the
+            position of the first tile in the chunk.
+        transformed: the transformed tiles of the chunk, the output.
+        stride: the number of values per position.
     """
     _, height, width, channels = piece.shape
-    down, across = (height + 2 * padding + 1) // 4, (width + 2 * padding + 1) // 4
-    pixels = np.empty(POSITIONS * BLOCK, dtype=np.float32)
-    half = np.empty(POSITIONS * BLOCK, dtype=np.float32)
+    down, across = size
+    first, last, tiles, offset = place
+    values = piece.reshape(-1)
+    rows = (height + 2 * padding - 2 + down - 1) // down
+    columns = (width + 2 * padding - 2 + across - 1) // across
+    line = (across + 2) * BLOCK
+    pixels, half = _aligned((down + 2) * line), _aligned((down + 2) * line)
     for number in range(first, last):
-        image, within = number // (down * across), number % (down * across)
-        top, left = within // across * 4 - padding, within % across * 4 - padding
-        tile = offset + number - first
-        inside = top >= 0 and left >= 0 and top + 6 <= height and left + 6 <= width
+        image, within = number // (rows * columns), number % (rows * columns)
+        top, left = within // columns * down - padding, within % columns * across - padding
+        inside = top >= 0 and left >= 0 and top + down + 2 <= height and left + across + 2 <= width
+        group, slot = _group(offset + number - first, tiles)
         for begin in range(0, channels, BLOCK):
-            end = begin + BLOCK
+            at = ((image * height + top) * width + left) * channels + begin
             if not inside:
-                _read_pixels(piece, image, top, left, begin, pixels)
-            for column in range(6):
+                sides = (down + 2, across + 2)
+                _read_pixels(values, at, (height, width, channels), (top, left), sides, pixels)
+            for column in range(across + 2):
                 start = column * BLOCK
                 if inside:
-                    x = left + column
-                    d0, d1 = piece[image, top, x, begin:end], piece[image, top + 1, x, begin:end]
-                    d2, d3 = piece[image, top + 2, x, begin:end], piece[image, top + 3, x, begin:end]
-                    d4, d5 = piece[image, top + 4, x, begin:end], piece[image, top + 5, x, begin:end]
-                    for c in range(BLOCK):
-                        (
-                            half[start + c],
-                            half[start + c + ROW],
-                            half[start + c + 2 * ROW],
-                            half[start + c + 3 * ROW],
-                            half[start + c + 4 * ROW],
-                            half[start + c + 5 * ROW],
-                        ) = _transform_values(d0[c], d1[c], d2[c], d3[c], d4[c], d5[c])
+                    transform_line(down, values, at + column * channels, width * channels, half, start, line)
                 else:
-                    for c in range(start, start + BLOCK):
-                        (
-                            half[c],
-                            half[c + ROW],
-                            half[c + 2 * ROW],
-                            half[c + 3 * ROW],
-                            half[c + 4 * ROW],
-                            half[c + 5 * ROW],
-                        ) = _transform_values(
-                            pixels[c],
-                            pixels[c + ROW],
-                            pixels[c + 2 * ROW],
-                            pixels[c + 3 * ROW],
-                            pixels[c + 4 * ROW],
-                            pixels[c + 5 * ROW],
-                        )
-            for row in range(6):
-                t0, t1 = tiles[6 * row, tile, begin:end], tiles[6 * row + 1, tile, begin:end]
-                t2, t3 = tiles[6 * row + 2, tile, begin:end], tiles[6 * row + 3, tile, begin:end]
-                t4, t5 = tiles[6 * row + 4, tile, begin:end], tiles[6 * row + 5, tile, begin:end]
-                line = half[row * ROW : (row + 1) * ROW]
-                for c in range(BLOCK):
-                    t0[c], t1[c], t2[c], t3[c], t4[c], t5[c] = _transform_values(
-                        line[c],
-                        line[c + BLOCK],
-                        line[c + 2 * BLOCK],
-                        line[c + 3 * BLOCK],
-                        line[c + 4 * BLOCK],
-                        line[c + 5 * BLOCK],
-                    )
+                    transform_line(down, pixels, start, line, half, start, line)
+            to = (group * channels + begin) * TILES + slot * BLOCK
+            for row in range(down + 2):
+                start = to + row * (across + 2) * stride
+                transform_line(across, half, row * line, BLOCK, transformed, start, stride)
+
+
+@_compiled
+def multiply(
+    transformed: np.ndarray,
+    stride: int,
+    filters: np.ndarray,
+    products: np.ndarray,
+    product_stride: int,
+    tiles: int,
+) -> None:
+    """Multiply the transformed tiles of a chunk by filters (positions, panels, channels, PANEL)."""
+    positions, panels, channels, _ = filters.shape
+    values = filters.reshape(-1)
+    groups = _count_groups(tiles)
+    for position in range(positions):
+        for panel in range(panels):
+            of = (position * panels + panel) * channels * PANEL
+            for group in range(groups):
+                count = tiles * (group + 1) // groups - tiles * group // groups
+                at = position * stride + group * channels * TILES
+                to = position * product_stride + (group * panels + panel) * TILES * PANEL
+                for begin in range(0, channels, SUMMED):
+                    depth = min(SUMMED, channels - begin)
+                    tile, weight = at + begin * TILES, of + begin * PANEL
+                    multiply_group(count, transformed, tile, values, weight, depth, begin, products, to)
 
 
 @_compiled
 def inverse_transform(
-    products: np.ndarray, offset: int, bias: np.ndarray, relu: bool, result: np.ndarray, first: int, last: int
+    products: np.ndarray,
+    stride: int,
+    bias: np.ndarray,
+    relu: bool,
+    size: tuple[int, int],
+    place: tuple[int, int, int, int],
+    result: np.ndarray,
 ) -> None:
     """Apply the inverse transform to some tiles of a batch, add the bias, and optionally apply a ReLU.
 
     Args:
-        products: (36, tiles, channels); channels are a multiple of BLOCK.
-        offset: the position of the first tile in `products`.
+        products: the products of the chunk.
+        stride: the number of values per position.
         bias: (channels,).
         relu: whether to apply a ReLU.
+        size: the height and the width of a tile.
+        place: the first tile, the tile after the last one, the number of tiles of the chunk, and the
+            position of the first tile in the chunk.
         result: (images, height, width, channels), the output.
-        first: the first tile.
-        last: the tile after the last one.
     """
     _, height, width, channels = result.shape
-    down, across = (height + 3) // 4, (width + 3) // 4
+    down, across = size
+    first, last, tiles, offset = place
+    values = result.reshape(-1)
+    rows, columns = (height + down - 1) // down, (width + across - 1) // across
+    panels = (channels + PANEL - 1) // PANEL
     lowest = _ZERO if relu else _LOWEST
-    half = np.empty(4 * ROW, dtype=np.float32)
-    pixels = np.empty(16 * BLOCK, dtype=np.float32)
+    line = (across + 2) * BLOCK
+    half, pixels = _aligned(down * line), _aligned(down * across * BLOCK)
     for number in range(first, last):
-        image, within = number // (down * across), number % (down * across)
-        top, left = within // across * 4, within % across * 4
-        tile = offset + number - first
+        image, within = number // (rows * columns), number % (rows * columns)
+        top, left = within // columns * down, within % columns * across
+        inside = top + down <= height and left + across <= width
+        group, slot = _group(offset + number - first, tiles)
         for begin in range(0, channels, BLOCK):
-            end = begin + BLOCK
-            for column in range(6):
-                m0, m1 = products[column, tile, begin:end], products[6 + column, tile, begin:end]
-                m2, m3 = products[12 + column, tile, begin:end], products[18 + column, tile, begin:end]
-                m4, m5 = products[24 + column, tile, begin:end], products[30 + column, tile, begin:end]
-                start = column * BLOCK
-                for c in range(BLOCK):
-                    (
-                        half[start + c],
-                        half[start + c + ROW],
-                        half[start + c + 2 * ROW],
-                        half[start + c + 3 * ROW],
-                    ) = _inverse_transform_values(m0[c], m1[c], m2[c], m3[c], m4[c], m5[c])
-            biases = bias[begin:end]
-            for row in range(4):
-                line, start = row * ROW, row * 4 * BLOCK
-                for c in range(BLOCK):
-                    v0, v1, v2, v3 = _inverse_transform_values(
-                        half[line + c],
-                        half[line + c + BLOCK],
-                        half[line + c + 2 * BLOCK],
-                        half[line + c + 3 * BLOCK],
-                        half[line + c + 4 * BLOCK],
-                        half[line + c + 5 * BLOCK],
-                    )
-                    pixels[start + c] = _at_least(lowest, v0 + biases[c])
-                    pixels[start + c + BLOCK] = _at_least(lowest, v1 + biases[c])
-                    pixels[start + c + 2 * BLOCK] = _at_least(lowest, v2 + biases[c])
-                    pixels[start + c + 3 * BLOCK] = _at_least(lowest, v3 + biases[c])
-            for row in range(min(4, height - top)):
-                for column in range(min(4, width - left)):
-                    target = result[image, top + row, left + column, begin:end]
-                    start = (4 * row + column) * BLOCK
-                    for c in range(BLOCK):
-                        target[c] = pixels[start + c]
+            at = ((group * panels + begin // PANEL) * TILES + slot) * PANEL + begin % PANEL
+            for column in range(across + 2):
+                start = at + column * stride
+                invert_line(down, products, start, (across + 2) * stride, half, column * BLOCK, line)
+            to = ((image * height + top) * width + left) * channels + begin
+            for row in range(down):
+                if inside:
+                    start = to + row * width * channels
+                    finish_line(across, half, row * line, values, start, channels, bias, begin, lowest)
+                else:
+                    start = row * across * BLOCK
+                    finish_line(across, half, row * line, pixels, start, BLOCK, bias, begin, lowest)
+            if not inside:
+                sides = (min(down, height - top), min(across, width - left))
+                _write_pixels(pixels, across, sides, values, to, (width * channels, channels))
 
 
 @_compiled
-def _read_pixels(piece: np.ndarray, image: int, top: int, left: int, begin: int, pixels: np.ndarray) -> None:
-    _, height, width, _ = piece.shape
-    for position in range(POSITIONS):
-        y, x, start = top + position // 6, left + position % 6, position * BLOCK
-        if 0 <= y < height and 0 <= x < width:
-            line = piece[image, y, x, begin : begin + BLOCK]
-            for c in range(BLOCK):
-                pixels[start + c] = line[c]
-        else:
-            for c in range(BLOCK):
-                pixels[start + c] = _ZERO
+def _count_groups(tiles: int) -> int:
+    return (tiles + TILES - 1) // TILES
 
 
 @_compiled
-def _transform_values(
-    d0: np.float32, d1: np.float32, d2: np.float32, d3: np.float32, d4: np.float32, d5: np.float32
-) -> tuple[np.float32, ...]:
-    """Multiply six values by Lavin and Gray's input matrix."""
-    even, odd = d4 - _FOUR * d2, d3 - _FOUR * d1
-    near, far = d4 - d2, _TWO * (d3 - d1)
-    return (
-        _FOUR * d0 - _FIVE * d2 + d4,
-        even + odd,
-        even - odd,
-        near + far,
-        near - far,
-        _FOUR * d1 - _FIVE * d3 + d5,
-    )
+def _group(tile: int, tiles: int) -> tuple[int, int]:
+    """Return the group of a tile and its number in it; the sizes of groups differ by one at most."""
+    groups = _count_groups(tiles)
+    group = ((tile + 1) * groups - 1) // tiles
+    return group, tile - tiles * group // groups
 
 
 @_compiled
-def _inverse_transform_values(
-    m0: np.float32, m1: np.float32, m2: np.float32, m3: np.float32, m4: np.float32, m5: np.float32
-) -> tuple[np.float32, ...]:
-    """Multiply six values by Lavin and Gray's output matrix, which gives four values."""
-    return (
-        m0 + (m1 + m2) + (m3 + m4),
-        (m1 - m2) + _TWO * (m3 - m4),
-        (m1 + m2) + _FOUR * (m3 + m4),
-        (m1 - m2) + _EIGHT * (m3 - m4) + m5,
-    )
+def _aligned(size: int) -> np.ndarray:
+    """Return memory whose blocks do not cross lines of the cache, which would take twice the time."""
+    memory = np.empty(size + BLOCK, dtype=np.float32)
+    start = -(memory.ctypes.data // memory.itemsize) % BLOCK
+    return memory[start : start + size]
 
 
 @_compiled
-def _at_least(lowest: np.float32, value: np.float32) -> np.float32:
-    # NaN compares false, so it is kept and detected later.
-    return lowest if value < lowest else value
+def _read_pixels(
+    values: np.ndarray,
+    start: int,
+    shape: tuple[int, int, int],
+    corner: tuple[int, int],
+    sides: tuple[int, int],
+    pixels: np.ndarray,
+) -> None:
+    """Copy the pixels of a tile that lie inside the image; the others are 0.
+
+    Args:
+        values: the pixels of all images.
+        start: the position of the tile's corner, which may lie outside the image.
+        shape: height, width and channels of an image.
+        corner: the row and the column of the corner.
+        sides: the height and the width of the tile.
+        pixels: the output.
+    """
+    (height, width, channels), (top, left), (rows, columns) = shape, corner, sides
+    pixels[:] = _ZERO
+    for row in range(max(0, -top), min(rows, height - top)):
+        for column in range(max(0, -left), min(columns, width - left)):
+            at = start + (row * width + column) * channels
+            copy_block(values, at, pixels, (row * columns + column) * BLOCK)
+
+
+@_compiled
+def _write_pixels(
+    pixels: np.ndarray,
+    across: int,
+    sides: tuple[int, int],
+    values: np.ndarray,
+    start: int,
+    steps: tuple[int, int],
+) -> None:
+    """Copy the pixels of a tile that lie inside the result.
+
+    Args:
+        pixels: the tile.
+        across: its width.
+        sides: how many of its rows and columns lie inside.
+        values: the pixels of all results.
+        start: the position of the tile's corner.
+        steps: how far rows and columns are apart.
+    """
+    for row in range(sides[0]):
+        for column in range(sides[1]):
+            at = (row * across + column) * BLOCK
+            copy_block(pixels, at, values, start + row * steps[0] + column * steps[1])

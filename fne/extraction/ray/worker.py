@@ -6,8 +6,9 @@ of raising the error, because the message of an exception contains the traceback
 
 import os
 import socket
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from fne.core.device import prepare_device
 from fne.core.errors import InputError
@@ -66,6 +68,7 @@ class Worker:
         self._reading = ThreadPoolExecutor(max(1, config.runtime.workers), "read")
         self._extractor: Extractor | None = None
         self._idle_since = 0.0
+        self._most = sys.maxsize  # images per batch that fit into memory
 
     def ping(self) -> None:
         """Return when the process runs."""
@@ -90,8 +93,7 @@ class Worker:
 
         def rows() -> WorkerResult:
             idle_seconds = time.perf_counter() - self._idle_since
-            parts = compute_rows(open_queue(extractor), iter(pixels), len(pixels), say)
-            computed = np.concatenate(list(parts))
+            computed = np.concatenate(list(self._rows(extractor, pixels)))
             self._idle_since = time.perf_counter()
             return WorkerResult(computed, hardware_name(extractor.device.type), idle_seconds)
 
@@ -99,6 +101,13 @@ class Worker:
             return self._computing.submit(rows).result()
         except InputError as error:
             return error.message
+
+    def _rows(self, extractor: Extractor, pixels: list[Tensor]) -> Iterator[np.ndarray]:
+        """Yield rows; batches that were halved because memory ran out stay so in later work units."""
+        size = min(self._most, len(pixels))
+        last = yield from compute_rows(open_queue(extractor), iter(pixels), size, say)
+        if last < size:
+            self._most = last
 
     def _prepare(self) -> Extractor:
         if self._extractor is None:

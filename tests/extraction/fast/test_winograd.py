@@ -1,9 +1,12 @@
+from itertools import product
+
 import pytest
 import torch
 from torch.nn import functional
 
 from fne.extraction.fast.crop_sharing import share_crops
-from fne.extraction.fast.winograd import Buffers, convolve_tiles, transform_filters, winograd_convolve
+from fne.extraction.fast.winograd import Buffers, Filters, convolve_tiles, tile_size, winograd_convolve
+from fne.extraction.fast.winograd_points import SIZES
 from fne.extraction.network import activations
 from fne.extraction.preprocess import CROPS
 from tests.support.networks import VGG16, VGG19, narrow_vgg, relative_difference, smooth_images
@@ -23,15 +26,19 @@ def drawn(*shape):
 
 @pytest.mark.parametrize("padding", [0, 1])
 @pytest.mark.parametrize("sides", [(4, 4), (3, 3), (5, 9), (14, 14), (6, 31)])
-def test_a_layer_is_that_of_float64_whatever_its_size(sides, padding):
+@pytest.mark.parametrize("size", list(product(SIZES, repeat=2)))
+def test_a_layer_is_that_of_float64_whatever_its_size_and_that_of_its_tiles(
+    monkeypatch, size, sides, padding
+):
+    monkeypatch.setattr("fne.extraction.fast.winograd.tile_size", lambda height, width: size)
     images, weight, bias = drawn(2, *sides, 32), drawn(48, 32, 3, 3) / 17, drawn(48)
-    (found,) = convolve_tiles(transform_filters(weight), bias, False, [(images, padding)], Buffers())
+    (found,) = convolve_tiles(Filters(weight), bias, False, [(images, padding)], Buffers())
     assert relative_difference(found.double(), convolve(images, weight, bias, padding)) < 2e-6
 
 
 def test_the_sum_over_the_channels_of_a_wide_layer_is_precise():
     images, weight, bias = drawn(1, 14, 14, 512).relu(), drawn(512, 512, 3, 3) / 48, drawn(512)
-    (found,) = convolve_tiles(transform_filters(weight), bias, True, [(images, 1)], Buffers())
+    (found,) = convolve_tiles(Filters(weight), bias, True, [(images, 1)], Buffers())
     assert relative_difference(found.double(), convolve(images, weight, bias, 1, relu=True)) < 5e-6
 
 
@@ -40,15 +47,40 @@ def test_batches_of_different_sizes_are_convolved_together(monkeypatch, chunk):
     monkeypatch.setattr("fne.extraction.fast.winograd.CHUNK", chunk)
     weight, bias = drawn(16, 16, 3, 3) / 12, drawn(16)
     batches = [(drawn(1, 12, 12, 16), 1), (drawn(4, 3, 14, 16), 0), (drawn(2, 6, 5, 16), 0)]
-    found = convolve_tiles(transform_filters(weight), bias, True, batches, Buffers())
+    found = convolve_tiles(Filters(weight), bias, True, batches, Buffers())
     for result, (images, padding) in zip(found, batches, strict=True):
         assert relative_difference(result.double(), convolve(images, weight, bias, padding, relu=True)) < 2e-6
+
+
+@pytest.mark.parametrize(
+    ("result", "size"),
+    [
+        ((256, 256), (4, 4)),
+        ((256, 2), (4, 4)),
+        ((32, 5), (4, 5)),
+        ((6, 32), (6, 4)),
+        ((5, 5), (4, 5)),
+        ((14, 14), (5, 5)),
+        ((28, 28), (4, 4)),
+    ],
+)
+def test_tiles_are_larger_than_4_pixels_only_for_narrow_strips_and_small_images(result, size):
+    assert tile_size(*result) == size
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 14, 15, 40])
+def test_the_bits_of_a_tile_do_not_depend_on_the_tiles_beside_it(monkeypatch, chunk):
+    images, filters, bias = drawn(3, 14, 22, 32), Filters(drawn(80, 32, 3, 3)), drawn(80)
+    (expected,) = convolve_tiles(filters, bias, True, [(images, 1)], Buffers())
+    monkeypatch.setattr("fne.extraction.fast.winograd.CHUNK", chunk)
+    (found,) = convolve_tiles(filters, bias, True, [(images, 1)], Buffers())
+    assert torch.equal(found, expected)
 
 
 def test_nan_is_propagated_through_the_relu():
     images = torch.zeros(1, 4, 4, 16)
     images[0, 0, 0, 0] = torch.nan
-    filters = transform_filters(drawn(16, 16, 3, 3))
+    filters = Filters(drawn(16, 16, 3, 3))
     (found,) = convolve_tiles(filters, torch.zeros(16), True, [(images, 1)], Buffers())
     assert found[0, 0, 0].isnan().all()
 

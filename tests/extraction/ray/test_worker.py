@@ -63,6 +63,35 @@ def test_the_model_is_loaded_once(folder, monkeypatch):
     assert loaded == [Path("random.yaml")]
 
 
+class SmallQueue:
+    """A device with memory for two images."""
+
+    ahead = 0
+
+    def __init__(self, sizes):
+        self._sizes = sizes
+
+    def submit(self, pixels):
+        self._sizes.append(len(pixels))
+        if len(pixels) > 2:
+            raise MemoryError
+        return lambda: np.zeros((len(pixels), 1), dtype=np.float32)
+
+    def release_memory(self):
+        pass
+
+
+def test_a_batch_that_was_halved_stays_so_for_the_following_work_units(folder, monkeypatch, capsys):
+    images = [draw(folder, number) for number in range(4)]
+    sizes: list[int] = []
+    monkeypatch.setattr(module, "open_queue", lambda extractor: SmallQueue(sizes))
+    worker = new_worker(folder)
+    found = [len(worker.compute(unit).rows) for unit in (images[:1], images, images, images[:3])]
+    assert found == [1, 4, 4, 3]
+    assert sizes == [1, 4, 2, 2, 2, 2, 2, 1]
+    assert capsys.readouterr().out.count("out of memory") == 1
+
+
 def test_a_faulty_image_gives_the_same_message_as_the_local_engine(folder):
     image = draw(folder, 1)
     (folder / "1.png").write_bytes(b"other")
