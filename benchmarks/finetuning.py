@@ -75,6 +75,9 @@ def main(dataset: Path, weights: Path, folder: Path, epochs: int) -> None:
         shutil.copytree(ROOT / "weights", "weights", dirs_exist_ok=True)
         for name, count in (("before", 0), ("after", epochs)):
             write_params(settings | {"finetune.epochs": count})
+            shutil.rmtree(
+                "metrics/curves", ignore_errors=True
+            )  # DVC removes outs before a stage; no DVC here
             for stage in (*(MADE_ONCE if name == "before" else ()), *SCORED):
                 run_stage(import_module(f"stages.{stage}"), *arguments(stage))
             found[name] = read_ranks(Path("metrics/ranks.h5"))

@@ -63,7 +63,7 @@ STAGES: dict[str, tuple[click.Command, str]] = {
     "finetune, off": (
         finetune,
         "models/model.safetensors models/classifier.safetensors data/images.jsonl data/captions.jsonl "
-        "captions/tokens.h5 models/tuned.safetensors models/tuning",
+        "captions/tokens.h5 models/tuned.safetensors models/tuning metrics/tuning.json",
     ),
     "encode": (
         encode,
