@@ -147,7 +147,8 @@ def _peak_memory(images: int) -> float:
         params["extract"].update(backbone="alexnet", crops="center")
         yaml.dump(params, folder / "params.yaml")
         _run_stage(folder, "render", "data/demo")
-        _run_stage(folder, "catalog", "data/images.jsonl", "data/captions.jsonl", "data/rejects.csv")
+        outs = ("images.jsonl", "captions.jsonl", "rejects.csv", "catalog.json")
+        _run_stage(folder, "catalog", *(f"data/{each}" for each in outs))
         return _run_stage(folder, "extract", "data/images.jsonl", "features/activations")
 
 

@@ -10,18 +10,18 @@ folder, so an interrupted run continues.
 
 import contextlib
 import shutil
+from importlib import import_module
 from pathlib import Path
 
 import click
-import numpy as np
 
-from benchmarks.two_branch import run_stage, write_params
-from fne.metrics.intervals import RSUM, SAMPLES, SEED, Ranked, draws, metrics_of_draws, percentiles
+from benchmarks.two_branch import ROOT, arguments, run_stage, write_params
+from fne.metrics.intervals import Ranked
+from fne.metrics.paired import compare_rsums, rsum_samples
 from fne.report.sources import LOSS, read_tables
+from fne.report.sources import RSUM as VALIDATION
 from fne.store.arrays import read_arrays
-from stages import catalog, embed, encode, evaluate, extract, finetune, standardize, tokenize, train
 
-RECALLS = (1, 5, 10)
 SETTINGS = {
     "extract.layers": ["conv5_3"],
     "extract.crops": "center",
@@ -53,35 +53,8 @@ SETTINGS = {
     "finetune.margin": 0.5,
     "finetune.cnn_rate": 0.1,
 }
-MADE_ONCE = (
-    (catalog, "data/images.jsonl data/captions.jsonl data/rejects.csv data/catalog.json"),
-    (extract, "data/images.jsonl features/activations"),
-    (standardize, "data/images.jsonl data/captions.jsonl features/statistics.h5"),
-    (embed, "features/statistics.h5 features/embeddings"),
-    (tokenize, "data/captions.jsonl captions/vocabulary.json captions/tokens.h5 captions/vectors.h5"),
-    (
-        train,
-        "features/embeddings data/captions.jsonl captions/tokens.h5 captions/vectors.h5 "
-        "models/matching.safetensors models/classifier.safetensors models/history metrics/training.json",
-    ),
-)
-SCORED = (
-    (
-        finetune,
-        "models/matching.safetensors models/classifier.safetensors data/images.jsonl data/captions.jsonl "
-        "captions/tokens.h5 models/tuned.safetensors models/tuning",
-    ),
-    (
-        encode,
-        "models/matching.safetensors models/tuned.safetensors data/images.jsonl features/embeddings "
-        "data/captions.jsonl captions/tokens.h5 vectors/images vectors/captions",
-    ),
-    (
-        evaluate,
-        "vectors/images vectors/captions data/captions.jsonl metrics/retrieval.json metrics/intervals.json "
-        "metrics/curves metrics/ranks.h5",
-    ),
-)
+MADE_ONCE = ("catalog", "extract", "standardize", "embed", "tokenize", "train")
+SCORED = ("finetune", "encode", "evaluate")
 
 
 @click.command()
@@ -99,44 +72,40 @@ def main(dataset: Path, weights: Path, folder: Path, epochs: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     found = {}
     with contextlib.chdir(folder):
-        shutil.copytree(Path(__file__).parents[1] / "weights", "weights", dirs_exist_ok=True)
+        shutil.copytree(ROOT / "weights", "weights", dirs_exist_ok=True)
         for name, count in (("before", 0), ("after", epochs)):
             write_params(settings | {"finetune.epochs": count})
-            for module, arguments in (*(MADE_ONCE if name == "before" else ()), *SCORED):
-                run_stage(module, *arguments.split())
+            shutil.rmtree(
+                "metrics/curves", ignore_errors=True
+            )  # DVC removes outs before a stage; no DVC here
+            for stage in (*(MADE_ONCE if name == "before" else ()), *SCORED):
+                run_stage(import_module(f"stages.{stage}"), *arguments(stage))
             found[name] = read_ranks(Path("metrics/ranks.h5"))
             click.echo(f"{name}: {Path('metrics/retrieval.json').read_text()}")
-        losses = read_tables(Path("models/tuning")).series[LOSS]
-    told = [f"{value:.1f} ({low:.1f} to {high:.1f})" for value, low, high in map(rsum, found.values())]
-    low, high = rsum_difference(found["before"], found["after"])
-    click.echo(f"rsum {told[0]} before, {told[1]} after; the difference is within {low:+.1f} to {high:+.1f}")
-    click.echo(f"training objective: {', '.join(f'{value:.3f}' for value in losses.values())}")
+        series = read_tables(Path("models/tuning")).series
+    click.echo(described(found["before"], found["after"]))
+    for name, title in ((LOSS, "training objective"), (VALIDATION, "validation rsum")):
+        click.echo(f"{title}: {', '.join(f'{value:.3f}' for value in series[name].values())}")
+
+
+def described(before: Ranked, after: Ranked) -> str:
+    """Compare the sums of recalls of two evaluations of the same images, over the same resampled images."""
+    one, other = rsum_samples([[before], [after]])
+    found = compare_rsums(one, other, enough=False)
+    sides = [
+        f"{value:.1f} ({low:.1f} to {high:.1f})"
+        for value, (low, high) in ((found.a, found.a_interval), (found.b, found.b_interval))
+    ]
+    return (
+        f"rsum {sides[0]} before, {sides[1]} after; the difference is {found.b - found.a:+.1f} "
+        f"({found.low:+.1f} to {found.high:+.1f}); {found.verdict}"
+    )
 
 
 def read_ranks(path: Path) -> Ranked:
     """Read the ranks of an evaluation."""
     arrays = read_arrays(path, "ranks")
     return Ranked(*(arrays[name] for name in ("image_ranks", "caption_ranks", "caption_image", "folds")))
-
-
-def rsum(ranked: Ranked) -> tuple[float, float, float]:
-    """Return the sum of recalls of an evaluation, and its 95 % interval over resampled images."""
-    once = np.ones((1, len(ranked.image_ranks)), dtype=np.int64)
-    value = float(metrics_of_draws(ranked, once, RECALLS)[RSUM][0])
-    sampled = [metrics_of_draws(ranked, times, RECALLS)[RSUM] for times in draws(ranked.folds, SAMPLES, SEED)]
-    return value, *percentiles(np.concatenate(sampled))
-
-
-def rsum_difference(before: Ranked, after: Ranked) -> tuple[float, float]:
-    """Return the 95 % interval of the difference of two sums of recalls, over the same resampled images."""
-    return percentiles(
-        np.concatenate(
-            [
-                metrics_of_draws(after, times, RECALLS)[RSUM] - metrics_of_draws(before, times, RECALLS)[RSUM]
-                for times in draws(before.folds, SAMPLES, SEED)
-            ]
-        )
-    )
 
 
 if __name__ == "__main__":

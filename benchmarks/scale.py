@@ -48,7 +48,7 @@ SETTINGS = {
     "runtime": {"scratch": ".fne"},
 }
 STAGES: dict[str, tuple[click.Command, str]] = {
-    "catalog": (catalog, "data/images.jsonl data/captions.jsonl data/rejects.csv"),
+    "catalog": (catalog, "data/images.jsonl data/captions.jsonl data/rejects.csv data/catalog.json"),
     "standardize": (standardize, "data/images.jsonl data/captions.jsonl features/statistics.h5"),
     "embed": (embed, "features/statistics.h5 features/embeddings"),
     "tokenize": (
@@ -63,12 +63,12 @@ STAGES: dict[str, tuple[click.Command, str]] = {
     "finetune, off": (
         finetune,
         "models/model.safetensors models/classifier.safetensors data/images.jsonl data/captions.jsonl "
-        "captions/tokens.h5 models/tuned.safetensors models/tuning",
+        "captions/tokens.h5 models/tuned.safetensors models/tuning metrics/tuning.json",
     ),
     "encode": (
         encode,
         "models/model.safetensors models/tuned.safetensors data/images.jsonl features/embeddings "
-        "data/captions.jsonl captions/tokens.h5 vectors/images vectors/captions",
+        "data/captions.jsonl captions/tokens.h5 captions/vectors.h5 vectors/images vectors/captions",
     ),
     "evaluate": (
         evaluate,

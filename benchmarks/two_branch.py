@@ -109,9 +109,9 @@ def prepare(folder: Path, dataset: Path, features: Path, vectors: Path, settings
     shared = own | dict(settings)
     with contextlib.chdir(folder):
         write_params(shared)
-        run_stage(catalog, "data/images.jsonl", "data/captions.jsonl", "data/rejects.csv")
-        run_stage(standardize, "data/images.jsonl", "data/captions.jsonl", "features/statistics.h5")
-        run_stage(embed, "features/statistics.h5", "features/embeddings")
+        run_stage(catalog, *arguments("catalog"))
+        run_stage(standardize, *arguments("standardize"))
+        run_stage(embed, *arguments("embed"))
         for name, (pretrained, rule) in WORDS.items():
             file = vectors if pretrained else ROOT / "weights/no_words.yaml"
             write_params(shared | {"tokenize.vectors": str(file), "tokenize.without_vector": rule})
@@ -272,6 +272,17 @@ def run_stage(module: Any, *arguments: str) -> None:
     for each in arguments:
         Path(each).parent.mkdir(parents=True, exist_ok=True)
     module.main.main([*arguments], standalone_mode=False)
+
+
+def arguments(stage: str) -> list[str]:
+    """Return the arguments with which the pipeline calls a stage.
+
+    Example:
+        >>> arguments("embed")
+        ['features/statistics.h5', 'features/embeddings']
+    """
+    command = load_params(ROOT / "dvc.yaml")["stages"][stage]["cmd"]
+    return str(command[-1] if isinstance(command, list) else command).split()[3:]  # after python -m stages.X
 
 
 def write_params(changes: Mapping[str, Any]) -> None:

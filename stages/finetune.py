@@ -1,9 +1,11 @@
 """Stage `finetune`: the image network is trained together with the model."""
 
+import json
 from pathlib import Path
 
 import click
 
+from fne.core.files import write_text
 from fne.core.launch import start
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_runtime, load_section
@@ -24,6 +26,7 @@ from fne.tasks.finetuning.settings import Finetune
 @click.argument("tokens", type=INPUT)
 @click.argument("tuned", type=OUTPUT)
 @click.argument("history", type=OUTPUT)
+@click.argument("metrics", type=OUTPUT)
 @params_option
 def main(
     model: Path,
@@ -33,16 +36,19 @@ def main(
     tokens: Path,
     tuned: Path,
     history: Path,
+    metrics: Path,
     params: Path,
 ) -> None:
     """Train the network behind MODEL, its CLASSIFIER and the model itself, from IMAGES and their CAPTIONS.
 
-    TUNED holds the network and the model, or says that `finetune.epochs` is 0. The validations go to HISTORY.
+    TUNED holds the network and the model, or says that `finetune.epochs` is 0. The validations go to HISTORY,
+    and that of the weights in TUNED to METRICS.
     """
     settings = load_section(params, "finetune", Finetune)
     if not settings.is_on:
         digest = write_untuned(tuned)
         write_empty_history(history, digest, MODELS[0])
+        write_text(metrics, json.dumps({"tuned": False}) + "\n")
         say("finetune.epochs is 0: the image network stays as it is")
         return
     # Only where the files are; what they are is checked by their digests.
@@ -50,7 +56,7 @@ def main(
     from fne.tasks.finetuning.run import Places, run_finetuning  # imports torch
 
     places = Places(model, classifier, images, captions, tokens, Path(weights), image_root(root))
-    run_finetuning(settings, load_runtime(params), places, tuned, history)
+    run_finetuning(settings, load_runtime(params), places, tuned, history, metrics)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from fne.report.gallery import choose_gallery
 from fne.report.page import Report, make_thumbnails, render
 from fne.report.record import page_record
 from fne.report.results import find_paper_row
-from fne.report.sources import read_evaluation, read_history, read_training
+from fne.report.sources import read_evaluation, read_history, read_training, read_tuning
 from fne.store.catalog import image_root, read_captions, read_images
 from fne.store.provenance import check_records, recorded_lineage
 
@@ -31,6 +31,8 @@ EXPERIMENT = "DVC_EXP_NAME"
 @click.argument("floor", type=INPUT)
 @click.argument("training", type=INPUT)
 @click.argument("history", type=INPUT)
+@click.argument("tuning", type=INPUT)
+@click.argument("tuning_history", type=INPUT)
 @click.argument("images", type=INPUT)
 @click.argument("captions", type=INPUT)
 @click.argument("page", type=OUTPUT)
@@ -42,12 +44,14 @@ def main(
     floor: Path,
     training: Path,
     history: Path,
+    tuning: Path,
+    tuning_history: Path,
     images: Path,
     captions: Path,
     page: Path,
     params: Path,
 ) -> None:
-    """Write PAGE from METRICS, INTERVALS, RANKS, FLOOR, TRAINING, its HISTORY, IMAGES and CAPTIONS."""
+    """Write PAGE from METRICS, INTERVALS, RANKS, FLOOR, TRAINING, TUNING, histories, IMAGES and CAPTIONS."""
     settings = load_section(params, "report", Report)
     root = load_key(params, "catalog", "root")
     evaluation = read_evaluation(metrics, intervals, ranks)
@@ -75,6 +79,7 @@ def main(
         closed_form,
         about,
         found,
+        read_tuning(tuning, tuning_history, evaluation.artifact),
         record,
     )
     write_text(page, text)

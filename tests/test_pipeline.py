@@ -75,6 +75,24 @@ def test_a_training_key_runs_training_and_what_follows_it(project):
     assert "rsum" in dvc(project, "metrics", "diff", "HEAD", "narrow")
 
 
+def test_a_setting_of_the_fine_tuning_does_not_train_again(project):
+    # It is off, so its out stays the same, and nothing follows.
+    assert stages_run(dvc(project, "exp", "run", "-S", "finetune.margin=0.25")) == ["finetune"]
+
+
+def test_only_the_stage_finetune_depends_on_its_settings():
+    stages = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
+    reading = [
+        name
+        for name, stage in stages.items()
+        if any(key.startswith("finetune") for key in stage.get("params", []))
+    ]
+    assert reading == ["finetune"]
+    outs = set(stages["finetune"]["outs"])
+    following = [name for name, stage in stages.items() if outs & set(stage["deps"])]
+    assert following == ["encode", "report"]
+
+
 def test_another_kind_of_embedding_touches_neither_extraction_nor_statistics(project):
     output = dvc(project, "exp", "run", "-S", "embed.kind=layer", "-S", "embed.layer=fc7")
     assert stages_run(output) == ["embed", *AFTER_EMBED]

@@ -72,6 +72,7 @@ NAMED = (
     "vocabulary.json",
     "floor.json",
     "training.json",
+    "tuning.json",
     TAGGER,
     TAGS,
     "tags.json",
@@ -579,7 +580,13 @@ def _guessing(metrics: dict[str, Any]) -> str:
     return f"; guessing {metrics['guessing']:.1f}" if "guessing" in metrics else ""
 
 
-def _describe_training(path: Path) -> Lines:
+def _describe_tuning(path: Path) -> Lines:
+    if json.loads(read_bytes(path)) == {"tuned": False}:
+        return [f"{path}: the image network was not tuned"]
+    return _describe_training(path, "fine-tuning", "finetune")
+
+
+def _describe_training(path: Path, title: str = "training", stage: str = "train") -> Lines:
     try:
         found = json.loads(read_bytes(path))
         went = "started" if found["started"] else "did not start"
@@ -587,8 +594,8 @@ def _describe_training(path: Path) -> Lines:
         table = _metrics_table(path, "validation", found["validation"])
         collapsed = ", collapsed to one point" if found["collapsed"] else ""
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: damaged ({error!r}); run `dvc repro train`") from None
-    return [*table, f"  training  {went}{collapsed}; {epochs}"]
+        raise InputError(f"{path}: damaged ({error!r}); run `dvc repro {stage}`") from None
+    return [*table, f"  {title}  {went}{collapsed}; {epochs}"]
 
 
 def _check_page(path: Path, done: Done) -> Contents:
@@ -654,6 +661,7 @@ KINDS: dict[str, Kind] = {
     ),
     "floor.json": Kind(_check_floor, _open_floor, _describe_metrics),
     "training.json": Kind(_check_json, None, _describe_training),
+    "tuning.json": Kind(_check_json, None, _describe_tuning),
     ".json": Kind(_check_json, None, _describe_metrics),
     ".h5": Kind(_check_arrays, lambda path: Contents(read_arrays(path).artifact), _describe_arrays),
     ".safetensors": Kind(_check_model, _open_model, _describe_model),

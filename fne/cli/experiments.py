@@ -20,7 +20,17 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from fne.cli.timing import TIMING_KEYS, Estimate, Timing, Workload, estimate, format_hours, time_training
+from fne.cli.timing import (
+    TIMING_KEYS,
+    Estimate,
+    Timing,
+    Workload,
+    estimate,
+    format_hours,
+    time_training,
+    time_tuning,
+    tuning_hours,
+)
 from fne.core.device import prepare_device
 from fne.core.errors import InputError
 from fne.core.files import file_digest
@@ -41,6 +51,7 @@ from fne.papers.rule import DEMO_ROOT, EXTRACT, find_methods, has_images_of, mat
 from fne.papers.runs import Run, Settings, open_project, split_counts, split_digests
 from fne.papers.tables import STARTS, load_table, rows, starts
 from fne.store.catalog import Captioned
+from fne.tasks.finetuning.settings import Finetune
 from fne.tasks.matching.settings import Train
 
 # The sections that an experiment takes unchanged from params.yaml: the data, and the activations.
@@ -236,15 +247,28 @@ def row_obstacle(wanted: Preset, params: Settings) -> str | None:
 
 def estimate_all(experiments: Sequence[PlannedExperiment], params: Path) -> list[Estimate]:
     """Return how long each experiment would train on this machine."""
-    device = prepare_device(load_runtime(params))
+    runtime = load_runtime(params)
+    device = prepare_device(runtime)
     timings: dict[str, Timing] = {}
+    tunings: dict[tuple[str, ...], float] = {}
     estimates = []
     for each in tracked(experiments, "timing an epoch", len(experiments), "experiment", leave=False):
         train, work = _train_section(each, params), _workload(each, params)
         key = json.dumps([work.features, work.words, *(train[name] for name in TIMING_KEYS)])
         if key not in timings:
             timings[key] = time_training(train, work, device)
-        estimates.append(estimate(train, work, timings[key]))
+        found, tuning = estimate(train, work, timings[key]), _finetune_section(each, params)
+        if tuning.is_on:
+            network = (
+                _value(each, params, "extract.backbone"),
+                _value(each, params, "embed.layer"),
+                tuning.first,
+            )
+            if network not in tunings:
+                tunings[network] = time_tuning(tuning, *network[:2], runtime, device)
+            hours = tuning_hours(tuning, work, tunings[network])
+            found = Estimate(found.hours + hours, f"{found.basis}; {format_hours(hours)} of it for finetune")
+        estimates.append(found)
     return estimates
 
 
@@ -389,10 +413,25 @@ def _has_same_data(settings: Settings, params: Settings, overrides: Overrides) -
 
 def _train_section(each: PlannedExperiment, params: Path) -> dict[str, Any]:
     train = load_section(params, "train", Train).model_dump()
-    for key, value in (each.preset.overrides | {"train.seed": each.seed}).items():
-        if key.startswith("train."):
-            put(train, key.removeprefix("train."), value)
-    return train
+    return _changed(train, "train.", each.preset.overrides | {"train.seed": each.seed})
+
+
+def _finetune_section(each: PlannedExperiment, params: Path) -> Finetune:
+    section = load_section(params, "finetune", Finetune).model_dump()
+    return Finetune.model_validate(_changed(section, "finetune.", each.preset.overrides))
+
+
+def _value(each: PlannedExperiment, params: Path, key: str) -> str:
+    """Return the value of a key in an experiment: that of its preset, or that of the parameter file."""
+    section, _, name = key.partition(".")
+    return str(each.preset.overrides.get(key, load_params(params)[section][name]))
+
+
+def _changed(section: dict[str, Any], prefix: str, overrides: Overrides) -> dict[str, Any]:
+    for key, value in overrides.items():
+        if key.startswith(prefix):
+            put(section, key.removeprefix(prefix), value)
+    return section
 
 
 def _count_features(overrides: Overrides) -> int:
@@ -406,7 +445,8 @@ def _count_features(overrides: Overrides) -> int:
 def _workload(each: PlannedExperiment, params: Path) -> Workload:
     features = _count_features(each.preset.overrides)
     if each.preset.dataset == DEMO:
-        render = load_section(params, "render", Render)
+        section = load_section(params, "render", Render).model_dump()
+        render = Render.model_validate(_changed(section, "render.", each.preset.overrides))
         val, test = (int(render.images * fraction) for fraction in (render.val_share, render.test_share))
         return Workload(features, DEMO_WORDS, render.images - val - test, val)
     facts = load("datasets", split_address(each.preset.name)[0])[each.preset.dataset]

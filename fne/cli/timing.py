@@ -1,12 +1,14 @@
 """How long a training takes on this machine, estimated from one epoch on random data.
 
-The steps of an epoch are alike, so a long epoch is timed only for some seconds.
+The steps of an epoch are alike, so a long epoch is timed only for some seconds. Of a fine-tuning, the image
+network is timed, which takes nearly all of the time.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -14,8 +16,17 @@ import torch
 from torch import Tensor
 
 from fne.core.device import synchronize
+from fne.core.params import Runtime
+from fne.extraction.backbones import BACKBONES, build_backbone
+from fne.extraction.network import build_network
+from fne.extraction.preprocess import TORCHVISION
+from fne.extraction.weights import Weights
 from fne.losses.instance import Classes, new_instance
 from fne.models.matcher import new_matcher
+from fne.store.artifact import Artifact
+from fne.tasks.finetuning.network import TunedNetwork, trained_taps
+from fne.tasks.finetuning.settings import Finetune
+from fne.tasks.finetuning.train import images_at_once, seconds_per_image
 from fne.tasks.matching.data import Batch
 from fne.tasks.matching.settings import Train
 from fne.tasks.matching.task import MatchingTask
@@ -77,6 +88,41 @@ class Estimate:
 
     hours: float
     basis: str
+
+
+def time_tuning(
+    settings: Finetune, backbone: str, layer: str, runtime: Runtime, device: torch.device
+) -> float:
+    """Time the image network while it is trained, with random weights; return the seconds per image.
+
+    Args:
+        settings: of the fine-tuning.
+        backbone: the network.
+        layer: the layer that the model reads.
+        runtime: says how many images pass through it at once.
+        device: what computes.
+    """
+    taps = trained_taps(backbone, layer, settings.first)
+    drawn = Weights(Artifact(Path(), "weights", ""), build_backbone(backbone).state_dict(), TORCHVISION)
+    network = build_network(backbone, drawn, device, layers=[layer])
+    part = min(images_at_once(runtime, device), settings.batch)
+    tuned = TunedNetwork(network, taps, False, part, BACKBONES[backbone].taps[0].weighted)
+    return seconds_per_image(tuned, device)
+
+
+def tuning_hours(settings: Finetune, work: Workload, seconds: float) -> float:
+    """Return the duration of a fine-tuning, including its validations, which have no backward pass.
+
+    Args:
+        settings: of the fine-tuning.
+        work: the size of the data set.
+        seconds: per image of a step, of `time_tuning`.
+    """
+    epochs = sum(phase.epochs for phase in settings.phases())
+    images = max(work.train_images // settings.batch * settings.batch, min(work.train_images, settings.batch))
+    # A step passes twice forward and once backward, which takes as long as two forward passes.
+    validations = (epochs + 1) * work.val_images / 4
+    return (epochs * images + validations) * seconds / 3600
 
 
 class RandomPairs:

@@ -179,7 +179,7 @@ def write_results(
     """Write all results; return the main one as a line, and a warning if it says little."""
     name = metrics_name(settings.split, settings.protocol)
     write_arrays(places.ranks, "ranks", evaluation.stored(), settings.model_dump() | {"name": name}, lineage)
-    model = lineage["model"]["settings"]
+    model = lineage.get("tuned", lineage["model"])["settings"]
     # As in the paper, a run did not start if its scores of validation and of the scored split are both low.
     started = {"started": model["started"] or evaluation.has_started()} if "started" in model else {}
     found = evaluation.metrics(settings.recalls) | started

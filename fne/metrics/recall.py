@@ -6,6 +6,7 @@ among 5,000. The `chance_of_*` functions take the size of the `pool` that is sea
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -85,6 +86,26 @@ def chance_of_rsum(captions_per_image: np.ndarray, recalls: Sequence[int] = RECA
         chance_of_recall(k, captions, captions_per_image) + chance_of_recall(k, images, np.ones(1, dtype=int))
         for k in recalls
     )
+
+
+def validation_metrics(values: Mapping[str, float], captions_per_image: np.ndarray) -> dict[str, Any]:
+    """Return the values of a validation, of `retrieval_values`, as a metrics file has them.
+
+    Args:
+        values: by name, that of the sum of recalls first.
+        captions_per_image: of the validation images.
+    """
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        direction, _, metric = name.partition("/")
+        if metric:
+            found.setdefault(direction, {})[metric] = value
+    return found | {
+        "rsum": next(iter(values.values())),
+        "guessing": chance_of_rsum(captions_per_image),
+        "images": len(captions_per_image),
+        "captions": int(captions_per_image.sum()),
+    }
 
 
 def small_split_warning(images: int, guessing: float, recalls: int) -> str | None:

@@ -46,6 +46,7 @@ METRICS = "metrics/retrieval.json"
 RANKS = "metrics/ranks.h5"
 FLOOR = "metrics/floor.json"
 TRAINING = "metrics/training.json"
+TUNING = "metrics/tuning.json"
 CAPTIONS = "data/captions.jsonl"
 IMAGES = "data/images.jsonl"
 HISTORY = "models/history"
@@ -129,6 +130,11 @@ class Run:
         if is_imported(self.settings):
             inputs.append(sections["tokenize"].get("vectors", ""))
         return json.dumps([sections, [self.hashes.get(path) for path in inputs]], sort_keys=True)
+
+
+def is_tuned(settings: Settings) -> bool:
+    """Return whether the image network of a run was fine-tuned."""
+    return settings.get("finetune", {}).get("epochs", 0) not in (0, [0])
 
 
 def is_imported(settings: Settings) -> bool:
@@ -297,7 +303,7 @@ class Project:
             return None
         ranks, (counts, digests) = self._ranks(hashes), self._split_facts(hashes)
         floor = _floor(read(FLOOR), hashes, results)
-        validation = _validation(read(TRAINING), hashes)
+        validation = _validation(read, settings, hashes)
         return Run(name, settings, results, started, hashes, ranks, counts, digests, floor, validation)
 
     def _ranks(self, hashes: dict[str, str]) -> Arrays | None:
@@ -481,9 +487,11 @@ def _read_or_none(open_file: Callable[..., Any], *arguments: Any, **options: Any
         return None
 
 
-def _validation(content: bytes | None, hashes: dict[str, str]) -> float | None:
-    """Return the sum of validation recalls of a run, if the run recorded it."""
-    if content is None or bytes_md5(content) != hashes.get(TRAINING):
+def _validation(read: Read, settings: Settings, hashes: dict[str, str]) -> float | None:
+    """Return the sum of validation recalls of a run, of its tuned model if it has one, if it is recorded."""
+    path = TUNING if is_tuned(settings) else TRAINING
+    content = read(path)
+    if content is None or bytes_md5(content) != hashes.get(path):
         return None
     try:
         return float(json.loads(content)["validation"]["rsum"])

@@ -19,7 +19,7 @@ from fne.metrics.intervals import LEVEL, Ranked
 from fne.metrics.paired import ENOUGH_SEEDS, Difference
 from fne.metrics.recall import RECALLS, chance_of_recall, chance_of_rsum, small_split_warning
 from fne.papers.comparison import compare, ranked, seeds_of
-from fne.papers.runs import CAPTIONS, HISTORY, IMAGES, RESULT_SECTIONS, Project, Run
+from fne.papers.runs import CAPTIONS, HISTORY, IMAGES, RESULT_SECTIONS, Project, Run, is_tuned
 from fne.papers.tables import Grid
 from fne.report.charts import overlaid_curves, overlaid_recall
 from fne.report.facts import flatten
@@ -240,6 +240,7 @@ def grids(found: Comparison, moved: int = 3) -> list[Grid]:
 def render(found: Comparison) -> str:
     """Return a comparison as one HTML page."""
     recall = {way: _recall_chart(found, way) for way in WAYS}
+    sides = {"A": found.a, "B": found.b}
     return (
         environment()
         .get_template("compare.html")
@@ -253,6 +254,7 @@ def render(found: Comparison) -> str:
             floors=[side.run.floor for side in (found.a, found.b)],
             recall=recall,
             curves=overlaid_curves(found.a.history, found.b.history, (RSUM, LOSS)),
+            tuned=" and ".join(name for name, side in sides.items() if is_tuned(side.run.settings)),
             not_recorded=NOT_RECORDED,
         )
     )

@@ -156,6 +156,23 @@ def history_unit(lineage: Lineage) -> str:
     return "epoch" if every_epoch else "validation"
 
 
+def kept_sentence(settings: Mapping[str, Any], unit: str, then: str) -> str:
+    """Return which weights a training ended with.
+
+    Args:
+        settings: those of the training.
+        unit: what one step of its history is.
+        then: what these weights are.
+
+    Example:
+        >>> kept_sentence({"keep": "last"}, "epoch", "evaluated here")
+        'The weights of the last epoch are the ones evaluated here.'
+    """
+    if settings.get("keep", "best") == "last":
+        return f"The weights of the last {unit} are the ones {then}."
+    return f"The weights of the best {unit} on the validation split are the ones {then}."
+
+
 def phases(lineage: Lineage, history: History) -> list[dict[str, str]]:
     """Return the settings and the steps of each training phase, by key; empty for a single phase."""
     model = settings_of(lineage, "model")

@@ -20,10 +20,18 @@ from fne.core.errors import InputError
 from fne.core.params import Section
 from fne.metrics.floors import Floor
 from fne.report.charts import learning_curves, rank_histogram, recall_curve
-from fne.report.facts import ancestors, counts, layer_fractions, main_settings, phases, settings_of
+from fne.report.facts import (
+    ancestors,
+    counts,
+    kept_sentence,
+    layer_fractions,
+    main_settings,
+    phases,
+    settings_of,
+)
 from fne.report.gallery import Gallery
 from fne.report.results import PaperRow, chance_recall, results_table, small_split, start_sentence
-from fne.report.sources import Evaluation, History
+from fne.report.sources import TUNED, Evaluation, History, Tuning
 from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, Image
 from fne.store.images import UndecodableError, decode_bytes, read_image_file
@@ -31,6 +39,8 @@ from fne.store.images import UndecodableError, decode_bytes, read_image_file
 TEMPLATES = Path(__file__).parent / "templates"
 THUMBNAIL_SIDE = 256  # pixels
 THUMBNAIL_QUALITY = 80  # of the JPEG
+
+EVALUATED = "evaluated here"
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -53,6 +63,7 @@ def render(
     floor: Floor,
     head: Mapping[str, str],
     training: Mapping[str, Any],
+    tuning: Tuning | None = None,
     record: str = "",
 ) -> str:
     """Return the page as HTML; equal inputs give equal text.
@@ -68,6 +79,7 @@ def render(
         floor: what closed-form alignment reaches with the same features.
         head: what the page is about, by title.
         training: the content of `metrics/training.json`.
+        tuning: what the fine-tuning of the image network found, if there was one.
         record: how the page was made, of `fne.report.record`.
     """
     captions = {
@@ -89,7 +101,15 @@ def render(
         "gallery": gallery,
         "captions": captions,
         "sentences": {id_: text for texts in captions.values() for id_, text in texts.items()},
-        "not_started": start_sentence(lineage, training),
+        "not_started": start_sentence(lineage, training, tuning.metrics if tuning else None),
+        "kept": kept_sentence(
+            settings_of(lineage, "model"),
+            history.unit,
+            "that the fine-tuning below starts from" if tuning else EVALUATED,
+        ),
+        "tuning": tuning and tuning.metrics,
+        "tuning_kept": kept_sentence(settings_of(lineage, TUNED), "epoch", EVALUATED),
+        "tuning_curves": learning_curves(tuning.history) if tuning else [],
         "small_split": small_split(evaluation),
         "facts": {**head, **main_settings(lineage), **counts(captioned, lineage)},
     }
@@ -120,7 +140,7 @@ def render_page(
     shared = {
         "record": record,
         "learning_curves": learning_curves(history),
-        "unit": history.unit,
+        "kept": kept_sentence({}, history.unit, EVALUATED),
         "thumbnails": thumbnails,
         "untrained": settings_of(lineage, "weights").get("untrained", False),
         "ancestors": ancestors(lineage),

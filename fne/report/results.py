@@ -32,6 +32,10 @@ SECTION_ARTIFACTS = {
     "train": "model",
     "finetune": "tuned",
 }
+TUNED_TO_NOTHING = (
+    "training did not start: after the fine-tuning, the validation rsum of {rsum:.1f} is not clearly above "
+    "guessing ({guessing:.1f}). Train longer before it (train.epochs), or lower finetune.learning_rate"
+)
 
 
 @dataclass(frozen=True)
@@ -107,8 +111,19 @@ def results_table(
     ]
 
 
-def start_sentence(lineage: Lineage, training: Mapping[str, Any]) -> str | None:
-    """Return what happened to a training that did not start and what helps, or None if it started."""
+def start_sentence(
+    lineage: Lineage, training: Mapping[str, Any], tuning: Mapping[str, Any] | None
+) -> str | None:
+    """Return what happened to a training that did not start and what helps, or None if it started.
+
+    Args:
+        lineage: of the evaluation.
+        training: the content of `metrics/training.json`.
+        tuning: that of `metrics/tuning.json`, if the model that was evaluated is a tuned one.
+    """
+    if tuning:
+        validation = tuning["validation"]
+        return None if tuning["started"] else TUNED_TO_NOTHING.format(**validation)
     if training["started"]:
         return None
     model, validation = settings_of(lineage, "model"), training["validation"]

@@ -18,13 +18,14 @@ from fne.core.errors import InputError
 from fne.core.files import files_in, read_bytes
 from fne.metrics.recall import mean_over_folds, sum_of_recalls, summarize
 from fne.store.arrays import Arrays, read_arrays
-from fne.store.artifact import Artifact, merge
-from fne.store.history import read_history_seal
+from fne.store.artifact import MODELS, Artifact, merge, require_same_model
+from fne.store.history import MODEL, read_history_seal
 
+TUNED = MODELS[0]  # what a tuned model is called in lineages
 LOSS, RSUM, PHASE = "train/loss", "val/rsum", "train/phase"
 
 Interval = tuple[float, float]  # low, high
-Series = dict[int, float]  # step, from 1 -> value
+Series = dict[int, float]  # step -> value
 
 
 @dataclass(frozen=True)
@@ -172,20 +173,56 @@ def read_history(
     return replace(read_tables(folder, unit), main=main, item=item)
 
 
-def read_training(path: Path, evaluation: Artifact) -> dict[str, Any]:
-    """Read `metrics/training.json` of the model that was evaluated.
+@dataclass(frozen=True)
+class Tuning:
+    """What a fine-tuning found: the content of its metrics file, and its history from epoch 0, its start."""
+
+    metrics: dict[str, Any]
+    history: History
+
+
+def read_tuning(path: Path, folder: Path, evaluation: Artifact) -> Tuning | None:
+    """Read metrics and history of the fine-tuning whose model was evaluated; None if nothing was tuned.
+
+    Raises:
+        InputError: if a file is damaged, or if they do not belong to that model or to each other.
+    """
+    seal = read_history_seal(folder)
+    if TUNED not in evaluation.lineage and not seal.points:
+        return None
+    require_same_model(evaluation, seal.artifact)
+    metrics = read_training(path, evaluation, TUNED)
+    history = read_tables(folder, first=0)
+    kept, recorded = history.series.get(RSUM, {}).get(metrics["best_epoch"]), metrics["validation"]["rsum"]
+    if kept != recorded:
+        raise InputError(
+            f"{path} has the validation rsum {recorded}, but {folder} has {kept} in epoch "
+            f"{metrics['best_epoch']}; run `dvc repro finetune`"
+        )
+    return Tuning(metrics, replace(history, item="image"))
+
+
+def read_training(path: Path, evaluation: Artifact, model: str = MODEL) -> dict[str, Any]:
+    """Read `metrics/training.json` of the model that was evaluated, or `metrics/tuning.json` of a tuned one.
+
+    Args:
+        path: the file.
+        evaluation: what was made with the model.
+        model: the name of the model in lineages.
 
     Raises:
         InputError: if it is damaged, or if it belongs to another model.
     """
+    stage = "finetune" if model == TUNED else "train"
     try:
         content: dict[str, Any] = json.loads(read_bytes(path))
-        found, wanted = content["best_epoch"], _model_settings(evaluation).get("best_epoch")
+        found = content["best_epoch"]
+        wanted = evaluation.lineage.get(model, {}).get("settings", {}).get("best_epoch")
         complete = {"rsum", "guessing"} <= content["validation"].keys()
         if not complete or not {"epochs", "updates", "started", "collapsed"} <= content.keys():
             raise ValueError("keys are missing")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{path}: damaged ({error}); run `dvc repro train`") from None
+        raise InputError(f"{path}: damaged ({error}); run `dvc repro {stage}`") from None
     if wanted is not None and found != wanted:
         raise InputError(
             f"{path} has the best epoch {found}, but the model that was evaluated has {wanted}; "
@@ -194,22 +231,20 @@ def read_training(path: Path, evaluation: Artifact) -> dict[str, Any]:
     return content
 
 
-def _model_settings(evaluation: Artifact) -> dict[str, Any]:
-    settings: dict[str, Any] = evaluation.lineage.get("model", {}).get("settings", {})
-    return settings
-
-
-def read_tables(folder: Path, unit: str = "epoch") -> History:
+def read_tables(folder: Path, unit: str = "epoch", first: int = 1) -> History:
     """Read all metrics below a dvclive folder, without values that are not finite.
 
-    dvclive counts steps from 0. The history counts them from 1, as the output of training does.
+    Args:
+        folder: the history.
+        unit: what one step of it is.
+        first: the number of its first step, which dvclive counts as 0.
 
     Raises:
         InputError: if a table is damaged.
     """
     tables = folder / "plots" / "metrics"
     series = {
-        str(path.relative_to(tables).with_suffix("")): _read_series(path)
+        str(path.relative_to(tables).with_suffix("")): _read_series(path, first)
         for path in sorted(files_in(tables) if tables.is_dir() else [])
         if path.suffix == ".tsv"
     }
@@ -307,11 +342,12 @@ def _read_json(path: Path, name: str, extra_keys: set[str]) -> dict[str, Any]:
     return found
 
 
-def _read_series(path: Path) -> Series:
+def _read_series(path: Path, first: int) -> Series:
     with path.open(encoding="utf-8", newline="") as file:
         try:
             points = {
-                int(row["step"]) + 1: float(row[path.stem]) for row in csv.DictReader(file, delimiter="\t")
+                int(row["step"]) + first: float(row[path.stem])
+                for row in csv.DictReader(file, delimiter="\t")
             }
         except (KeyError, TypeError, ValueError):
             raise InputError(

@@ -1,7 +1,10 @@
-import numpy as np
-import pytest
+from importlib import import_module
 
-from benchmarks.finetuning import rsum, rsum_difference
+import numpy as np
+
+from benchmarks.finetuning import MADE_ONCE, SCORED, described
+from benchmarks.scale import STAGES
+from benchmarks.two_branch import arguments
 from fne.metrics.intervals import Ranked
 
 
@@ -12,9 +15,20 @@ def ranked(image_ranks):
 
 def test_a_difference_is_measured_over_the_same_images():
     before, after = ranked([1, 2, 7, 30]), ranked([1, 1, 4, 30])
-    value, low, high = rsum(before)
-    assert value == pytest.approx(2 * (25 + 50 + 75))
-    assert low < value < high
-    low, high = rsum_difference(before, after)
-    assert 0 <= low < rsum(after)[0] - value < high
-    assert rsum_difference(before, before) == (0.0, 0.0)
+    assert described(before, after).startswith("rsum 300.0 (")
+    assert "400.0 (" in described(before, after)
+    assert described(before, after).endswith(
+        "; the difference is +100.0 (+0.0 to +200.0); seed variance unknown"
+    )
+    assert described(before, before).endswith(
+        "; the difference is +0.0 (+0.0 to +0.0); seed variance unknown"
+    )
+
+
+def test_benchmarks_give_every_stage_all_of_its_arguments():
+    commands = [(import_module(f"stages.{name}").main, arguments(name)) for name in (*MADE_ONCE, *SCORED)]
+    commands += [(command, given.split()) for command, given in STAGES.values()]
+    for command, given in commands:
+        accepted = [each for each in command.params if each.param_type_name == "argument"]
+        least = sum(each.required for each in accepted)
+        assert least <= len(given) <= len(accepted), command.name

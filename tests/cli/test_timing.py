@@ -4,9 +4,12 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-from fne.cli.timing import Estimate, Timing, Workload, estimate, time_training
+from fne.cli.timing import Estimate, Timing, Workload, estimate, time_training, time_tuning, tuning_hours
+from fne.core.errors import InputError
 from fne.core.moved_keys import put
+from fne.core.params import load_params, load_runtime
 from fne.papers.presets import every_preset
+from fne.tasks.finetuning.settings import Finetune
 from tests.support.imports import ROOT
 
 TRAIN = YAML(typ="safe", pure=True).load(ROOT / "params.yaml")["train"]
@@ -74,3 +77,22 @@ def test_every_method_can_be_timed():
         found = time_training(changed, WORK, torch.device("cpu"), max_seconds=0)
         assert found.step > 0
         assert found.encode > 0
+
+
+def tuning(**changes):
+    return Finetune.model_validate(load_params(ROOT / "params.yaml")["finetune"] | {"batch": 10} | changes)
+
+
+def test_the_estimate_of_a_fine_tuning_counts_the_images_of_all_epochs_and_validations():
+    work = replace(WORK, train_images=105, val_images=8)
+    assert tuning_hours(tuning(epochs=[3, 4], learning_rate=[0.1, 0.01]), work, 3600) == pytest.approx(
+        7 * 100 + 8 * 8 / 4
+    )
+    assert tuning_hours(tuning(epochs=1), replace(work, train_images=6), 3600) == pytest.approx(6 + 2 * 8 / 4)
+
+
+def test_a_network_is_timed_as_far_as_the_layer_that_the_model_reads():
+    runtime, device = load_runtime(ROOT / "params.yaml"), torch.device("cpu")
+    assert time_tuning(tuning(epochs=1, first="conv5"), "alexnet", "conv5", runtime, device) > 0
+    with pytest.raises(InputError, match="finetune.first is 'fc6', which comes after 'conv5'"):
+        time_tuning(tuning(epochs=1, first="fc6"), "alexnet", "conv5", runtime, device)

@@ -186,7 +186,9 @@ def prepare_network(epochs: int) -> None:
 
 def _finetune(name: str, kill: int | None = None, after: float = 0.0) -> int:
     """Fine-tune a network; see `_run`."""
-    return _run(finetune, COMMANDS["finetune"].split()[:5], ["model", "history"], name, kill, after)
+    return _run(
+        finetune, COMMANDS["finetune"].split()[:5], ["model", "history", "metrics.json"], name, kill, after
+    )
 
 
 def _run(

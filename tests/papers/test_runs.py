@@ -4,11 +4,12 @@ import shutil
 
 import pytest
 
-from fne.core.dvc import Stage
+from fne.core.dvc import Stage, bytes_md5
 from fne.core.errors import InputError
 from fne.papers.runs import (
     WORKSPACE,
     Result,
+    _validation,
     open_project,
     parse_results,
     parse_started,
@@ -281,3 +282,18 @@ def test_a_split_is_known_by_the_names_of_its_images():
     expected = {"a": "1000\n200", "b": "COCO_val2014_000000000042\nx"}
     digests = {split: hashlib.sha256(text.encode()).hexdigest() for split, text in expected.items()}
     assert split_digests(records) == split_digests(records[::-1]) == digests
+
+
+def test_the_validation_of_a_fine_tuned_run_is_that_of_its_tuned_model():
+    files = {
+        "metrics/training.json": b'{"validation": {"rsum": 300.0}}',
+        "metrics/tuning.json": b'{"validation": {"rsum": 320.0}}',
+    }
+    hashes = {path: bytes_md5(content) for path, content in files.items()}
+    assert _validation(files.get, {"finetune": {"epochs": 0}}, hashes) == 300.0
+    assert _validation(files.get, {}, hashes) == 300.0
+    assert _validation(files.get, {"finetune": {"epochs": [2, 1]}}, hashes) == 320.0
+    # Without a record of its own, a fine-tuned run has none: that of the model before it is another one's.
+    assert (
+        _validation(files.get, {"finetune": {"epochs": 2}}, hashes | {"metrics/tuning.json": "other"}) is None
+    )

@@ -13,6 +13,7 @@ from PIL import Image as Picture
 
 from fne.cli import main as fne
 from fne.models.matcher_file import NETWORK, is_tuned, read_model_file
+from fne.report.sources import RSUM, read_tables
 from fne.store.history import read_history_seal
 from fne.store.rows import Rows
 from fne.store.tensors import read_sealed, write_sealed
@@ -63,6 +64,9 @@ def test_switched_off_it_says_so_and_vectors_are_those_of_the_model(project):
     assert not is_tuned(Path("models/tuned.safetensors"))
     assert Path("models/tuned.safetensors").stat().st_size < 1000
     assert read_history_seal(Path("models/tuning")).points == 0
+    assert json.loads(Path("metrics/tuning.json").read_text()) == {"tuned": False}
+    described = CliRunner().invoke(fne, ["inspect", "metrics/tuning.json"])
+    assert described.output == "metrics/tuning.json: the image network was not tuned\n"
     assert run("encode").exit_code == 0
     lineage = Rows.open(Path("vectors/images")).artifact.lineage
     assert "tuned" not in lineage
@@ -92,6 +96,12 @@ def test_a_tuned_network_makes_other_vectors_and_everything_follows(project):
     assert file.artifact.lineage.keys() >= {"model", "weights", "images", "train_images", "tokens"}
     assert file.artifact.settings["first"] == "conv2"
     assert read_history_seal(Path("models/tuning")).points == 3  # before the first step, and after each epoch
+    found = json.loads(Path("metrics/tuning.json").read_text())
+    curve = read_tables(Path("models/tuning"), first=0).series[RSUM]
+    assert (found["before"], found["validation"]["rsum"]) == (curve[0], curve[2])
+    assert (found["best_epoch"], found["epochs"], found["updates"]) == (2, 2, 2)
+    assert found["validation"]["images"] == 4
+    assert file.artifact.settings["started"] == found["started"]
     assert run("encode").exit_code == 0
     lineage = Rows.open(Path("vectors/images")).artifact.lineage
     assert lineage["tuned"]["digest"] == file.artifact.digest

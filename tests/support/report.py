@@ -1,6 +1,7 @@
 """The input files of the `report` stage, for a tiny evaluated run."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from fne.report.sources import Evaluation, read_evaluation
 from fne.store.arrays import write_arrays
 from fne.store.artifact import Lineage, merge
 from fne.store.catalog import Captioned, Image, read_captions, read_images, write_captions, write_images
-from fne.store.history import seal_history
+from fne.store.history import seal_history, write_empty_history
 
 MODEL = text_digest("model")
+TUNED, TUNED_MODEL = "tuned", text_digest("tuned")
 # The lineage of a run with two phases and a ternary embedding.
 FULL = {
     "embeddings": {
@@ -52,6 +54,8 @@ class Run:
             "floor.json",
             "training.json",
             "history",
+            "tuning.json",
+            "tuning",
             "images.jsonl",
             "captions.jsonl",
             "index.html",
@@ -166,17 +170,42 @@ def write_ranks(
         "collapsed": False,
     }
     (folder / "training.json").write_text(json.dumps(training))
+    (folder / "tuning.json").write_text('{"tuned": false}')
+    write_empty_history(folder / "tuning", text_digest("not tuned"), TUNED)
     (folder / "intervals.json").write_text(json.dumps({name: {**intervals, "rsum": _around(rsum)}}))
 
 
-def write_history(folder: Path, metrics: dict[str, list[float]], model: str = MODEL) -> None:
+def write_history(
+    folder: Path,
+    metrics: Mapping[str, Sequence[float | None]],
+    model: str = MODEL,
+    name: str = "history",
+    kind: str = "model",
+) -> None:
     """Write metrics as dvclive does, one value per step, as the history of a model."""
-    for name, values in metrics.items():
-        path = folder / "history" / "plots" / "metrics" / f"{name}.tsv"
+    for metric, values in metrics.items():
+        path = folder / name / "plots" / "metrics" / f"{metric}.tsv"
         path.parent.mkdir(parents=True, exist_ok=True)
-        rows = [f"{step}\t{value}" for step, value in enumerate(values)]
+        rows = [f"{step}\t{value}" for step, value in enumerate(values) if value is not None]
         path.write_text("\n".join([f"step\t{path.stem}", *rows]) + "\n")
-    seal_history(folder / "history", max(map(len, metrics.values())), model)
+    seal_history(folder / name, max(map(len, metrics.values())), model, kind)
+
+
+def write_tuning(folder: Path, rsum: list[float], best_epoch: int, started: bool = True) -> None:
+    """Write the metrics and the history of a fine-tuning that ended with `TUNED_MODEL`."""
+    losses = [None, *(1 / epoch for epoch in range(1, len(rsum)))]
+    write_history(folder, {"val/rsum": rsum, "train/loss": losses}, TUNED_MODEL, "tuning", TUNED)
+    found = {
+        "tuned": True,
+        "validation": {"rsum": rsum[best_epoch], "guessing": 250.0},
+        "before": rsum[0],
+        "best_epoch": best_epoch,
+        "epochs": len(rsum) - 1,
+        "updates": 4,
+        "started": started,
+        "collapsed": False,
+    }
+    (folder / "tuning.json").write_text(json.dumps(found))
 
 
 def _picture(folder: Path, id_: str, number: int) -> Image:

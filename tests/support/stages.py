@@ -27,7 +27,7 @@ COMMANDS = {
     "train": "features/embeddings data/captions.jsonl captions/tokens.h5 captions/vectors.h5 "
     "models/matching.safetensors models/classifier.safetensors models/history metrics/training.json",
     "finetune": "models/matching.safetensors models/classifier.safetensors data/images.jsonl "
-    "data/captions.jsonl captions/tokens.h5 models/tuned.safetensors models/tuning",
+    "data/captions.jsonl captions/tokens.h5 models/tuned.safetensors models/tuning metrics/tuning.json",
     "encode": "models/matching.safetensors models/tuned.safetensors data/images.jsonl features/embeddings "
     "data/captions.jsonl captions/tokens.h5 captions/vectors.h5 vectors/images vectors/captions",
     "evaluate": "vectors/images vectors/captions data/captions.jsonl "

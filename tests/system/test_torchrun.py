@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.torchrun import Group, kill, require_gone
-from tests.faults.training import history, prepare
+from tests.faults.training import history, prepare, prepare_network
 from tests.support.projects import change_params
 from tests.support.stages import COMMANDS
 
@@ -103,6 +103,17 @@ def test_encoding_and_evaluation_give_the_bytes_of_one_process(project):
     assert results["1"].keys() == results["2"].keys()
     assert len(results["1"]) >= 7
     assert results["1"] == results["2"]
+
+
+def test_fine_tuning_in_several_processes_is_refused(tmp_path):
+    with chdir(tmp_path):
+        prepare_network(epochs=2)
+    done = run_stage(tmp_path, "stages.finetune", COMMANDS["finetune"], PET_NPROC_PER_NODE="2")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        2,
+        "Error: finetune runs in one process, but 2 were started; run `PET_NPROC_PER_NODE=1 dvc repro finetune`, "
+        "and the other stages afterwards",
+    )
 
 
 def test_a_user_error_is_printed_once_and_nothing_is_restarted(project):

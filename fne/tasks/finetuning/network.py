@@ -125,18 +125,28 @@ class TunedNetwork(nn.Module):
                         kinds[BIASES if key == "bias" else gain].append(value)
         return kinds
 
-    def activation_bytes(self, images: Tensor) -> int:
-        """Return the memory of the values that a pass through the trained layers keeps for its gradient."""
-        kept: dict[int, int] = {}
+    def activation_bytes(self, images: Tensor, batch: int) -> int:
+        """Return the memory of the values of a step: of the layer or the part that needs most of it.
+
+        Args:
+            images: those that pass through the network at once (images, channels, height, width).
+            batch: the images of the step, of which what enters the trained layers is kept.
+        """
+        values, largest = images, 0
+        with torch.no_grad():
+            for name in self._below:
+                size = values.nbytes
+                values = self._network.modules[name](values)
+                largest = max(largest, size + values.nbytes)
+        entering, kept = values.nbytes * batch // len(images), dict[int, int]()
 
         def count(value: Tensor) -> Tensor:
             kept[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
             return value
 
         with torch.autograd.graph.saved_tensors_hooks(count, lambda value: value):
-            values = self._top(self._frozen(images))
-        del values
-        return sum(kept.values())
+            self._top(values)
+        return max(largest, sum(kept.values())) + entering
 
     def _frozen(self, images: Tensor) -> Tensor:
         with torch.no_grad():

@@ -1,27 +1,37 @@
 """The stage `finetune`, where the network is trained: what it reads, announces, trains and writes."""
 
+import json
 import signal
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from fne.core import stat_cache
 from fne.core.device import prepare_device
+from fne.core.errors import InputError
+from fne.core.files import write_text
 from fne.core.params import Runtime
 from fne.core.processes import joined
 from fne.core.signals import graceful_stop
 from fne.core.terminal import say
+from fne.metrics.recall import has_started, validation_metrics
 from fne.models.matcher_file import write_tuned
 from fne.store.artifact import MODELS
 from fne.tasks.finetuning.settings import Finetune
 from fne.tasks.finetuning.train import Places, announcement, build_task, finetune, read_inputs
 from fne.training.history import write_history
 from fne.training.progress import Point
+from fne.training.result_cache import Finished
 
 __all__ = ["Places", "run_finetuning"]
 
 
-def run_finetuning(settings: Finetune, runtime: Runtime, places: Places, tuned: Path, history: Path) -> None:
-    """Train, and write the tuned network with its model, and the history.
+def run_finetuning(
+    settings: Finetune, runtime: Runtime, places: Places, tuned: Path, history: Path, metrics: Path
+) -> None:
+    """Train, and write the tuned network with its model, the history, and what the validation found.
 
     Raises:
         InputError: if there is no network to train, or if settings and inputs do not fit.
@@ -33,16 +43,38 @@ def run_finetuning(settings: Finetune, runtime: Runtime, places: Places, tuned: 
         joined(device) as processes,
         graceful_stop(partial(processes.log, err=True), [signal.SIGTERM]) as stopping,
     ):
+        if processes.count > 1:
+            raise InputError(
+                f"finetune runs in one process, but {processes.count} were started; run "
+                "`PET_NPROC_PER_NODE=1 dvc repro finetune`, and the other stages afterwards"
+            )
         task = build_task(settings, inputs, runtime, device, processes)
         processes.log(announcement(task, settings, inputs.extraction["backbone"], device))
         scratch = runtime.scratch_folder()
         done = finetune(task, settings, inputs, device, scratch, stopping, processes)
         if processes.first:
-            made_with = settings.model_dump() | {"best_epoch": done.kept.epoch}
+            found = tuning_metrics(done, inputs.validation.counts)
+            made_with = settings.model_dump() | {key: found[key] for key in ("best_epoch", "started")}
             network = task.network.full_state()
             digest = write_tuned(tuned, task.matcher, network, made_with, inputs.lineage)
             write_history(history, done.points, digest, MODELS[0])
+            write_text(metrics, json.dumps(found, indent=2) + "\n")
             say(summary(done.points, done.kept))
+
+
+def tuning_metrics(done: Finished, captions_per_image: np.ndarray) -> dict[str, Any]:
+    """Return the content of `metrics/tuning.json`: the validation of the weights that were kept."""
+    kept = done.kept
+    return {
+        "tuned": True,
+        "validation": validation_metrics(kept.scores.values, captions_per_image),
+        "before": done.points[0].scores.main,
+        "best_epoch": kept.epoch,
+        "epochs": done.points[-1].epoch,
+        "updates": done.updates,
+        "started": has_started(kept.scores.main, captions_per_image),
+        "collapsed": done.collapsed,
+    }
 
 
 def summary(points: list[Point], kept: Point) -> str:

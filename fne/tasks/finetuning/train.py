@@ -11,7 +11,7 @@ import torch
 from PIL.Image import Image as PictureImage
 from torch import Tensor
 
-from fne.core.device import free_memory
+from fne.core.device import free_memory, synchronize
 from fne.core.errors import InputError
 from fne.core.params import Runtime
 from fne.core.processes import ALONE, Processes
@@ -179,7 +179,7 @@ def build_task(
     weights = load_weights(inputs.places.weights, backbone, feeding)
     merge(inputs.model, weights.artifact)
     network = build_network(backbone, weights, device, extraction["activations"], [layer])
-    part = runtime.batch or (GPU_BATCH if device.type == "cuda" else torch.get_num_threads())
+    part = images_at_once(runtime, device)
     entrance = BACKBONES[backbone].taps[0].weighted
     unit = embedding.get("rows") == "unit"
     tuned = TunedNetwork(network, taps, unit, min(part, settings.batch), entrance)
@@ -249,17 +249,12 @@ def finetune(
 def announcement(task: FinetuningTask, settings: Finetune, backbone: str, device: torch.device) -> str:
     """Return what the training costs in time and memory, measured with blank images, and how to pay less."""
     network, phases = task.network, settings.phases()
-    tuned = [each for own in network.trained_kinds().values() for each in own]
+    seconds = seconds_per_image(network, device)
     blank = torch.zeros((network.part, 3, CROP, CROP), device=device)
-    started = 0.0
-    for _ in range(2):  # the first pass allocates memory
-        started = time.perf_counter()
-        torch.autograd.grad(network(blank).sum(), tuned, allow_unused=True)
-    seconds = (time.perf_counter() - started) / network.part
     weights = FLOAT * sum(each.numel() for group in task.parameter_groups() for each in group.parameters)
     copies = 1 + (settings.keep == "best")  # and their momentum
     # Gradients are in memory, but not in a checkpoint.
-    memory = network.activation_bytes(blank) + weights * (2 + copies)
+    memory = network.activation_bytes(blank, settings.batch) + weights * (2 + copies)
     epochs, images = sum(phase.epochs for phase in phases), len(task.batches(0)[0]) * task.steps()
     last = last_block([tap.layer for tap in BACKBONES[backbone].taps])
     cheaper = f"-S finetune.first={last} trains the last layers only" if settings.first == ALL else OFF
@@ -269,6 +264,24 @@ def announcement(task: FinetuningTask, settings: Finetune, backbone: str, device
         f"{network.part} images at once (runtime.batch), {format_bytes(free_memory(device))} are free; a "
         f"checkpoint has {format_bytes(weights * (1 + copies))}; cheaper: {cheaper}"
     )
+
+
+def images_at_once(runtime: Runtime, device: torch.device) -> int:
+    """Return how many images pass through the network at once, at most the batch."""
+    return runtime.batch or (GPU_BATCH if device.type == "cuda" else torch.get_num_threads())
+
+
+def seconds_per_image(network: TunedNetwork, device: torch.device) -> float:
+    """Return how long the network takes per image of a step, measured with blank images."""
+    tuned = [each for own in network.trained_kinds().values() for each in own]
+    blank = torch.zeros((network.part, 3, CROP, CROP), device=device)
+    started = 0.0
+    for _ in range(2):  # the first pass allocates memory
+        synchronize(device)
+        started = time.perf_counter()
+        torch.autograd.grad(network(blank).sum(), tuned, allow_unused=True)
+        synchronize(device)
+    return (time.perf_counter() - started) / network.part
 
 
 def last_block(layers: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fne.metrics.collapse import not_started
-from fne.metrics.recall import RECALLS, Metrics, chance_of_rsum, has_started, small_split_warning
+from fne.metrics.recall import RECALLS, Metrics, has_started, small_split_warning, validation_metrics
 
 if TYPE_CHECKING:
     from fne.training.result_cache import Finished
@@ -46,18 +46,10 @@ def imported_metrics(values: Metrics, caption_counts: np.ndarray) -> dict[str, A
 
 
 def _validation(values: Metrics, caption_counts: np.ndarray) -> dict[str, Any]:
-    found: dict[str, Any] = {direction: {} for direction in DIRECTIONS}
-    for name, value in values.items():
-        direction, _, metric = name.partition("/")
-        if metric:
-            found[direction][metric] = value
-    found |= {
-        "rsum": values["rsum"],
-        "guessing": chance_of_rsum(caption_counts),
-        "images": len(caption_counts),
-        "captions": int(caption_counts.sum()),
+    return {
+        "validation": validation_metrics(values, caption_counts),
+        "started": has_started(values["rsum"], caption_counts),
     }
-    return {"validation": found, "started": has_started(values["rsum"], caption_counts)}
 
 
 def summary(found: Mapping[str, Any]) -> str:
