@@ -5,8 +5,8 @@ of a transform. So these operations are written with vectors of LANES values: on
 of Winograd's convolutions, and the product of a few tiles with a panel of filters. LLVM chooses the
 registers, and whether a product and a sum are one instruction.
 
-Numba keeps compiled code for a file until that file changes, and does not follow imports: after an edit
-here, save `winograd_loops.py` too.
+Numba keeps compiled code for a file until that file changes, and does not follow imports. So
+`winograd_loops.py` names the digest of this file, which a test compares.
 """
 
 from collections.abc import Callable, Sequence
