@@ -69,7 +69,10 @@ class Processes:
         gradients = [each.grad for each in wanted if each.grad is not None]
         together = torch.cat([gradient.flatten() for gradient in gradients])
         self.add(together)
-        nn.utils.vector_to_parameters(together, gradients)
+        parts = torch.split(together, [gradient.numel() for gradient in gradients])
+        for gradient, part in zip(gradients, parts, strict=True):
+            # In place: fused optimizers need the memory layout of the weights, such as `channels_last`.
+            gradient.copy_(part.view(gradient.shape))
 
     def any(self, own: bool) -> bool:
         """Return whether `own` is true in any process."""

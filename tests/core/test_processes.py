@@ -52,6 +52,22 @@ def test_gradients_are_summed_also_with_a_process_that_has_none():
     assert in_processes(3, work) == [([[2, 4]], [2])] * 3
 
 
+def test_summed_gradients_keep_the_memory_layout_of_their_weights():
+    """Fused optimizers read weights and gradients side by side in memory."""
+
+    def work(processes):
+        layer = torch.nn.Conv2d(2, 3, 2).to(memory_format=torch.channels_last)
+        torch.nn.init.zeros_(layer.weight)
+        layer.weight.grad = torch.arange(24.0).reshape(3, 2, 2, 2).to(memory_format=torch.channels_last)
+        layer.bias.grad = torch.zeros(3)
+        processes.add_gradients(layer.parameters())
+        torch.optim.SGD(layer.parameters(), lr=1.0, fused=True).step()
+        return layer.weight.grad.stride() == layer.weight.stride(), layer.weight.tolist()
+
+    expected = (-2 * torch.arange(24.0)).reshape(3, 2, 2, 2).tolist()
+    assert in_processes(2, work) == [(True, expected)] * 2
+
+
 @pytest.mark.parametrize("who", [None, 0, 1])
 def test_all_processes_know_if_one_is_true(who):
     assert in_processes(2, lambda processes: processes.any(processes.rank == who)) == [who is not None] * 2

@@ -9,6 +9,8 @@ from contextlib import chdir
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from tests.faults.torchrun import Group, kill, require_gone
 from tests.faults.training import history, prepare, prepare_network
@@ -105,15 +107,23 @@ def test_encoding_and_evaluation_give_the_bytes_of_one_process(project):
     assert results["1"] == results["2"]
 
 
-def test_fine_tuning_in_several_processes_is_refused(tmp_path):
+def test_two_processes_fine_tune_as_one_does(tmp_path):
     with chdir(tmp_path):
         prepare_network(epochs=2)
-    done = run_stage(tmp_path, "stages.finetune", COMMANDS["finetune"], PET_NPROC_PER_NODE="2")
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (
-        2,
-        "Error: finetune runs in one process, but 2 were started; run `PET_NPROC_PER_NODE=1 dvc repro finetune`, "
-        "and the other stages afterwards",
-    )
+    models = {}
+    for count in ("1", "2"):
+        outs = {
+            name: f"{count}/{name}"
+            for name in ("models/tuned.safetensors", "models/tuning", "metrics/tuning.json")
+        }
+        arguments = COMMANDS["finetune"]
+        for name, out in outs.items():
+            arguments = arguments.replace(name, out)
+        done = run_stage(tmp_path, "stages.finetune", arguments, PET_NPROC_PER_NODE=count)
+        assert done.returncode == 0, done.stderr
+        models[count] = load_file(tmp_path / f"{count}/models/tuned.safetensors")
+    for name, value in models["1"].items():
+        torch.testing.assert_close(models["2"][name], value, rtol=1e-3, atol=1e-5, msg=name)
 
 
 def test_a_user_error_is_printed_once_and_nothing_is_restarted(project):

@@ -10,7 +10,6 @@ import numpy as np
 
 from fne.core import stat_cache
 from fne.core.device import prepare_device
-from fne.core.errors import InputError
 from fne.core.files import write_text
 from fne.core.params import Runtime
 from fne.core.processes import joined
@@ -43,11 +42,6 @@ def run_finetuning(
         joined(device) as processes,
         graceful_stop(partial(processes.log, err=True), [signal.SIGTERM]) as stopping,
     ):
-        if processes.count > 1:
-            raise InputError(
-                f"finetune runs in one process, but {processes.count} were started; run "
-                "`PET_NPROC_PER_NODE=1 dvc repro finetune`, and the other stages afterwards"
-            )
         task = build_task(settings, inputs, runtime, device, processes)
         processes.log(announcement(task, settings, inputs.extraction["backbone"], device))
         scratch = runtime.scratch_folder()
