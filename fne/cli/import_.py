@@ -125,8 +125,8 @@ def recognize_network(store: Path, photos: Path) -> str:
     from fne.extraction.recognition import record_network
     from fne.extraction.weights import load_weights
 
-    settings, runtime = load_section(PARAMS, "extract", Extract), load_runtime(PARAMS)
     try:
+        settings, runtime = load_section(PARAMS, "extract", Extract), load_runtime(PARAMS)
         weights = load_weights(Path(settings.weights), settings.backbone, settings.input)
         extractor = build_extractor(settings, weights, runtime.algorithm, prepare_device(runtime))
         found = record_network(store, photos, extractor, weights)

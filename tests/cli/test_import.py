@@ -201,3 +201,11 @@ def test_a_folder_of_photos_must_exist():
         "Error: nowhere: no such folder; --photos names a folder with photos of the features\n",
     )
     assert not Path("features").exists()
+
+
+def test_without_parameters_the_features_are_imported_without_their_network(tmp_path):
+    result = run_import("--photos", str(tmp_path))
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: params.yaml: ")
+    assert result.stderr.endswith("; features/imported was imported without its network\n")
+    assert Rows.open(Path("features/imported")).ids == IDS
