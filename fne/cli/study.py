@@ -1,5 +1,6 @@
 """`fne study`: run a study that its file describes, and show what it says."""
 
+import shlex
 from functools import partial
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def study() -> None:
       fne study run studies/flickr8k.yaml --official      the same on the test images of the catalog
       fne study run studies/flickr8k.yaml --images 1000   a pilot with 1,000 images
       fne study show studies/flickr8k.yaml                tables with corrected intervals
-      fne study show studies/flickr8k.yaml --html study.html --figure study.svg
+      fne study show studies/flickr8k.yaml --html study.html --figure study.svg --cells study.csv
     """
 
 
@@ -80,7 +81,13 @@ def run(
             f"{file}: {found.digest}, {len(found.file.hypotheses)} hypotheses, recorded in {target}", err=True
         )
         ran = run_study(found, params, target, partial(say, err=True), only)
-    say(f"{target}: {ran} trainings run; show them with `fne study show {file}`")
+    chosen = (
+        f" --to {shlex.quote(str(folder))}" if folder else "",
+        f" --seed {seed}" if seed is not None else "",
+        " --official" if official else "",
+        f" --images {images}" if images else "",
+    )
+    say(f"{target}: {ran} trainings run; show them with `fne study show {file}{''.join(chosen)}`")
 
 
 @study.command()
@@ -99,6 +106,7 @@ def run(
 )
 @click.option("--html", type=OUTPUT, help="Also write a page with the figure and the tables.")
 @click.option("--figure", type=OUTPUT, help="Also write the figure, as SVG.")
+@click.option("--cells", type=OUTPUT, help="Also write all cells as one table, as CSV.")
 def show(
     file: Path,
     folder: Path | None,
@@ -108,6 +116,7 @@ def show(
     form: str,
     html: Path | None,
     figure: Path | None,
+    cells: Path | None,
 ) -> None:
     """Show the results of a study: its hypotheses, and a table of each grid.
 
@@ -118,9 +127,13 @@ def show(
     from fne.report.study import is_figure, is_page, render, size_figure
     from fne.studies.file import load_study
     from fne.studies.record import check_record
-    from fne.studies.results import collect, grids
+    from fne.studies.results import CELLS, cell_table, collect, grids
 
-    for path, option, is_own in ((html, "--html", is_page), (figure, "--figure", is_figure)):
+    def is_table(head: bytes) -> bool:
+        return head.startswith(",".join(CELLS).encode())
+
+    outputs = (html, "--html", is_page), (figure, "--figure", is_figure), (cells, "--cells", is_table)
+    for path, option, is_own in outputs:
         if path:
             check_output(path, option, is_own, file)
     found = load_study(file, seed, official, images)
@@ -133,6 +146,8 @@ def show(
         write_text(html, render(results))
     if figure:
         write_text(figure, size_figure(results))
+    if cells:
+        write_text(cells, FORMATS["csv"]([cell_table(results)]) + "\n")
 
 
 def default_folder(file: Path, seed: int | None, official: bool, images: int) -> Path:

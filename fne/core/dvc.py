@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from fne.core.errors import InputError
@@ -410,14 +411,15 @@ def _read_file(folder: Path, name: str, skip: str = "") -> bytes | None:
     return read_bytes(path) if path.is_file() and path.name != skip else None
 
 
-def _parse(content: bytes | None, place: str) -> dict[str, dict[str, Any]]:
+@lru_cache(maxsize=32)  # by content: a study reads the same lock files before every training
+def _parse(content: bytes | None, place: str) -> Mapping[str, Mapping[str, Any]]:
     """Return the blocks of a pipeline or lock file by the names of their stages."""
     if not content:
         return {}
     stages = parse_yaml(content, place, aliases=not place.endswith(LOCK)).get("stages") or {}
     if not _is_mapping_of_mappings(stages):
         raise InputError(f"{place}: 'stages' is not a mapping of stages; fix the file")
-    return dict(stages)
+    return MappingProxyType(stages)
 
 
 def _working_folder(block: Mapping[str, Any]) -> str:

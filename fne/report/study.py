@@ -1,9 +1,11 @@
 """The page of a study, and its figure: the sum of recalls against the bytes of an image.
 
-The figure has a panel for each `study.panel` and a mark for each `study.series`. Every finished cell is a
-point. A line goes through the points of a series that the inner validation prefers: of the cells with the
-same size, the one with the best validation. So no point is on a line because of its test result. These points
-are drawn with their 95 % intervals, and the others are faint.
+The figure has a panel for each `study.panel` and a mark for each `study.series`. A finished cell is a point.
+A line goes through the points of a series that the inner validation prefers: those with a better validation
+than every cell of the series that is no larger. So no point is on a line because of its test result. These
+points are drawn with their 95 % intervals, and the others are faint. Cells with less than two
+thirds of the best sum of recalls are left out and counted, so that the differences between the others can be
+seen.
 """
 
 from collections.abc import Sequence
@@ -18,10 +20,11 @@ from fne.studies.results import CellResult, StudyResults, grids
 
 GENERATOR = '<meta name="generator" content="fne study">'
 FIGURE = "<!-- fne study -->"
+LEAST = 2 / 3  # of the best sum of recalls; cells below it are not drawn
 WIDTH, LEFT, GAP, TOP, PANEL_HEIGHT = 960, 56, 18, 40, 330
 LEGEND_LINE, LEGEND_COLUMN = 20, 170
 # Colors that people who confuse red and green tell apart, and a shape for print; repeated after the last.
-COLORS = ("#2f5fd0", "#b4501e", "#14743f", "#8a3ea8", "#50555f", "#c29200", "#00859b")
+COLORS = ("#2f5fd0", "#b4501e", "#14743f", "#8a3ea8", "#50555f", "#c29200", "#00859b", "#b0236b")
 # Paths around the origin.
 SHAPES = (
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z",
@@ -68,24 +71,26 @@ class Panel:
 
 def size_figure(found: StudyResults) -> str:
     """Return the figure as an SVG file; equal results give equal text."""
+    least = LEAST * max(each.rsum for each in found.cells)
+    shown = [each for each in found.cells if each.rsum >= least]
+    below = len(found.cells) - len(shown)
+    left_out = f" Not shown: {below} of {len(found.cells)} cells, below {least:.0f}." if below else ""
     marks = {
         name: Mark(COLORS[number % len(COLORS)], SHAPES[number % len(SHAPES)])
-        for number, name in enumerate(dict.fromkeys(each.cell.series for each in found.cells))
+        for number, name in enumerate(dict.fromkeys(each.cell.series for each in shown))
     }
-    names = list(dict.fromkeys(each.cell.panel for each in found.cells))
+    names = list(dict.fromkeys(each.cell.panel for each in shown))
     bottom = TOP + PANEL_HEIGHT
-    heights = axis_steps(
-        min(each.interval[0] for each in found.cells), max(each.interval[1] for each in found.cells)
-    )
+    heights = axis_steps(min(each.interval[0] for each in shown), max(each.interval[1] for each in shown))
     y = linear(heights[0], heights[-1], bottom, TOP)
     # All panels have the same axes.
-    listed = [each.size for each in found.cells]
+    listed = [each.size for each in shown]
     sizes = min(listed) / 1.3, max(listed) * 1.3
     width = (WIDTH - LEFT - GAP * len(names)) / len(names)
     panels = [
         _panel(
             name,
-            [each for each in found.cells if each.cell.panel == name],
+            [each for each in shown if each.cell.panel == name],
             LEFT + number * (width + GAP),
             width,
             sizes,
@@ -107,16 +112,17 @@ def size_figure(found: StudyResults) -> str:
             title=found.study.file.title,
             summary=_summary(found.cells),
             width=WIDTH,
-            height=legend[-1][1] + 40,
+            height=legend[-1][1] + 56,
             bottom=bottom,
             top=TOP,
             y_ticks=[Tick(y(height), compact(height)) for height in heights],
             panels=panels,
             legend=legend,
-            note=(
-                f"Points: cells. Lines and {LEVEL:.0%} intervals over {found.images:,} images: of the cells "
-                "with as many bytes, the one with the best inner validation."
-            ),
+            notes=[
+                "Points: cells. Lines: cells with a better inner validation than all of their series with as "
+                "many bytes or fewer,",
+                f"with {LEVEL:.0%} intervals over {found.images:,} images.{left_out}",
+            ],
         )
     )
 
@@ -138,12 +144,12 @@ def is_figure(head: bytes) -> bool:
 
 
 def preferred(cells: Sequence[CellResult]) -> list[CellResult]:
-    """Return, of the cells with the same size, the one with the best validation, by size."""
-    best: dict[int, CellResult] = {}
-    for each in cells:
-        if each.size not in best or each.validation > best[each.size].validation:
-            best[each.size] = each
-    return [best[size] for size in sorted(best)]
+    """Return the cells with a better validation than all that are smaller or as large, by size."""
+    found: list[CellResult] = []
+    for each in sorted(cells, key=lambda each: (each.size, -each.validation)):
+        if not found or each.validation > found[-1].validation:
+            found.append(each)
+    return found
 
 
 def _panel(

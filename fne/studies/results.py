@@ -2,11 +2,12 @@
 
 The folds of a seed together test every image once. A cell counts when all of its folds and seeds are
 finished. The folds are trainings of their own, so with five folds or five seeds a hypothesis can be
-called shown.
+called shown. With the splits of the catalog there may be one training per cell: its verdict is about the
+test images only, and says so.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from fne.studies.record import Result, find_result
 
 # Of an interval that is corrected for a dozen hypotheses, each tail has about 20 of these samples.
 SAMPLES = 10_000
+CELLS = ["cell", "values", "bytes", "started", "trainings", "validation", "rsum", "low", "high"]
 HYPOTHESES = ["hypothesis: B is better", "A", "B", "B - A", "corrected", "p", "folds", "verdict"]
 
 
@@ -60,13 +62,17 @@ class CellResult:
 
 @dataclass(frozen=True)
 class Tested:
-    """A hypothesis with its difference, the corrected p value, and how many folds agree; or nothing yet."""
+    """A hypothesis with its difference, the corrected p value, and how many folds agree; or nothing yet.
+
+    `few` tells that there are too few trainings to say more than what holds for these.
+    """
 
     hypothesis: Hypothesis
     difference: Difference | None
     p: float = 1.0
     agreeing: int = 0
     folds: int = 0
+    few: bool = False
 
     @property
     def verdict(self) -> str:
@@ -74,7 +80,10 @@ class Tested:
         if self.difference is None:
             return "not run"
         said = {"B is better": "shown", "A is better": "the opposite is shown"}
-        return said.get(self.difference.verdict, self.difference.verdict)
+        verdict = said.get(self.difference.verdict)
+        if verdict is None:
+            return self.difference.verdict
+        return f"{verdict} for these trainings" if self.few else verdict
 
 
 @dataclass(frozen=True)
@@ -119,7 +128,8 @@ def collect(study: Study, folder: Path, samples: int = SAMPLES) -> StudyResults:
         for cell in sorted(study.cells, key=_file_order(study))
         if cell.name in kept
     ]
-    enough = max(len(study.folds), len(study.seeds)) >= ENOUGH_SEEDS
+    few = max(len(study.folds), len(study.seeds)) < ENOUGH_SEEDS
+    enough = not few or not study.file.folds
     count, tested = len(study.file.hypotheses), []
     by_name = {each.cell.name: each for each in cells}
     for hypothesis in study.file.hypotheses:
@@ -130,13 +140,10 @@ def collect(study: Study, folder: Path, samples: int = SAMPLES) -> StudyResults:
         difference = compare_rsums(sampled[hypothesis.a], sampled[hypothesis.b], enough, count)
         apart = np.array(b.folds) - np.array(a.folds)
         agreeing = int((np.sign(apart) == np.sign(difference.b - difference.a)).sum())
-        tested.append(Tested(hypothesis, difference, difference.p, agreeing, len(apart)))
+        tested.append(Tested(hypothesis, difference, difference.p, agreeing, len(apart), few))
     # What was not run counts as a hypothesis with p = 1: the number is that of the file.
     corrected = holm([each.p for each in tested])
-    tested = [
-        Tested(each.hypothesis, each.difference, p, each.agreeing, each.folds)
-        for each, p in zip(tested, corrected, strict=True)
-    ]
+    tested = [replace(each, p=p) for each, p in zip(tested, corrected, strict=True)]
     first = next(iter(sides.values()))[0]
     counts = np.bincount(first.caption_image, minlength=len(first.folds))
     guessing = np.mean([chance_of_rsum(counts[first.folds == fold]) for fold in np.unique(first.folds)])
@@ -147,8 +154,9 @@ def grids(found: StudyResults) -> list[Grid]:
     """Return the results of a study as tables."""
     study = found.study
     count = len(found.hypotheses)
+    folds = f" in {study.file.folds} folds, each ranked within its fold" if study.file.folds else ""
     legend = (
-        f"sums of recalls on {found.images} images in {len(study.folds)} folds, each ranked within its fold; "
+        f"sums of recalls on {found.images} images{folds}; "
         f"intervals over {SAMPLES} resamples of the images, paired, and corrected for {count} hypotheses "
         f"(digest of the file {study.digest[:12]}…); p by Holm; folds: how many have the sign of B - A; "
         f"guessing reaches {found.guessing:.1f}"
@@ -164,6 +172,19 @@ def grids(found: StudyResults) -> list[Grid]:
         title = f"{grid}: {len(own)} of {planned} cells"
         tables.append(Grid(title, columns, rows, text_columns=len(content.factors)))
     return tables
+
+
+def cell_table(found: StudyResults) -> Grid:
+    """Return all cells as one table of numbers, for other programs."""
+    rows = [
+        [
+            each.cell.name,
+            *map(str, (each.features, each.size, each.started, each.trainings)),
+            *(f"{value:.2f}" for value in (each.validation, each.rsum, *each.interval)),
+        ]
+        for each in found.cells
+    ]
+    return Grid(found.study.file.title, CELLS, rows)
 
 
 def _hypothesis_row(tested: Tested) -> list[str]:

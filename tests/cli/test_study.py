@@ -1,3 +1,5 @@
+import csv
+
 import pytest
 from click.testing import CliRunner
 
@@ -19,13 +21,20 @@ def test_a_study_is_run_shown_and_drawn(study, tmp_path):
         "studies/small: 15 trainings run; show them with `fne study show studies/small.yaml`\n"
     )
     assert "2 hypotheses, recorded in studies/small" in result.stderr
-    shown = study("show", "studies/small.yaml", "--html", "page.html", "--figure", "figure.svg")
+    outputs = ["--html", "page.html", "--figure", "figure.svg", "--cells", "cells.csv"]
+    shown = study("show", "studies/small.yaml", *outputs)
     assert shown.exit_code == 0, shown.output
     assert shown.stdout.startswith("A study\n")
     assert "small: 4 of 4 cells" in shown.stdout
     assert shown.stderr == "15 of 15 trainings are finished\n"
     assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     assert (tmp_path / "figure.svg").read_text(encoding="utf-8").startswith("<svg")
+    with (tmp_path / "cells.csv").open(encoding="utf-8", newline="") as file:
+        cells = list(csv.DictReader(file))
+    assert [each["cell"] for each in cells[:2]] == ["small/all/ternary", "small/all/z"]
+    assert len(cells) == 5
+    assert all(float(each["low"]) <= float(each["rsum"]) <= float(each["high"]) for each in cells)
+    assert study("show", "studies/small.yaml", *outputs).exit_code == 0  # its own files are replaced
     again = study("run", "studies/small.yaml")
     assert "0 trainings run" in again.stdout
 
@@ -44,6 +53,7 @@ def test_a_repetition_and_the_official_test_images_have_folders_of_their_own(stu
     for option in (["--seed", "1"], ["--official"]):
         done = study("run", "studies/small.yaml", "--only", "small/all", *option)
         assert done.exit_code == 0, done.output
+        assert f"`fne study show studies/small.yaml {' '.join(option)}`" in done.stdout
         assert study("show", "studies/small.yaml", *option).exit_code == 0
     assert sorted(path.name for path in (tmp_path / "studies").iterdir()) == [
         "small-official",
@@ -54,7 +64,8 @@ def test_a_repetition_and_the_official_test_images_have_folders_of_their_own(stu
 
 def test_a_page_replaces_no_file_of_the_user(study, tmp_path):
     study("run", "studies/small.yaml", "--only", "small/all/z")
-    (tmp_path / "mine.html").write_text("mine")
-    refused = study("show", "studies/small.yaml", "--html", "mine.html")
-    assert refused.exit_code == 2
-    assert "this command did not write it" in refused.stderr
+    for name, option in (("mine.html", "--html"), ("mine.svg", "--figure"), ("mine.csv", "--cells")):
+        (tmp_path / name).write_text("mine")
+        refused = study("show", "studies/small.yaml", option, name)
+        assert refused.exit_code == 2
+        assert "this command did not write it" in refused.stderr

@@ -27,8 +27,8 @@ def cell(series: str, size: int, validation: float, rsum: float, panel: str = "S
 @pytest.fixture
 def found(tmp_path):
     cells = [
-        cell("ternary", 100, 10, 50),
-        cell("ternary", 100, 20, 40),
+        cell("ternary", 100, 10, 58),
+        cell("ternary", 100, 20, 48),
         cell("ternary", 200, 30, 60),
         cell("<float16>", 400, 30, 70, panel="A & B"),
     ]
@@ -36,7 +36,14 @@ def found(tmp_path):
 
 
 def test_lines_go_through_what_the_validation_prefers_whatever_the_test_says(found):
-    assert [each.rsum for each in preferred(found.cells)] == [40, 60, 70]
+    assert [each.rsum for each in preferred(found.cells)] == [48, 60]  # the last is no better than the third
+
+
+def test_cells_far_below_the_best_are_counted_and_not_drawn(found):
+    found.cells.append(cell("ternary", 50, 5, 10))
+    svg = size_figure(found)
+    assert "ternary 50 5" not in svg
+    assert " images. Not shown: 1 of 5 cells, below 47.</text>" in svg
 
 
 def test_the_figure_has_a_point_for_each_cell_and_a_line_for_each_series_with_two_sizes(found):
@@ -44,7 +51,7 @@ def test_the_figure_has_a_point_for_each_cell_and_a_line_for_each_series_with_tw
     root = ElementTree.fromstring(svg)
     titles = [each.text for each in root.iter("{http://www.w3.org/2000/svg}title")]
     assert len(titles) == 4
-    assert titles[0] == "small/ternary 100 10: 50.0 (45.0 to 55.0), 100 bytes"
+    assert titles[0] == "small/ternary 100 10: 58.0 (53.0 to 63.0), 100 bytes"
     assert svg.count('fill-opacity="0.25"') == 1  # that one: the validation prefers another of 100 bytes
     assert svg.count('stroke-opacity="0.4"') == 3
     paths = [each for each in root.iter("{http://www.w3.org/2000/svg}path") if each.get("fill") == "none"]

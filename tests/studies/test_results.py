@@ -82,6 +82,14 @@ def test_with_fewer_than_five_folds_and_seeds_nothing_is_shown(tmp_path):
     assert collect(study, tmp_path, samples=100).hypotheses[0].verdict == "seed variance unknown"
 
 
+def test_on_the_splits_of_the_catalog_a_verdict_is_about_these_trainings(tmp_path):
+    study = load_study(write_file(tmp_path / "s.yaml"), official=True)
+    keep(study, tmp_path, {"small/last/z": 9, "small/all/z": 1, "small/all/ternary": 1}, range(1))
+    found = collect(study, tmp_path, samples=100)
+    assert [each.verdict for each in found.hypotheses] == ["shown for these trainings", "no difference shown"]
+    assert grids(found)[0].legend.startswith(f"sums of recalls on {IMAGES} images; intervals over ")
+
+
 def test_an_unfinished_cell_is_counted_and_not_shown(study, tmp_path):
     keep(study, tmp_path, {"small/all/z": 1})
     keep(study, tmp_path, {"small/last/z": 9}, range(3))
