@@ -1,7 +1,6 @@
 """How models are made: in closed form, and by steps that start from a closed form."""
 
 import threading
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -190,7 +189,13 @@ def test_training_and_its_checkpoints_take_no_more_memory_than_announced(pairs, 
         matcher = new_matcher(Shape("linear", "bow", "cosine", False, 16, 12, 5, dim), seed=0)
         objective = Objective("sum_hinge", LossChoices(), 0.2, 0.0, 1.0, 1.0)
         sgd = OPTIMIZERS["sgd_nesterov"]
-        optimizer = partial(sgd.make, settings=sgd.settings(momentum=0.9, weight_decay=1e-4))
+
+        def optimizer(groups, learning_rate):
+            made = sgd.make(groups, learning_rate, sgd.settings(momentum=0.9, weight_decay=1e-4))
+            # With weights, gradients and momentum, however rarely the watcher runs.
+            made.register_step_post_hook(lambda *_: seen.append(anonymous_memory()))
+            return made
+
         phases = [Phase("instance", 0.01, 1, 1)]
         schedule = Schedule(phases, 0, optimizer, 0.0, "global", 0, "last")
         loss = new_instance(count, dim, settings, seed=0)
@@ -199,7 +204,6 @@ def test_training_and_its_checkpoints_take_no_more_memory_than_announced(pairs, 
         with open_checkpoints(tmp_path, {}, print) as checkpoints:
             trainer = Trainer(task, schedule, checkpoints)
             trainer.train()
-            seen.append(anonymous_memory())  # with gradients and momentum, however rarely the watcher runs
             trainer.save()
             checkpoints.remove()
 
