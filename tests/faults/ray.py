@@ -19,13 +19,11 @@ import click
 
 from fne.core.files import is_alive
 from tests.faults.extraction import extraction_project
-from tests.faults.ray_workers import PROCESSES
+from tests.faults.ray_workers import COMPUTING, LIMIT, PROCESSES, SCRATCH, finished
 from tests.support.imports import ROOT
 from tests.support.projects import change_params
 
-STORE, SCRATCH = Path("store"), Path(".fne")
-# A row of the two layers that `extraction_project` computes, with its digest and checksum.
-ROW_BYTES = 4 * (64 + 192) + 64
+STORE = Path("store")
 TIMEOUT_SECONDS = 120
 
 
@@ -62,13 +60,21 @@ def kills(workers: int, drivers: int, images: int, seed: int) -> None:
     )
 
 
-def start_driver(folder: Path, worker: str, address: str | None) -> subprocess.Popen[str]:
-    """Start the extraction on Ray, on the cluster at an address or on a new one."""
+def start_driver(
+    folder: Path, worker: str, address: str | None, limit: int | None = None
+) -> subprocess.Popen[str]:
+    """Start the extraction on Ray, on the cluster at an address or on a new one.
+
+    With a limit, slow workers wait when so many rows are finished: what happens then happens in the middle of
+    the work, however busy the machine is. `lift_limit` lets them continue.
+    """
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     environment |= {"PYTHONPATH": str(ROOT), "FNE_ENGINE": "ray"}
     if address:
         environment["RAY_ADDRESS"] = address
     shutil.rmtree(folder / PROCESSES, ignore_errors=True)
+    if limit is not None:
+        (folder / LIMIT).write_text(str(limit))
     return subprocess.Popen(
         [sys.executable, "-m", "tests.faults.ray_driver", worker, str(STORE)],
         cwd=folder,
@@ -77,6 +83,11 @@ def start_driver(folder: Path, worker: str, address: str | None) -> subprocess.P
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+
+
+def lift_limit(folder: Path) -> None:
+    """Let slow workers continue."""
+    (folder / LIMIT).unlink()
 
 
 def extract_locally(folder: Path, store: str = "local") -> None:
@@ -96,13 +107,22 @@ def contents(store: Path) -> dict[str, bytes]:
 
 def processes(folder: Path) -> list[int]:
     """Return the running worker processes, without zombies."""
-    alive = [each for each in map(int, os.listdir(folder / PROCESSES)) if is_alive(each)]
-    return [each for each in alive if Path(f"/proc/{each}/cmdline").read_bytes()]
+    if not (folder / PROCESSES).exists():
+        return []
+    return [each for each in map(int, os.listdir(folder / PROCESSES)) if runs(each)]
 
 
-def finished(folder: Path) -> int:
-    """Return the number of rows in the scratch folder."""
-    return sum(path.stat().st_size // ROW_BYTES for path in (folder / SCRATCH).glob("activations/*/*.rows"))
+def computing(folder: Path) -> list[int]:
+    """Return those that have got a unit."""
+    return [each for each in processes(folder) if (folder / PROCESSES / str(each)).read_text() == COMPUTING]
+
+
+def runs(process: int) -> bool:
+    """Return whether a process runs; a zombie process does not."""
+    try:
+        return is_alive(process) and bool(Path(f"/proc/{process}/cmdline").read_bytes())
+    except FileNotFoundError:  # it has just ended
+        return False
 
 
 def wait_for(what: str, condition) -> None:
@@ -114,9 +134,9 @@ def wait_for(what: str, condition) -> None:
 
 
 def kill_one(folder: Path, rng: random.Random) -> int:
-    """Kill one of the workers, as soon as there is one, and return its process id."""
-    wait_for("a worker starts", lambda: (folder / PROCESSES).exists() and processes(folder))
-    process = rng.choice(processes(folder))
+    """Kill one of the workers, as soon as one has a unit, and return its process id."""
+    wait_for("a worker computes", lambda: computing(folder))
+    process = rng.choice(computing(folder))
     os.kill(process, signal.SIGKILL)
     return process
 

@@ -1,6 +1,5 @@
 """Extraction on real Ray clusters: two nodes on one machine, and clusters that a driver starts."""
 
-import os
 import random
 import re
 import shutil
@@ -19,19 +18,19 @@ from fne.store.catalog import Image, read_images
 from stages.extract import main as extract
 from tests.faults.extraction import extraction_project
 from tests.faults.ray import (
-    PROCESSES,
-    SCRATCH,
     STORE,
+    computing,
     contents,
     extract_locally,
-    finished,
     kill_one,
+    lift_limit,
     processes,
+    runs,
     start_driver,
     two_nodes,
     wait_for,
 )
-from tests.faults.ray_workers import POISON
+from tests.faults.ray_workers import POISON, SCRATCH, finished
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
 
@@ -88,9 +87,10 @@ def catalog(project: Path) -> list[Image]:
 
 def test_a_killed_worker_changes_no_byte(project, made, cluster):
     ours = make_some_locally(made, project)
-    driver = start_driver(project, "slow", cluster[0])
+    driver = start_driver(project, "slow", cluster[0], limit=ours + 3)
     wait_for("rows are finished", lambda: finished(project) >= ours + 3)
     kill_one(project, random.Random(0))
+    lift_limit(project)
     printed = end(driver)
     assert_store_is_that_of_one_process(project)
     assert f"Ray cluster at {cluster[0]}: 2 workers on 2 nodes, each with 1 CPU" in printed
@@ -113,7 +113,7 @@ def make_some_locally(made: Path, project: Path) -> int:
 
 
 def test_termination_ends_the_workers_and_one_process_continues(project, cluster, monkeypatch):
-    driver = start_driver(project, "slow", cluster[0])
+    driver = start_driver(project, "slow", cluster[0], limit=10)
     wait_for("rows are finished", lambda: finished(project) >= 10)
     driver.send_signal(signal.SIGTERM)
     end(driver, code=143)
@@ -149,7 +149,7 @@ def test_a_faulty_image_gives_the_same_message_as_in_one_process(project, cluste
 
 
 def test_ctrl_c_leaves_nothing_running_and_loses_nothing(project, monkeypatch):
-    driver = start_driver(project, "slow", None)
+    driver = start_driver(project, "slow", None, limit=5)
     wait_for("rows are finished", lambda: finished(project) >= 5)
     started = descendants(driver.pid)
     assert {*processes(project)} < {*started}  # Ray's own processes besides the workers
@@ -165,7 +165,7 @@ def test_ctrl_c_leaves_nothing_running_and_loses_nothing(project, monkeypatch):
 
 
 def test_the_workers_of_a_killed_driver_end(project):
-    driver = start_driver(project, "slow", None)
+    driver = start_driver(project, "slow", None, limit=5)
     wait_for("rows are finished", lambda: finished(project) >= 5)
     driver.kill()
     driver.communicate()
@@ -176,11 +176,13 @@ def test_the_workers_of_a_killed_driver_end(project):
 def test_the_units_of_a_killed_node_are_computed_on_another(project, cluster):
     """The last test: it leaves one node."""
     address, nodes = cluster
-    driver = start_driver(project, "slow", address)
-    wait_for("both workers run", lambda: (project / PROCESSES).exists() and len(processes(project)) == 2)
+    driver = start_driver(project, "slow", address, limit=10)
+    wait_for("both workers compute", lambda: len(computing(project)) == 2)
     wait_for("rows are finished", lambda: finished(project) >= 10)
     (worker_node,) = nodes.worker_nodes
     nodes.remove_node(worker_node, allow_graceful=False)
+    wait_for("its worker ends", lambda: len(processes(project)) == 1)
+    lift_limit(project)
     assert "1 restart" in end(driver)
     assert_store_is_that_of_one_process(project)
 
@@ -192,12 +194,3 @@ def descendants(process: int) -> list[int]:
         for task in Path(f"/proc/{each}/task").glob("*/children"):
             found += map(int, task.read_text().split())
     return found[1:]
-
-
-def runs(process: int) -> bool:
-    """Return whether a process runs; a zombie process does not."""
-    try:
-        os.kill(process, 0)
-        return bool(Path(f"/proc/{process}/cmdline").read_bytes())
-    except (ProcessLookupError, FileNotFoundError):
-        return False
