@@ -44,7 +44,7 @@ def study() -> None:
     """
 
 
-@study.command()
+@study.command(short_help="Run the missing trainings of a study.")
 @click.argument("file", type=FILE)
 @to_option
 @seed_option
@@ -69,17 +69,13 @@ def run(
     trainings are kept, so the same command continues after an interruption.
     """
     from fne.studies.file import load_study  # slow to import
-    from fne.studies.record import record_study
-    from fne.studies.run import check_cells, run_study
+    from fne.studies.record import LOCK, require_own_folder
+    from fne.studies.run import run_study
 
     found = load_study(file, seed, official, images)
-    check_cells(found, params)
     target = folder or default_folder(file, seed, official, images)
-    with locked(target / "lock", "runs this study", partial(say, err=True)), explain_interrupt():
-        record_study(found, target)
-        say(
-            f"{file}: {found.digest}, {len(found.file.hypotheses)} hypotheses, recorded in {target}", err=True
-        )
+    require_own_folder(target)
+    with locked(target / LOCK, "runs this study", partial(say, err=True)), explain_interrupt():
         ran = run_study(found, params, target, partial(say, err=True), only)
     chosen = (
         f" --to {shlex.quote(str(folder))}" if folder else "",
@@ -90,7 +86,7 @@ def run(
     say(f"{target}: {ran} trainings run; show them with `fne study show {file}{''.join(chosen)}`")
 
 
-@study.command()
+@study.command(short_help="Show its hypotheses and a table of each grid.")
 @click.argument("file", type=FILE)
 @to_option
 @seed_option

@@ -346,6 +346,18 @@ def _kept_columns(activations: Rows, choice: str | Sequence[str]) -> tuple[list[
     return layers, np.concatenate([all_columns[activations.columns(name)] for name in names])
 
 
+def kept_features(activations: Rows, choices: Choices, kind: str) -> int:
+    """Return how many values an embedding of a kind has.
+
+    Raises:
+        InputError: if the store lacks a layer, or has views that the kind does not keep.
+    """
+    if kind in ONE_LAYER:
+        columns = activations.columns(choices.layer)
+        return len(range(columns.start, columns.stop))
+    return sum(each.features for each in _kept_columns(activations, choices.layers)[0])
+
+
 def _refuse_views(activations: Rows) -> None:
     if count_views(activations.layers) > 1:
         raise InputError(

@@ -105,7 +105,7 @@ def mean_over_seeds(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 
 
 def rsum_samples(
-    sides: Sequence[Sequence[Ranked]], samples: int = SAMPLES, seed: int = SEED
+    sides: Sequence[Sequence[Ranked]], samples: int = SAMPLES, seed: int = SEED, same_seeds: bool = False
 ) -> list[tuple[float, np.ndarray]]:
     """Return the sum of recalls of each side, and its values in all samples (samples).
 
@@ -116,6 +116,7 @@ def rsum_samples(
         sides: the ranks of each seed of each side, all of the same test images.
         samples: how many bootstrap samples to draw.
         seed: the seed of the bootstrap.
+        same_seeds: whether all sides were trained with the same seeds, so that these are paired too.
     """
     first = sides[0][0]
     folds = np.unique(first.folds)
@@ -140,7 +141,7 @@ def rsum_samples(
     found, start = [], 0
     for side in sides:
         own = slice(start, start + len(side))
-        generator = np.random.default_rng((seed, start + 1)) if enough else None
+        generator = np.random.default_rng((seed, 1 if same_seeds else start + 1)) if enough else None
         chosen = choose_seeds(len(side), chunks.shape[1], generator)
         found.append((float(whole[own].mean()), mean_over_seeds(chunks[own], chosen)))
         start += len(side)

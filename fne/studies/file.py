@@ -32,6 +32,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.,+=-]{0,59}")
 PROJECT, PANEL, SERIES = "study.project", "study.panel", "study.series"
 PROJECTION = re.compile(r"(pca|random):([1-9][0-9]{0,4})")
 OWN = (PROJECT, PANEL, SERIES)
+# What the seed of a training replaces.
+SEEDS = ("train.seed", "train.methods.cca.seed", "train.methods.ridge.seed")
 Overrides = dict[str, Any]
 
 
@@ -63,6 +65,12 @@ class Tuning(Section):
     draws: Annotated[int, Field(ge=1)]
     low: Annotated[float, Field(gt=0)]
     high: Annotated[float, Field(gt=0)]
+
+    @model_validator(mode="after")
+    def _low_is_not_above_high(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"low must not be above high, got low={self.low}, high={self.high}")
+        return self
 
     def values(self, seed: int) -> list[float]:
         """Return the draws, the same for every cell.
@@ -114,6 +122,15 @@ class StudyFile(Section):
                     raise ValueError(
                         f"hypotheses: {name!r} is no cell of the study; the first is {names[0]!r}"
                     )
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_is_set_twice(self) -> Self:
+        drawn = {self.tuning.key: "which `tuning` draws"} if self.tuning else {}
+        for cell in _cells(self):
+            for key, why in (dict.fromkeys(SEEDS, "which follows from `seed` and `seeds`") | drawn).items():
+                if key in cell.overrides:
+                    raise ValueError(f"{cell.name} sets {key}, {why}; remove one of the two")
         return self
 
     @model_validator(mode="after")
@@ -191,6 +208,8 @@ def load_study(path: Path, seed: int | None = None, official: bool = False, imag
     Raises:
         InputError: naming every fault at once.
     """
+    if official and images:
+        raise InputError("--images makes a pilot of the folds; leave it out with --official")
     content = read_bytes(path)
     found = parse_yaml(content, str(path))
     found |= ({} if seed is None else {"seed": seed}) | ({"folds": 0} if official else {})

@@ -42,7 +42,7 @@ def divide(
         order, known = order[:images], [record for record in known if record.id in kept]
     if len(known) < 3 * folds:
         raise InputError(
-            f"the catalog has {len(known)} images in train and val; {folds} folds need {3 * folds}"
+            f"{len(known)} images of train and val cannot be divided: {folds} folds need {3 * folds}"
         )
     number = {record.id: place % folds for place, record in enumerate(order)}
     rest = sorted(

@@ -9,7 +9,7 @@ what was chosen on the inner validation.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from fne.metrics.recall import sum_of_recalls, summarize
 from fne.store.arrays import read_arrays, write_arrays
 from fne.studies.file import Cell, Study
 
-RECORD = "record.json"
+RECORD, LOCK, WORK = "record.json", "lock", ".study-work"
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Result:
         features: the values of an image.
         size: the bytes of the code of an image.
         trials: each draw with its validation and what was chosen.
+        decided_by: the key of the training: its settings, and the digests of its inputs.
     """
 
     image_ids: list[str]
@@ -47,11 +48,29 @@ class Result:
     features: int
     size: int
     trials: list[dict[str, Any]]
+    decided_by: dict[str, Any] = field(default_factory=dict)
 
     @property
     def rsum(self) -> float:
         """The sum of the six recalls on the test images."""
         return sum_of_recalls(summarize(self.image_ranks), summarize(self.caption_ranks))
+
+
+def require_own_folder(folder: Path) -> None:
+    """Refuse a folder that holds something else than the results of a study.
+
+    Raises:
+        InputError: if it holds files but no record, or is no folder.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; choose another folder with --to")
+    if not folder.exists() or (folder / RECORD).exists():
+        return
+    others = sorted(each.name for each in folder.iterdir() if each.name not in (LOCK, WORK))
+    if others:
+        raise InputError(
+            f"{folder}: holds '{others[0]}' and no record of a study; choose another folder with --to"
+        )
 
 
 def record_study(study: Study, folder: Path) -> None:
@@ -81,6 +100,8 @@ def check_record(study: Study, folder: Path) -> None:
     try:
         recorded = json.loads(read_bytes(path))
         before, conditions = recorded["file"], {name: recorded[name] for name in _conditions(study)}
+        if not isinstance(before, str):
+            raise KeyError("file")
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: damaged ({error}); choose another folder with --to") from None
     if before != study.digest:
@@ -129,7 +150,12 @@ def find_result(
     path = _path(folder, cell, fold, seed)
     if not path.exists():
         return None
-    found = read_arrays(path, "ranks")
+    try:
+        found = read_arrays(path, "ranks")
+    except InputError as error:
+        raise InputError(
+            f"{error.message} (a result of a study: remove the file, and `fne study run` computes it again)"
+        ) from None
     settings = found.artifact.settings
     if key is not None and settings.get("key") != _digest(key):
         return None
@@ -142,6 +168,7 @@ def find_result(
         features=int(settings["features"]),
         size=int(settings["bytes"]),
         trials=list(settings["trials"]),
+        decided_by=dict(settings["decided_by"]),
     )
 
 

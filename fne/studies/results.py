@@ -1,18 +1,23 @@
 """What the results of a study say: each cell with its interval, and each hypothesis with a corrected one.
 
 The folds of a seed together test every image once. A cell counts when all of its folds and seeds are
-finished. The folds are trainings of their own, so with five folds or five seeds a hypothesis can be
-called shown. With the splits of the catalog there may be one training per cell: its verdict is about the
-test images only, and says so.
+finished. With five folds or five seeds a hypothesis can be called shown. Trainings by steps also differ by
+chance, which only several seeds show. With fewer than five of them, and on the splits of the catalog with
+one training per cell, a verdict is about these trainings only, and says so.
+
+All results must be of one state of the project: `require_one_state` refuses a mixture.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fne.core.errors import InputError
+from fne.core.moved_keys import flattened
 from fne.metrics.intervals import LEVEL, Interval, Ranked
 from fne.metrics.paired import (
     ENOUGH_SEEDS,
@@ -24,11 +29,14 @@ from fne.metrics.paired import (
 )
 from fne.metrics.recall import chance_of_rsum, has_started
 from fne.papers.tables import Grid
-from fne.studies.file import Cell, Hypothesis, Study
+from fne.studies.file import SEEDS, Cell, Hypothesis, Study
 from fne.studies.record import Result, find_result
 
 # Of an interval that is corrected for a dozen hypotheses, each tail has about 20 of these samples.
 SAMPLES = 10_000
+# Of a training by steps, keys that follow from others: what it starts from, with which dimensions.
+DERIVED = re.compile(r"train\.(start|word_dim|methods\.[a-z]+\.dim)")
+VERSIONS = {"version": "study", "trainer": "trainer"}
 CELLS = ["cell", "values", "bytes", "started", "trainings", "validation", "rsum", "low", "high"]
 HYPOTHESES = ["hypothesis: B is better", "A", "B", "B - A", "corrected", "p", "folds", "verdict"]
 
@@ -122,14 +130,15 @@ def collect(study: Study, folder: Path, samples: int = SAMPLES) -> StudyResults:
     if not sides:
         raise InputError(f"{folder}: no cell is finished yet; use `fne study run {study.path}`")
     _require_same_images(study, kept)
-    sampled = dict(zip(sides, rsum_samples(list(sides.values()), samples, study.file.seed), strict=True))
+    require_one_state(study, kept)
+    drawn = rsum_samples(list(sides.values()), samples, study.file.seed, same_seeds=True)
+    sampled = dict(zip(sides, drawn, strict=True))
     cells = [
         _cell_result(cell, kept[cell.name], *sampled[cell.name])
         for cell in sorted(study.cells, key=_file_order(study))
         if cell.name in kept
     ]
-    few = max(len(study.folds), len(study.seeds)) < ENOUGH_SEEDS
-    enough = not few or not study.file.folds
+    enough = max(len(study.folds), len(study.seeds)) >= ENOUGH_SEEDS
     count, tested = len(study.file.hypotheses), []
     by_name = {each.cell.name: each for each in cells}
     for hypothesis in study.file.hypotheses:
@@ -137,7 +146,10 @@ def collect(study: Study, folder: Path, samples: int = SAMPLES) -> StudyResults:
             tested.append(Tested(hypothesis, None))
             continue
         a, b = by_name[hypothesis.a], by_name[hypothesis.b]
-        difference = compare_rsums(sampled[hypothesis.a], sampled[hypothesis.b], enough, count)
+        by_steps = any(_by_steps(kept[name][0][0].decided_by) for name in (hypothesis.a, hypothesis.b))
+        few = len(study.seeds) < ENOUGH_SEEDS if by_steps else not enough
+        said = enough or not study.file.folds
+        difference = compare_rsums(sampled[hypothesis.a], sampled[hypothesis.b], said, count)
         apart = np.array(b.folds) - np.array(a.folds)
         agreeing = int((np.sign(apart) == np.sign(difference.b - difference.a)).sum())
         tested.append(Tested(hypothesis, difference, difference.p, agreeing, len(apart), few))
@@ -155,11 +167,12 @@ def grids(found: StudyResults) -> list[Grid]:
     study = found.study
     count = len(found.hypotheses)
     folds = f" in {study.file.folds} folds, each ranked within its fold" if study.file.folds else ""
+    seeds = " and of the seeds" if len(study.seeds) >= ENOUGH_SEEDS else ""
     legend = (
         f"sums of recalls on {found.images} images{folds}; "
-        f"intervals over {SAMPLES} resamples of the images, paired, and corrected for {count} hypotheses "
-        f"(digest of the file {study.digest[:12]}…); p by Holm; folds: how many have the sign of B - A; "
-        f"guessing reaches {found.guessing:.1f}"
+        f"intervals over {SAMPLES} resamples of the images{seeds}, paired, and corrected for {count} "
+        f"hypotheses (digest of the file {study.digest[:12]}…); p by Holm; "
+        f"folds: how many have the sign of B - A; guessing reaches {found.guessing:.1f}"
     )
     tables = [
         Grid(study.file.title, HYPOTHESES, [_hypothesis_row(each) for each in found.hypotheses], 3, legend)
@@ -240,16 +253,73 @@ def _joined(folds: Sequence[Result]) -> Ranked:
     )
 
 
+def require_one_state(study: Study, kept: Mapping[str, Sequence[Sequence[Result]]]) -> None:
+    """Refuse results that were made with different settings, features, captions or versions.
+
+    What a cell sets itself may differ, and so may what follows from it.
+
+    Raises:
+        InputError: naming two cells and what differs.
+    """
+    seen: dict[str, tuple[Any, str]] = {}
+    for cell in study.cells:
+        for seed in kept.get(cell.name, []):
+            for fold, result in enumerate(seed):
+                for key, value in _state(study, cell, fold, result.decided_by).items():
+                    before, name = seen.setdefault(key, (value, cell.name))
+                    if before != value:
+                        raise InputError(
+                            f"{study.path}: {name} was run with {key} {_shortened(before)}, {cell.name} with "
+                            f"{_shortened(value)}; `fne study run {study.path}` runs again what has changed"
+                        )
+
+
+def _state(study: Study, cell: Cell, fold: int, decided_by: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what must be equal for all results that have it."""
+    tuned = [study.file.tuning.key] if study.file.tuning else []
+    own = {*cell.overrides, *SEEDS, *tuned}
+    trained: Sequence[Mapping[str, Any]] = decided_by.get("train", [])
+    settings = [
+        *flattened({name: decided_by.get(name, {}) for name in ("embed", "tokenize")}).items(),
+        *(each for draw in trained for each in flattened({"train": draw}).items()),
+    ]
+    data = {key: value for key, value in cell.overrides.items() if key.startswith("catalog.")}
+    by_steps = _by_steps(decided_by)
+    state = {
+        key: value for key, value in settings if key not in own and not (by_steps and DERIVED.fullmatch(key))
+    }
+    state |= {f"{name} version": decided_by[key] for key, name in VERSIONS.items() if key in decided_by}
+    if "captions" in decided_by:
+        state[f"the captions of fold {fold} of {data or 'the catalog'}"] = decided_by["captions"]
+    if "activations" in decided_by:
+        state[f"the features {cell.overrides.get('embed.source', '')}"] = decided_by["activations"]
+    return state
+
+
+def _shortened(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:12]}…"
+
+
+def _by_steps(decided_by: Mapping[str, Any]) -> bool:
+    trained = decided_by.get("train", [])
+    return bool(trained) and trained[0].get("method") == "steps"
+
+
 def _require_same_images(study: Study, kept: dict[str, list[list[Result]]]) -> None:
     first_name, first = next(iter(kept.items()))
-    expected = [each.image_ids for each in first[0]]
+    expected = [_tested(each) for each in first[0]]
     for name, results in kept.items():
         for seed in results:
-            if [each.image_ids for each in seed] != expected:
+            if [_tested(each) for each in seed] != expected:
                 raise InputError(
-                    f"{study.path}: {first_name} and {name} were tested with different images; run the study "
-                    "again"
+                    f"{study.path}: {first_name} and {name} were tested with different images or captions; "
+                    "cells of a study need the same ones"
                 )
+
+
+def _tested(result: Result) -> tuple[list[str], list[int]]:
+    return result.image_ids, result.caption_image.tolist()
 
 
 def _file_order(study: Study) -> Callable[[Cell], tuple[int, ...]]:

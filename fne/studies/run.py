@@ -30,17 +30,17 @@ from fne.datasets.catalog import Catalog, build_catalog
 from fne.datasets.location import dataset_root
 from fne.datasets.readers import read_dataset
 from fne.features.embed import open_source, write_embeddings
-from fne.features.embeddings import EMBEDDINGS, Embed
+from fne.features.embeddings import EMBEDDINGS, Embed, kept_features
 from fne.features.statistics import Statistics, fit
 from fne.metrics.ranks import rank
 from fne.models.matcher import Matcher
 from fne.store.artifact import Artifact, Lineage, merge
 from fne.store.catalog import Captioned, captioned_in, read_captions, split_ids, write_captions
 from fne.store.rows import Rows
-from fne.studies.file import Cell, Study
+from fne.studies.file import SEEDS, Cell, Study
 from fne.studies.folds import divide
 from fne.studies.project import project_rows
-from fne.studies.record import Result, find_result, keep_result
+from fne.studies.record import WORK, Result, find_result, keep_result, record_study
 from fne.tasks.matching.closed_form import ClosedForm, align_pairs, to_matcher, word_features
 from fne.tasks.matching.data import Inputs, Pairs, read_inputs
 from fne.tasks.matching.encode import encode_captions, encode_images
@@ -50,11 +50,11 @@ from fne.text.bags import Bags, WordFeatures
 from fne.text.tokenizer import tokenize_captions
 from fne.text.tokens import read_tokens, write_tokens
 from fne.text.vocabulary import Tokenize, choose_words, write_vocabulary
+from fne.training.result_cache import TRAINER_VERSION
 from fne.training.run import Job
 
 # Raised whenever the same settings and inputs give other ranks.
 VERSION = 1
-SEEDS = ("train.seed", "train.methods.cca.seed", "train.methods.ridge.seed")
 SECTIONS: dict[str, type[Section]] = {
     "catalog": Catalog,
     "embed": Embed,
@@ -100,65 +100,106 @@ def settings_of(params: Mapping[str, Any], overrides: Mapping[str, Any], place: 
     settings = Settings(**sections)
     if settings.tokenize.vectors != NO_WORDS:
         raise InputError(f"{place}: tokenize.vectors: a study has no pretrained word vectors; use {NO_WORDS}")
+    method = settings.train.method
+    own = settings.train.methods.get(method)
+    if isinstance(own, ClosedForm) and own.choose_on != "val":
+        raise InputError(
+            f"{place}: train.methods.{method}.choose_on must be 'val', the inner validation of a fold, got "
+            f"'{own.choose_on}'"
+        )
     return settings
 
 
-def check_cells(study: Study, params: Path) -> None:
-    """Validate the settings of all cells before the first one runs.
+@dataclass(frozen=True)
+class Planned:
+    """A training of a study, with everything that decides its result."""
+
+    cell: Cell
+    fold: int
+    seed: int
+    key: dict[str, Any]
+
+
+def plan_study(study: Study, params: Path, folder: Path, only: Sequence[str] = ()) -> "Plan":
+    """Return the trainings of a study, after a check of everything that they need.
+
+    Args:
+        study: the study.
+        params: the parameter file whose values the study overrides.
+        folder: where results are kept.
+        only: the beginnings of the names of the cells to run; none: all.
 
     Raises:
-        InputError: with the first cell that has a fault.
+        InputError: if settings, images, features or layers of any cell are wrong or missing, or if no cell
+            has such a name.
     """
     content = load_params(params)
     for cell in study.cells:
         for draw in study.draws:
             settings_of(content, {**cell.overrides, **draw}, f"{study.path}: {cell.name}")
+    for name in only:
+        if not any(cell.name.startswith(name) for cell in study.cells):
+            raise InputError(
+                f"{study.path}: no cell has a name that begins with '{name}'; the first is "
+                f"'{study.cells[0].name}'"
+            )
+    shutil.rmtree(folder / WORK, ignore_errors=True)
+    workspace = Workspace(study, content, load_runtime(params), folder / WORK, folder / "scratch")
+    for cell in study.cells:
+        workspace.check(cell)
+    chosen = [cell for cell in study.cells if not only or cell.name.startswith(tuple(only))]
+    planned = [
+        Planned(cell, fold, seed, workspace.key(cell, fold, seed))
+        for cell in chosen
+        for fold in study.folds
+        for seed in study.seeds
+    ]
+    return Plan(workspace, folder, planned)
 
 
 def run_study(
     study: Study, params: Path, folder: Path, log: Callable[[str], None], only: Sequence[str] = ()
 ) -> int:
-    """Run what is missing of a study; return how many trainings were run.
+    """Check a study, record its file, run what is missing, and return how many trainings were run.
 
-    Args:
-        study: the study, whose cells were checked.
-        params: the parameter file whose values the study overrides.
-        folder: where results are kept.
-        log: called with a line per training.
-        only: the beginnings of the names of the cells to run; none: all.
+    Arguments and errors are those of `plan_study`; `log` is called with a line per training.
     """
-    work = folder / "work"
-    shutil.rmtree(work, ignore_errors=True)
-    workspace = Workspace(study, load_params(params), load_runtime(params), work, folder / "scratch")
-    planned = [
-        (cell, fold, seed)
-        for cell in study.cells
-        if not only or cell.name.startswith(tuple(only))
-        for fold in study.folds
-        for seed in study.seeds
-    ]
-    keys = [workspace.key(*each) for each in planned]
-    missing = [
-        (each, key)
-        for each, key in zip(planned, keys, strict=True)
-        if find_result(folder, *each, key) is None
-    ]
-    if missing and len(missing) < len(planned):
-        log(f"{len(planned) - len(missing)} of {len(planned)} trainings are finished")
-    start = time.monotonic()
-    for ran, ((cell, fold, seed), key) in enumerate(missing, start=1):
-        computed = time.process_time()
-        result = workspace.run(cell, fold, seed)
-        keep_result(folder, cell, fold, seed, key, result)
-        line = (
-            f"{len(planned) - len(missing) + ran} of {len(planned)}: {cell.name}, fold {fold}, seed {seed}: "
-            f"validation {result.validation:.1f}, test {result.rsum:.1f}, "
-            f"{time.process_time() - computed:.1f} s of one core"
-        )
-        left = (len(missing) - ran) * (time.monotonic() - start) / ran
-        log(f"{line}, about {format_time(left)} left" if ran < len(missing) else line)
-    shutil.rmtree(work, ignore_errors=True)
-    return len(missing)
+    plan = plan_study(study, params, folder, only)
+    record_study(study, folder)
+    log(f"{study.path}: {study.digest}, {len(study.file.hypotheses)} hypotheses, recorded in {folder}")
+    return plan.run(log)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The trainings of a study, checked and ready to run."""
+
+    workspace: "Workspace"
+    folder: Path
+    planned: list[Planned]
+
+    def run(self, log: Callable[[str], None]) -> int:
+        """Run what is missing, with a line for each training to `log`; return how many trainings were run."""
+        folder, planned = self.folder, self.planned
+        missing = [
+            each for each in planned if find_result(folder, each.cell, each.fold, each.seed, each.key) is None
+        ]
+        if missing and len(missing) < len(planned):
+            log(f"{len(planned) - len(missing)} of {len(planned)} trainings are finished")
+        start = time.monotonic()
+        for ran, each in enumerate(missing, start=1):
+            computed = time.process_time()
+            result = self.workspace.run(each.cell, each.fold, each.seed)
+            keep_result(folder, each.cell, each.fold, each.seed, each.key, result)
+            line = (
+                f"{len(planned) - len(missing) + ran} of {len(planned)}: {each.cell.name}, fold {each.fold}, "
+                f"seed {each.seed}: validation {result.validation:.1f}, test {result.rsum:.1f}, "
+                f"{time.process_time() - computed:.1f} s of one core"
+            )
+            left = (len(missing) - ran) * (time.monotonic() - start) / ran
+            log(f"{line}, about {format_time(left)} left" if ran < len(missing) else line)
+        shutil.rmtree(folder / WORK, ignore_errors=True)
+        return len(missing)
 
 
 class Workspace:
@@ -178,13 +219,32 @@ class Workspace:
         self._words: dict[tuple[str, ...], WordFeatures] = {}
         self._read: dict[Path, tuple[list[Captioned], Artifact]] = {}  # captions
 
+    def check(self, cell: Cell) -> None:
+        """Check that the layers of a cell exist, and that a projection makes it smaller.
+
+        Raises:
+            InputError: if not, or if its features are missing.
+        """
+        place, section = f"{self._study.path}: {cell.name}", self._settings(cell, 0, {}).embed
+        rows = open_source(Path(section.source))
+        try:
+            features = kept_features(rows, section.choices(), section.kind)
+        except InputError as error:
+            raise InputError(f"{place}: {error.message}") from None
+        if cell.project and int(cell.project.partition(":")[2]) > features:
+            raise InputError(
+                f"{place}: study.project is {cell.project}, but the embedding has {features} values"
+            )
+
     def key(self, cell: Cell, fold: int, seed: int) -> dict[str, Any]:
         """Return everything that decides a result."""
         listed = [self._settings(cell, seed, draw) for draw in self._study.draws]
         first = listed[0]
         captions, _ = self._captions(first, fold)
+        trainer = {"trainer": TRAINER_VERSION} if first.train.method == "steps" else {}
         return {
             "version": VERSION,
+            **trainer,
             "embed": first.embed.model_dump(exclude={"source"}),
             "project": cell.project,
             "tokenize": first.tokenize.model_dump(),
@@ -291,11 +351,6 @@ class Workspace:
         if not isinstance(own, ClosedForm):
             made = make_model(train, inputs, self._job)
             return made.matcher, made.done.kept.scores.main, {"epoch": float(made.done.kept.epoch)}
-        if own.choose_on != "val":
-            raise InputError(
-                f"{self._study.path}: train.methods.{train.method}.choose_on must be 'val', the inner "
-                f"validation of a fold, got '{own.choose_on}'"
-            )
         found = align_pairs(inputs, train.method, own, self._word_features(own, inputs, tokens))
         chosen = {
             "image_regularization": found.chosen.image_regularization,

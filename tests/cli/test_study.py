@@ -62,6 +62,16 @@ def test_a_repetition_and_the_official_test_images_have_folders_of_their_own(stu
     ]
 
 
+def test_a_folder_of_the_user_is_left_alone(study, tmp_path):
+    (tmp_path / "mine/work").mkdir(parents=True)
+    refused = study("run", "studies/small.yaml", "--to", "mine")
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        "Error: mine: holds 'work' and no record of a study; choose another folder with --to\n",
+    )
+    assert (tmp_path / "mine/work").is_dir()
+
+
 def test_a_page_replaces_no_file_of_the_user(study, tmp_path):
     study("run", "studies/small.yaml", "--only", "small/all/z")
     for name, option in (("mine.html", "--html"), ("mine.svg", "--figure"), ("mine.csv", "--cells")):

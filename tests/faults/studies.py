@@ -16,6 +16,7 @@ import torch
 
 from fne.cli import main as fne
 from fne.studies import run  # with torch, so that forked children have them at hand
+from fne.studies.record import WORK
 from tests.support.kills import run_forked
 from tests.support.studies import STUDY, write_study
 
@@ -60,7 +61,7 @@ def main(kills: int, seed: int) -> None:
                 known -= forget(chance)
         assert study("interrupted") == 0, Path("printed").read_text()
         check(expected)
-        assert not Path("interrupted/work").exists(), "the work folder was left"
+        assert not Path("interrupted", WORK).exists(), "the work folder was left"
     click.echo(f"{killed} kills: {len(expected)} results, the bytes of an uninterrupted run")
 
 

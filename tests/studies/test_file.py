@@ -52,13 +52,19 @@ def test_every_cell_has_the_same_draws_between_the_bounds():
     )  # half of them: the draws are uniform in logarithms
 
 
+def test_a_pilot_of_the_official_images_is_refused(tmp_path):
+    with pytest.raises(InputError) as caught:
+        load_study(write_file(tmp_path / "s.yaml"), official=True, images=5)
+    assert caught.value.message == "--images makes a pilot of the folds; leave it out with --official"
+
+
 def test_draws_are_overrides(tmp_path):
-    tuning = {"key": "train.learning_rate", "draws": 2, "low": 0.001, "high": 0.1}
-    study = load_study(write_file(tmp_path / "s.yaml", tuning=tuning))
+    study = load_study(write_file(tmp_path / "s.yaml", tuning=TUNING))
     assert [list(draw) for draw in study.draws] == [["train.learning_rate"]] * 2
 
 
 GRIDS = STUDY["grids"]
+TUNING = {"key": "train.learning_rate", "draws": 2, "low": 0.001, "high": 0.1}
 
 
 @pytest.mark.parametrize(
@@ -79,6 +85,18 @@ GRIDS = STUDY["grids"]
         (
             {"seeds": 0, "folds": -1},
             "folds: Input should be greater than or equal to 0; seeds: Input should be ",
+        ),
+        (
+            {"base": STUDY["base"] | {"train.seed": 3}},
+            "small/all/ternary sets train.seed, which follows from `seed` and `seeds`; remove one of the two",
+        ),
+        (
+            {"base": STUDY["base"] | {"train.learning_rate": 0.1}, "tuning": TUNING},
+            "small/all/ternary sets train.learning_rate, which `tuning` draws; remove one of the two",
+        ),
+        (
+            {"tuning": TUNING | {"low": 0.1, "high": 0.01}},
+            "tuning: low must not be above high, got low=0.1, high=0.01",
         ),
         ({"surprise": 1}, "surprise: Extra inputs are not permitted"),
     ],

@@ -42,7 +42,7 @@ def test_official_splits_need_test_images():
 def test_too_few_images_for_the_folds_are_refused():
     with pytest.raises(InputError) as caught:
         divide(IMAGES[:8], 3, 0, 0.2, seed=0)
-    assert caught.value.message == "the catalog has 8 images in train and val; 3 folds need 9"
+    assert caught.value.message == "8 images of train and val cannot be divided: 3 folds need 9"
 
 
 def test_a_pilot_uses_the_first_images_of_the_same_division():

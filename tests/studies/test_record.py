@@ -5,7 +5,14 @@ import pytest
 
 from fne.core.errors import InputError
 from fne.studies.file import load_study
-from fne.studies.record import Result, check_record, find_result, keep_result, record_study
+from fne.studies.record import (
+    Result,
+    check_record,
+    find_result,
+    keep_result,
+    record_study,
+    require_own_folder,
+)
 from tests.support.studies import write_file
 
 RESULT = Result(
@@ -54,9 +61,33 @@ def test_nothing_was_run_yet_and_a_damaged_record_are_errors_of_the_user(study, 
     with pytest.raises(InputError, match="nothing was run yet; use `fne study run "):
         check_record(study, tmp_path / "out")
     (tmp_path / "out").mkdir()
-    (tmp_path / "out/record.json").write_text("{}")
-    with pytest.raises(InputError, match=r"record.json: damaged \('file'\); choose another folder with --to"):
-        check_record(study, tmp_path / "out")
+    for content in ("{}", '{"file": 5, "seed": 0, "folds": 3, "images": 0}'):
+        (tmp_path / "out/record.json").write_text(content)
+        with pytest.raises(
+            InputError, match=r"record.json: damaged \('file'\); choose another folder with --to"
+        ):
+            check_record(study, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["work", "thesis.txt", "results"])
+def test_a_folder_of_the_user_is_refused(study, tmp_path, name):
+    (tmp_path / "mine" / name).mkdir(parents=True)
+    with pytest.raises(InputError) as caught:
+        require_own_folder(tmp_path / "mine")
+    assert caught.value.message == (
+        f"{tmp_path / 'mine'}: holds '{name}' and no record of a study; choose another folder with --to"
+    )
+    record_study(study, tmp_path / "mine")
+    require_own_folder(tmp_path / "mine")
+    require_own_folder(tmp_path / "none")
+
+
+def test_a_damaged_result_says_how_to_get_it_again(study, tmp_path):
+    keep_result(tmp_path, study.cells[0], 0, 0, KEY, RESULT)
+    (path,) = (tmp_path / "results").rglob("*.h5")
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(InputError, match="remove the file, and `fne study run` computes it again"):
+        find_result(tmp_path, study.cells[0], 0, 0)
 
 
 def test_a_result_is_read_as_it_was_kept_and_only_for_its_own_key(study, tmp_path):

@@ -1,11 +1,16 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from fne.core.errors import InputError
+from fne.core.params import load_params
 from fne.metrics.recall import sum_of_recalls, summarize
 from fne.studies.file import load_study
 from fne.studies.record import Result, keep_result
-from fne.studies.results import collect, grids
+from fne.studies.results import collect, grids, require_one_state
+from fne.studies.run import settings_of
+from tests.support.imports import ROOT
 from tests.support.studies import write_file
 
 IMAGES = 30
@@ -31,11 +36,12 @@ def study(tmp_path):
     return load_study(write_file(tmp_path / "s.yaml", folds=5))
 
 
-def keep(study, folder, ranks, folds=range(5)):
+def keep(study, folder, ranks, folds=range(5), key=None, seeds=range(1)):
     for cell in study.cells:
         if cell.name in ranks:
             for fold in folds:
-                keep_result(folder, cell, fold, 0, {}, result(ranks[cell.name], fold))
+                for seed in seeds:
+                    keep_result(folder, cell, fold, seed, key or {}, result(ranks[cell.name], fold))
 
 
 def test_a_difference_in_all_folds_is_shown_and_equal_cells_are_not(study, tmp_path):
@@ -82,6 +88,81 @@ def test_with_fewer_than_five_folds_and_seeds_nothing_is_shown(tmp_path):
     assert collect(study, tmp_path, samples=100).hypotheses[0].verdict == "seed variance unknown"
 
 
+def test_trainings_by_steps_need_five_seeds_for_a_verdict_beyond_them(tmp_path):
+    """Folds of closed forms differ by their images only, trainings by steps by chance too."""
+    ranks = {"small/last/z": 9, "small/all/z": 1}
+    for seeds, verdict in ((1, "shown for these trainings"), (5, "shown")):
+        study = load_study(write_file(tmp_path / "s.yaml", folds=5, seeds=seeds))
+        keep(study, tmp_path / str(seeds), ranks, key={"train": [{"method": "steps"}]}, seeds=range(seeds))
+        found = collect(study, tmp_path / str(seeds), samples=200)
+        assert found.hypotheses[0].verdict == verdict
+        assert ("images and of the seeds, paired" in grids(found)[0].legend) == (seeds == 5)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fault"),
+    [
+        ({"version": 1}, {"version": 2}, "was run with study version 1, small/last/z with 2"),
+        (
+            {"embed": {"low": -0.25}},
+            {"embed": {"low": 0.0}},
+            "was run with embed.low -0.25, small/last/z with 0.0",
+        ),
+        ({"train": [{"seed": 0}]}, {"train": [{"seed": 1}]}, None),
+        ({"train": [{"method": "cca"}]}, {"train": [{"method": "ridge"}]}, None),  # the file sets it
+        (
+            {"train": [{"method": "steps", "start": "cca", "clip": 1}]},
+            {"train": [{"method": "steps", "start": "random", "clip": 2}]},
+            "was run with train.clip 1, small/last/z with 2",
+        ),
+        (
+            {"activations": "a" * 64},
+            {"activations": "b" * 64},
+            f"was run with the features features/small {'a' * 12}…, small/last/z with {'b' * 12}…",
+        ),
+        ({"captions": "c"}, {"captions": "d"}, "was run with the captions of fold 0 of "),
+    ],
+)
+def test_results_of_different_states_are_not_shown_together(study, tmp_path, before, after, fault):
+    keep(study, tmp_path, {"small/all/z": 1}, key=before)
+    keep(study, tmp_path, {"small/last/z": 9}, key=after)
+    if fault is None:
+        assert len(collect(study, tmp_path, samples=10).cells) == 2
+        return
+    with pytest.raises(InputError) as caught:
+        collect(study, tmp_path, samples=10)
+    assert f"small/all/z {fault}" in caught.value.message
+    assert caught.value.message.endswith(f"; `fne study run {study.path}` runs again what has changed")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_cells_of_every_study_are_of_one_state(path):
+    """What follows from the settings of a cell is not mistaken for a change of the project."""
+    study, params = load_study(path), load_params(ROOT / "params.yaml")
+    kept = {}
+    for cell in study.cells:
+        settings = settings_of(params, {**cell.overrides, **study.draws[0]}, cell.name)
+        decided_by = {
+            "embed": settings.embed.model_dump(exclude={"source"}),
+            "tokenize": settings.tokenize.model_dump(),
+            "train": [settings.train.applied()],
+        }
+        kept[cell.name] = [[replace(result(1, 0), decided_by=decided_by)]]
+    require_one_state(study, kept)
+
+
+def test_cells_with_other_numbers_of_captions_are_not_compared(study, tmp_path):
+    keep(study, tmp_path, {"small/all/z": 1})
+    other = next(cell for cell in study.cells if cell.name == "small/last/z")
+    for fold in range(5):
+        fewer = replace(
+            result(1, fold), caption_image=np.arange(IMAGES), caption_ranks=np.ones(IMAGES, dtype=int)
+        )
+        keep_result(tmp_path, other, fold, 0, {}, fewer)
+    with pytest.raises(InputError, match="were tested with different images or captions"):
+        collect(study, tmp_path, samples=10)
+
+
 def test_on_the_splits_of_the_catalog_a_verdict_is_about_these_trainings(tmp_path):
     study = load_study(write_file(tmp_path / "s.yaml"), official=True)
     keep(study, tmp_path, {"small/last/z": 9, "small/all/z": 1, "small/all/ternary": 1}, range(1))
@@ -105,7 +186,9 @@ def test_nothing_finished_and_other_images_are_errors_of_the_user(study, tmp_pat
     other = next(cell for cell in study.cells if cell.name == "small/last/z")
     for fold in range(5):
         keep_result(tmp_path, other, fold, 0, {}, result(2, fold, names="other"))
-    with pytest.raises(InputError, match="were tested with different images; run the study again"):
+    with pytest.raises(
+        InputError, match="small/all/z and small/last/z were tested with different images or captions; "
+    ):
         collect(study, tmp_path)
 
 

@@ -31,8 +31,9 @@ def test_every_cell_fold_and_seed_is_run_once_and_the_project_is_not_changed(stu
     before = sorted(tmp_path.rglob("*"))
     lines = []
     assert run_study(study, tmp_path / "params.yaml", tmp_path / "out", lines.append) == 15
-    assert len(lines) == 15
-    assert lines[0].startswith("1 of 15: small/all/ternary, fold 0, seed 0: validation ")
+    assert len(lines) == 16
+    assert lines[0] == f"{study.path}: {study.digest}, 2 hypotheses, recorded in {tmp_path / 'out'}"
+    assert lines[1].startswith("1 of 15: small/all/ternary, fold 0, seed 0: validation ")
     assert run_study(study, tmp_path / "params.yaml", tmp_path / "out", lines.append) == 0
     made = [path for path in sorted(tmp_path.rglob("*")) if tmp_path / "out" not in [path, *path.parents]]
     # Statistics of hashed files are kept in the scratch folder.
@@ -177,6 +178,48 @@ def test_wrong_overrides_are_refused_before_anything_runs(study, tmp_path, overr
     assert fault in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("changes", "only", "fault"),
+    [
+        (
+            {"layers": {"many": {"embed.layers": "last:9"}}},
+            (),
+            "small/many: features/small: has 2 layers, and 'last:9' needs 9; see `embed.layers` in params.yaml",
+        ),
+        (
+            {"how": {"large": {"study.project": "pca:99"}}},
+            (),
+            "small/large: study.project is pca:99, but the embedding has 7 values",
+        ),
+        ({"how": {"own": {"embed.source": "features/none"}}}, (), "features/none"),
+        (
+            {"how": {"own": {}}},
+            ("large",),
+            "no cell has a name that begins with 'large'; the first is 'small/own'",
+        ),
+    ],
+)
+def test_faults_of_any_cell_are_found_before_the_file_is_recorded(
+    tmp_path, monkeypatch, changes, only, fault
+):
+    path = write_study(tmp_path, hypotheses=[], grids={"small": {"set": {}, "factors": changes}})
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as caught:
+        run_study(load_study(path), tmp_path / "params.yaml", tmp_path / "out", print, only)
+    assert fault in caught.value.message
+    assert not (tmp_path / "out/record.json").exists()
+
+
+def test_a_new_version_of_the_trainer_runs_trainings_by_steps_again(study, tmp_path, monkeypatch):
+    params, folder = tmp_path / "params.yaml", tmp_path / "out"
+    steps = {"train.method": "steps", "train.start": "random", "train.text_encoder": "bow", "train.epochs": 1}
+    grids = {"one": {"set": {}, "factors": {"how": {"steps": steps, "closed": {}}}}}
+    study = load_study(write_file(study.path, grids=grids, hypotheses=[], folds=2))
+    assert run_study(study, params, folder, print) == 4
+    monkeypatch.setattr(running, "TRAINER_VERSION", running.TRAINER_VERSION + 1)
+    assert run_study(study, params, folder, print) == 2
+
+
 def test_a_closed_form_that_does_not_choose_on_the_inner_validation_is_refused(tmp_path, monkeypatch):
     path = write_study(tmp_path)
     text = path.read_text().replace("choose_on: val", "choose_on: train")
@@ -185,5 +228,6 @@ def test_a_closed_form_that_does_not_choose_on_the_inner_validation_is_refused(t
     with pytest.raises(InputError) as caught:
         run_study(load_study(path), tmp_path / "params.yaml", tmp_path / "out", lambda line: None)
     assert caught.value.message == (
-        f"{path}: train.methods.cca.choose_on must be 'val', the inner validation of a fold, got 'train'"
+        f"{path}: small/all/ternary: train.methods.cca.choose_on must be 'val', the inner validation of a fold, "
+        "got 'train'"
     )
