@@ -3,9 +3,9 @@
 The figure has a panel for each `study.panel` and a mark for each `study.series`. A finished cell is a point.
 A line goes through the points of a series that the inner validation prefers: those with a better validation
 than every cell of the series that is no larger. So no point is on a line because of its test result. These
-points are drawn with their 95 % intervals, and the others are faint. Cells with less than two
-thirds of the best sum of recalls are left out and counted, so that the differences between the others can be
-seen.
+points are drawn with their 95 % intervals, and the others are faint. Cells that a hypothesis names have a
+dark outline. Cells with less than two thirds of the best sum of recalls are left out and counted, so that the
+differences between the others can be seen.
 """
 
 from collections.abc import Sequence
@@ -33,6 +33,8 @@ SHAPES = (
     "M0 -4.8L4.4 0L0 4.8L-4.4 0Z",
     "M0 4.6L4.4 -3.4H-4.4Z",
     "M-4 -1.4H-1.4V-4H1.4V-1.4H4V1.4H1.4V4H-1.4V1.4H-4Z",
+    "M-4.2 -2.4L-2.4 -4.2L0 -1.8L2.4 -4.2L4.2 -2.4L1.8 0L4.2 2.4L2.4 4.2L0 1.8L-2.4 4.2L-4.2 2.4L-1.8 0Z",
+    "M-2 -4.4H2L4.6 0L2 4.4H-2L-4.6 0Z",
 )
 
 
@@ -55,6 +57,7 @@ class Point:
     mark: Mark
     tooltip: str
     preferred: bool
+    named: bool  # by a hypothesis
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,7 @@ def size_figure(found: StudyResults) -> str:
     listed = [each.size for each in shown]
     sizes = min(listed) / 1.3, max(listed) * 1.3
     width = (WIDTH - LEFT - GAP * len(names)) / len(names)
+    named = {name for each in found.study.file.hypotheses for name in (each.a, each.b)}
     panels = [
         _panel(
             name,
@@ -96,6 +100,7 @@ def size_figure(found: StudyResults) -> str:
             sizes,
             y,
             marks,
+            named,
         )
         for number, name in enumerate(names)
     ]
@@ -121,7 +126,8 @@ def size_figure(found: StudyResults) -> str:
             notes=[
                 "Points: cells. Lines: cells with a better inner validation than all of their series with as "
                 "many bytes or fewer,",
-                f"with {LEVEL:.0%} intervals over {found.images:,} images.{left_out}",
+                f"with {LEVEL:.0%} intervals over {found.images:,} images, not corrected. Dark outlines: "
+                f"cells that a hypothesis names.{left_out}",
             ],
         )
     )
@@ -160,6 +166,7 @@ def _panel(
     sizes: tuple[float, float],
     y: Scale,
     marks: dict[str, Mark],
+    named: set[str],
 ) -> Panel:
     low, high = sizes
     x = logarithmic(low, high, left + 8, left + width - 8)
@@ -182,8 +189,10 @@ def _panel(
             f"{each.cell.name}: {each.rsum:.1f} ({each.interval[0]:.1f} to {each.interval[1]:.1f}), "
             f"{each.size} bytes",
             each in chosen,
+            each.cell.name in named,
         )
-        for each in sorted(cells, key=chosen.__contains__)  # the preferred ones above the others
+        # The preferred ones above the others, and those of hypotheses above all.
+        for each in sorted(cells, key=lambda each: (each.cell.name in named, each in chosen))
     ]
     return Panel(title, left, left + width, [Tick(x(each), _bytes(each)) for each in shown], points, lines)
 

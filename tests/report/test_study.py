@@ -43,7 +43,7 @@ def test_cells_far_below_the_best_are_counted_and_not_drawn(found):
     found.cells.append(cell("ternary", 50, 5, 10))
     svg = size_figure(found)
     assert "ternary 50 5" not in svg
-    assert " images. Not shown: 1 of 5 cells, below 47.</text>" in svg
+    assert " names. Not shown: 1 of 5 cells, below 47.</text>" in svg
 
 
 def test_the_figure_has_a_point_for_each_cell_and_a_line_for_each_series_with_two_sizes(found):
