@@ -22,8 +22,9 @@ from torch import Tensor
 from fne.core.errors import InputError
 
 S = TypeVar("S")
-# Products of fewer rows have other last bits, and a caption must not depend on its neighbors.
-_MIN_ROWS = 8
+# Rows are padded to a multiple of this. A remainder that does not fill vector registers has other last bits,
+# and a caption must not depend on its neighbors. The decoder pads its columns for the same reason.
+_ROWS = 64
 
 
 class Model(Protocol[S]):
@@ -219,6 +220,6 @@ def _top(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _padded(rows: Tensor) -> Tensor:
-    """Repeat the first row until there are enough rows for the same kernels."""
-    missing = _MIN_ROWS - len(rows)
-    return rows if missing <= 0 else torch.cat([rows, rows[:1].expand(missing, *rows.shape[1:])])
+    """Repeat the first row until the number of rows is a multiple of `_ROWS`."""
+    missing = -len(rows) % _ROWS
+    return torch.cat([rows, rows[:1].expand(missing, *rows.shape[1:])]) if missing else rows

@@ -76,7 +76,11 @@ class Cell(nn.Module):
 
     def step(self, state: State, mapped: Tensor) -> State:
         """Return the next state, given the mapped input (rows, width)."""
-        return CELLS[self.kind].update(mapped, self.state_map(state[0]), state)
+        return self.update(mapped, self.state_map(state[0]), state)
+
+    def update(self, of_input: Tensor, of_hidden: Tensor, state: State) -> State:
+        """Return the next state, given the maps of the input and of the hidden state (rows, width)."""
+        return CELLS[self.kind].update(of_input, of_hidden, state)
 
     def read(self, state: State, mapped: Tensor, sizes: Sequence[int]) -> Tensor:
         """Return the hidden states (positions, units) of packed sequences.

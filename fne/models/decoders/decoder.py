@@ -12,12 +12,15 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding
+from torch.nn.functional import embedding, linear
+from torch.nn.functional import pad as zero_pad
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from fne.core.device import is_gpu
 from fne.models.decoders.cells import Cell, State
 from fne.models.decoders.injections import INJECTIONS, Entries, Widths
+
+ALIGNED = 8  # numbers of float32 in a vector register
 
 
 class Dropout(NamedTuple):
@@ -99,7 +102,7 @@ class Decoder(nn.Module):
         sizes = targets.batch_sizes.tolist()
         sequence = torch.cat([torch.arange(size) for size in sizes]).to(conditions.device)  # of each position
         order = targets.sorted_indices
-        entries = self._enter(conditions if order is None else conditions[order])
+        entries = self.injection.enter(self.condition(conditions if order is None else conditions[order]))
         previous = _previous(targets.data, sizes, self.start)
         if dropout is not None:
             factors = pack_like(dropout.words, targets)
@@ -128,17 +131,20 @@ class Decoder(nn.Module):
         """
         twin = copy.copy(self)
         with torch.no_grad():
-            twin.table = self.cell.map_input(self.words)
+            twin.table = aligned_linear(self.cell.input_map, self.words)
         return twin
 
     def begin(self, conditions: Tensor) -> tuple[Tensor, Running]:
         """Return the logits of the first outputs (images, outputs) and the sequences begun."""
-        entries = self._enter(conditions)
+        entries = self.injection.enter(aligned_linear(self.condition, conditions))
         mapped = self._mapped(torch.full((len(conditions),), self.start, device=conditions.device))
         for each in (entries.first, entries.every):
             mapped = mapped if each is None else mapped + each
-        state = self.cell.step(self._first_state(entries, len(conditions), mapped), mapped)
-        running = Running(state, entries.every, entries.output)
+        hidden = mapped.new_zeros(len(conditions), self.cell.units)
+        state = self.cell.begin(hidden if entries.hidden is None else entries.hidden)
+        if entries.word is not None:
+            state = self._step(state, aligned_linear(self.cell.input_map, entries.word))
+        running = Running(self._step(state, mapped), entries.every, entries.output)
         return self._logits(running), running
 
     def advance(self, running: Running, words: Tensor) -> tuple[Tensor, Running]:
@@ -146,7 +152,7 @@ class Decoder(nn.Module):
         mapped = self._mapped(words)
         if running.every is not None:
             mapped = mapped + running.every
-        running = running._replace(cell=self.cell.step(running.cell, mapped))
+        running = running._replace(cell=self._step(running.cell, mapped))
         return self._logits(running), running
 
     def select(self, running: Running, rows: Tensor) -> Running:
@@ -154,21 +160,36 @@ class Decoder(nn.Module):
         every, output = (None if each is None else each[rows] for each in (running.every, running.output))
         return Running(tuple(each[rows] for each in running.cell), every, output)
 
-    def _enter(self, conditions: Tensor) -> Entries:
-        return self.injection.enter(self.condition(conditions))
-
     def _first_state(self, entries: Entries, rows: int, like: Tensor) -> State:
         hidden = like.new_zeros(rows, self.cell.units) if entries.hidden is None else entries.hidden
         state = self.cell.begin(hidden)
         return state if entries.word is None else self.cell.step(state, self.cell.map_input(entries.word))
 
     def _mapped(self, words: Tensor) -> Tensor:
-        return self.cell.map_input(self.words[words]) if self.table is None else self.table[words]
+        if self.table is None:
+            return aligned_linear(self.cell.input_map, self.words[words])
+        return self.table[words]
+
+    def _step(self, state: State, mapped: Tensor) -> State:
+        return self.cell.update(mapped, aligned_linear(self.cell.state_map, state[0]), state)
 
     def _logits(self, running: Running) -> Tensor:
         hidden = running.cell[0] if running.output is None else running.cell[0] + running.output
-        logits: Tensor = self.output(hidden)
-        return logits
+        return aligned_linear(self.output, hidden)
+
+
+def aligned_linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
+    """Return a linear map of rows (rows, outputs), padded with zeros to whole vector registers.
+
+    Otherwise the last bits of a row depend on how many rows there are, and those of a column on its place:
+    equal outputs would not tie, and an image could get another sentence alone than in a batch.
+    """
+    inner, outer = -layer.in_features % ALIGNED, -layer.out_features % ALIGNED
+    if not inner and not outer:
+        return linear(inputs, layer.weight, layer.bias)
+    weight = zero_pad(layer.weight, (0, inner, 0, outer))
+    bias = None if layer.bias is None else zero_pad(layer.bias, (0, outer))
+    return linear(zero_pad(inputs, (0, inner)), weight, bias)[:, : layer.out_features].contiguous()
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -191,6 +191,25 @@ def test_an_image_gets_the_same_captions_alone_and_in_a_batch():
             assert [each.log_probability for each in one] == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize("outputs", [4, 7, 12])
+@pytest.mark.parametrize(("cell", "inject"), FAMILY)
+def test_equal_words_tie_alone_and_in_a_batch(cell, inject, outputs, prepared):
+    """Two words with the same weights: the lower number wins everywhere, whatever the sizes and the neighbors."""
+    half = (outputs - 1) // 2
+    for seed in range(3):
+        decoder = drawn_decoder(seed, outputs, cell, inject, torch.float32)
+        with torch.no_grad():
+            for weights in (decoder.output.weight, decoder.output.bias, decoder.words):
+                weights[1 + half : 1 + 2 * half] = weights[1 : 1 + half].clone()
+        decoder = decoder.prepared() if prepared else decoder
+        conditions = drawn_conditions(seed, 12, torch.float32)
+        together = search(decoder, conditions, beam=3, max_length=5)
+        for image, found in enumerate(together):
+            assert search(decoder, conditions[image : image + 1], beam=3, max_length=5) == [found]
+            assert all(word <= half or word == 1 + 2 * half for word in found[0].words)
+
+
 def test_a_prepared_decoder_writes_the_same():
     decoder, conditions = drawn_decoder(6, 10), drawn_conditions(6, 9)
     one = search(decoder, conditions, beam=3, max_length=6)
