@@ -56,18 +56,24 @@ def describe(
     """
     if bool(images) == (folder is not None):
         raise click.UsageError("give images, or --in FOLDER")
+    if output and as_json:
+        raise click.UsageError("give --json or --output, not both")
+    if output and only == "concepts":
+        raise click.UsageError("--output: a table for `catalog` has no concepts; use --json")
     if output:
         check_table(output, *[Path(each) for each in images])
+    writing = read_writing(params, beam) if only in (None, "caption") else None
     # Only a folder takes long.
     with explain_interrupt() if folder else nullcontext():
-        answer = search.describe(Project(params), images, folder, Wanted(k, only, read_writing(params, beam)))
+        answer = search.describe(Project(params), images, folder, Wanted(k, only, writing))
     for note in answer.notes:
         say(f"Note: {note}", err=True)
     if answer.unreadable:
         say(f"Warning: {_unreadable(answer)}", err=True)
     if output:
         write_table(output, answer)
-        say(f"{output}: {len(answer.descriptions)} images described", err=True)
+        described = len(answer.descriptions)
+        say(f"{output}: {described} image{'' if described == 1 else 's'} described", err=True)
     elif as_json:
         found = [each.as_dict() for each in answer.descriptions]
         say(json.dumps(found[0] if len(images) == 1 else found, ensure_ascii=False, indent=1))
@@ -94,4 +100,5 @@ def lines(description: Description) -> list[str]:
 def _unreadable(answer: Answer) -> str:
     named = [printable(f"{file}: {reason}") for file, reason in list(answer.unreadable.items())[:MAX_NAMED]]
     more = [f"and {len(answer.unreadable) - MAX_NAMED} more"] if len(answer.unreadable) > MAX_NAMED else []
-    return f"{len(answer.unreadable)} files skipped, not readable as images: {'; '.join([*named, *more])}"
+    files = "1 file" if len(answer.unreadable) == 1 else f"{len(answer.unreadable)} files"
+    return f"{files} skipped, not readable as images: {'; '.join([*named, *more])}"

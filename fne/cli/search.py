@@ -38,10 +38,10 @@ def search(
     QUERY is a sentence, an image file, or the id of an image of the catalog.
 
     \b
-      fne search "a red circle above a white triangle" images for a sentence
-      fne search photo.jpg                             sentences for an image
-      fne search --by fne photo.jpg                    similar images; no model needed
-      fne search "a dog" --in ~/photos                 in a folder of photos without captions
+      fne search "a red circle above a white triangle"   images for a sentence
+      fne search photo.jpg                               sentences for an image
+      fne search --by fne photo.jpg                      similar images; no model needed
+      fne search "a dog" --in ~/photos                   in a folder of photos without captions
 
     A star marks matches that the catalog pairs with the query.
     """
@@ -68,4 +68,5 @@ def search(
 def _unreadable(answer: Answer) -> str:
     named = [printable(f"{file}: {reason}") for file, reason in list(answer.unreadable.items())[:MAX_NAMED]]
     more = [f"and {len(answer.unreadable) - MAX_NAMED} more"] if len(answer.unreadable) > MAX_NAMED else []
-    return f"{len(answer.unreadable)} files skipped, not readable as images: {'; '.join([*named, *more])}"
+    files = "1 file" if len(answer.unreadable) == 1 else f"{len(answer.unreadable)} files"
+    return f"{files} skipped, not readable as images: {'; '.join([*named, *more])}"

@@ -19,8 +19,13 @@ from fne.core import stat_cache
 from fne.core.errors import InputError
 from fne.core.files import plain_cell, write_text
 from fne.core.outputs import check_output
-from fne.core.params import load_params, not_one_of
-from fne.models.decoders.without_torch import ArrayDescriber, beam_search, greedy_without_repeats
+from fne.core.params import load_params, not_one_of, parse_section
+from fne.models.decoders.without_torch import (
+    ArrayDescriber,
+    Writing,
+    beam_search,
+    greedy_without_repeats,
+)
 from fne.models.describer_file import DescriberFile, read_describer_file
 from fne.search.project import ExternalImage, Project, QueryImage, parse_query
 from fne.store.artifact import Artifact, merge
@@ -74,25 +79,16 @@ class Wanted:
     Attributes:
         concepts: how many concepts.
         only: which value, or None for all.
-        writing: how sentences are written.
+        writing: how sentences are written; None for no sentences.
     """
 
     concepts: int
     only: str | None = None
-    writing: "Writing" = field(default_factory=lambda: Writing())
+    writing: Writing | None = None
 
     def includes(self, name: str) -> bool:
         """Return whether a value is wanted."""
         return self.only in (None, BELONGS.get(name, name))
-
-
-@dataclass(frozen=True)
-class Writing:
-    """How sentences are written: the number of hypotheses, the most words, the correction for the length."""
-
-    beam: int = 3
-    max_length: int = 20
-    length_power: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -257,22 +253,22 @@ def describe_captions(
     if describer.decoder is None:
         raise InputError(f"{file.artifact.path}: has no decoder; run `dvc repro captioning/dvc.yaml`")
     probabilities, conditions = describer.see(rows)
-    writing, found = wanted.writing, list[dict[str, Any]]()
+    found = []
     for number in range(len(images)):
-        sentences = beam_search(
-            describer.decoder,
-            conditions[number],
-            beam=writing.beam,
-            max_length=writing.max_length,
-            end=END,
-            never=[UNKNOWN],
-            length_power=writing.length_power,
-        )
-        listed = [
-            {"text": words.decode(each.words), "log_probability": round(each.log_probability, 4)}
-            for each in sentences
-        ]
-        values: dict[str, Any] = {"caption": listed[0]["text"], "sentences": listed}
+        values: dict[str, Any] = {}
+        if wanted.writing:
+            sentences = beam_search(
+                describer.decoder,
+                conditions[number],
+                end=END,
+                never=[UNKNOWN],
+                **wanted.writing.model_dump(),
+            )
+            listed = [
+                {"text": words.decode(each.words), "log_probability": round(each.log_probability, 4)}
+                for each in sentences
+            ]
+            values |= {"caption": listed[0]["text"], "sentences": listed}
         if probabilities is not None:
             values["concepts"] = _likeliest(concepts.names, probabilities[number], wanted.concepts)
         found.append(values)
@@ -299,12 +295,11 @@ def read_writing(params: Path, beam: int | None) -> Writing:
     """
     section = load_params(params).get("caption")
     section = section if isinstance(section, dict) else {}
-    try:
-        return Writing(
-            beam or int(section["beam"]), int(section["max_length"]), float(section["length_power"])
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{params}: section 'caption': {error!r}; run `fne check`") from None
+    known = {key: section[key] for key in Writing.model_fields if key in section}
+    writing, faults = parse_section({"caption": known}, "caption", Writing)
+    if writing is None:
+        raise InputError(f"{params}: section 'caption': {'; '.join(faults)}")
+    return writing if beam is None else writing.model_copy(update={"beam": beam})
 
 
 def _available(project: Project, wanted: Wanted) -> tuple[list[Part], list[str]]:

@@ -163,7 +163,7 @@ def parse_query(argument: str, catalog: Catalog, images_only: bool = False) -> Q
     """
     is_id = argument in catalog.captioned
     if os.path.isfile(argument):  # noqa: PTH113 - a sentence may be too long for the name of a file
-        return _read_image(Path(argument), is_id, catalog)
+        return _read_image(Path(argument), is_id, catalog, images_only)
     if is_id:
         image = catalog.images.get(argument)
         return CatalogImage(argument, catalog.file(argument), image.sha256 if image else None)
@@ -180,7 +180,7 @@ def _looks_like_a_file_name(argument: str) -> bool:
     return Path(argument).suffix.lower() in SUFFIXES or ("/" in argument and " " not in argument)
 
 
-def _read_image(path: Path, is_id: bool, catalog: Catalog) -> QueryImage:
+def _read_image(path: Path, is_id: bool, catalog: Catalog, images_only: bool) -> QueryImage:
     # These import Pillow, which is slow and not needed for a sentence.
     from fne.store.images import UndecodableError, decode_bytes, read_image_file
 
@@ -188,7 +188,8 @@ def _read_image(path: Path, is_id: bool, catalog: Catalog) -> QueryImage:
         content = read_image_file(path)
         decode_bytes(content)
     except UndecodableError as error:
-        raise InputError(f"{path}: {error}; use an image file or a sentence") from None
+        allowed = "an image file" if images_only else "an image file or a sentence"
+        raise InputError(f"{path}: {error}; use {allowed}") from None
     sha256 = hashlib.sha256(content).hexdigest()
     same = [image.id for image in catalog.images.values() if image.sha256 == sha256]
     if is_id and str(path) not in same:

@@ -77,7 +77,7 @@ def test_a_folder_becomes_a_table_that_the_catalog_reads(project, tmp_path):
     (photos / "broken.jpg").write_bytes(b"no image")
     result = run("--in", str(photos), "--output", str(photos / "tags.csv"))
     assert result.exit_code == 0, result.output
-    assert "1 files skipped, not readable as images: broken.jpg" in result.stderr
+    assert "1 file skipped, not readable as images: broken.jpg" in result.stderr
     assert "2 images described" in result.stderr
     rows = list(csv.DictReader((photos / "tags.csv").read_text().splitlines()))
     assert [row["image"] for row in rows] == ["./=two.png", "a/one.png"]
@@ -267,16 +267,51 @@ def test_the_sentence_is_what_the_captioner_writes_in_torch(captioned):
 def test_the_beam_of_the_parameter_file_is_used_unless_another_is_given(captioned):
     change_params(captioned, {"caption": {"beam": 2}})
     assert len(json.loads(said("red-circle.png", "--json"))["sentences"]) == 2
-    change_params(captioned, {"caption": {"beam": "two"}})
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"beam": "two"}, "beam: input should be a valid integer, got 'two'"),
+        ({"beam": 0}, "beam: input should be greater than or equal to 1, got 0"),
+        ({"beam": -2}, "beam: input should be greater than or equal to 1, got -2"),
+        ({"beam": 2.5}, "beam: input should be a valid integer, got 2.5"),
+        ({"max_length": 0}, "max_length: input should be greater than or equal to 1, got 0"),
+        ({"length_power": 5000.0}, "length_power: input should be less than or equal to 10, got 5000.0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_where_sentences_are_wanted(captioned, changes, fault):
+    change_params(captioned, {"caption": changes})
     result = run("red-circle.png")
+    assert (result.exit_code, result.stderr) == (2, f"Error: params.yaml: section 'caption': {fault}\n")
+    assert run("red-circle.png", "--only", "tags").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        (["--json"], "give --json or --output, not both"),
+        (["--only", "concepts"], "--output: a table for `catalog` has no concepts; use --json"),
+    ],
+)
+def test_options_that_a_table_would_ignore_are_refused(captioned, options, fault):
+    result = run("red-circle.png", "--output", "new.csv", *options)
     assert result.exit_code == 2
-    assert result.stderr.startswith("Error: params.yaml: section 'caption': ValueError(")
+    assert result.stderr.endswith(f"Error: {fault}\n")
+    assert not Path("new.csv").exists()
+
+
+def test_a_file_that_is_no_image_is_named_without_advice_about_sentences(captioned):
+    result = run("params.yaml")
+    assert result.exit_code == 2
+    assert result.stderr.endswith("; use an image file\n")
 
 
 def test_sentences_are_written_without_torch(captioned):
     code = (
         "import sys; from pathlib import Path; from fne.search.describe import *; "
-        "answer = describe(Project(Path('params.yaml')), ['red-circle.png'], None, Wanted(3)); "
+        "wanted = Wanted(3, None, read_writing(Path('params.yaml'), None)); "
+        "answer = describe(Project(Path('params.yaml')), ['red-circle.png'], None, wanted); "
         "assert 'caption' in answer.descriptions[0].values; "
         "sys.exit('torch' in sys.modules)"
     )

@@ -226,7 +226,7 @@ def test_a_killed_search_of_a_folder_is_resumed(project, monkeypatch):
     assert "store" not in result.stderr
     assert "cache" not in result.stderr
     assert (
-        "1 files skipped, not readable as images: broken.jpg: not an image of a known format" in result.stderr
+        "1 file skipped, not readable as images: broken.jpg: not an image of a known format" in result.stderr
     )
     found = json.loads(result.stdout)
     assert list(found["unreadable"]) == ["broken.jpg"]
@@ -325,7 +325,7 @@ def test_file_names_that_are_not_text_are_escaped(project):
     result = run("a red circle", "--in", "photos", "--json", "--k", "100")
     assert result.exit_code == 0, result.exception
     assert "\udcff.png" in [match["id"] for match in json.loads(result.stdout)["matches"]]
-    assert "1 files skipped, not readable as images: [31m.png: the file is empty\n" in result.stderr
+    assert "1 file skipped, not readable as images: [31m.png: the file is empty\n" in result.stderr
 
 
 def test_sentences_cannot_be_searched_in_a_folder(project):

@@ -6,14 +6,30 @@ follow `fne.models.describer` and `fne.models.decoders.decoder` step by step, an
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
+from fne.core.errors import InputError
+from fne.core.params import Section
+
+# The bounds of the keys of a search, in `params.yaml`.
+Beam = Annotated[int, Field(ge=1, le=1000)]
+LengthPower = Annotated[float, Field(ge=0, le=10)]
+MaxLength = Annotated[int, Field(ge=1, le=1000)]
 Weights = Mapping[str, np.ndarray]
 State = tuple[np.ndarray, ...]
 # Probabilities that are added up become logits again within these bounds.
 LEAST = 1e-6
+
+
+class Writing(Section):
+    """How sentences are written: the number of hypotheses, the most words, the correction for the length."""
+
+    beam: Beam
+    max_length: MaxLength
+    length_power: LengthPower
 
 
 class Running(NamedTuple):
@@ -183,7 +199,13 @@ def beam_search(
 
     Returns:
         the hypotheses, the best first.
+
+    Raises:
+        InputError: if a setting makes no sense, or if the scores are not numbers.
     """
+    for name, value in (("beam", beam), ("max_length", max_length)):
+        if value < 1:
+            raise InputError(f"beam search: {name} is {value}; it must be at least 1")
     logits, running = decoder.begin(condition[None])
     found = [Sequence((), 0.0, 0.0, False)]
     for step in range(max_length):
@@ -195,6 +217,11 @@ def beam_search(
                 candidates.append((each, -1, end))
                 continue
             values = logits[row].astype(np.float64)
+            if not np.isfinite(values.max()):
+                raise InputError(
+                    f"beam search: the scores of output {step + 1} are not numbers; the model is damaged or "
+                    "its training diverged, train it again"
+                )
             values -= np.log(np.exp(values - values.max()).sum()) + values.max()
             for output in _best_outputs(values, beam, end, never):
                 total = each.log_probability + float(values[output])
@@ -218,7 +245,8 @@ def _best_outputs(values: np.ndarray, beam: int, end: int, never: Iterable[int])
     others = values.copy()
     others[[end, *never]] = -np.inf
     best = np.argsort(-others, kind="stable")[:beam]
-    return sorted([end, *(int(each) for each in best if np.isfinite(others[each]))])
+    ends = [end] if np.isfinite(values[end]) else []
+    return sorted([*ends, *(int(each) for each in best if np.isfinite(others[each]))])
 
 
 def linear(weights: Weights, name: str, inputs: np.ndarray) -> np.ndarray:

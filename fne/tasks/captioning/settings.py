@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from fne.core.params import Section, one_of
 from fne.core.variants import blocks
+from fne.models.decoders.without_torch import Beam, LengthPower, MaxLength
 from fne.models.describer import DescriberShape
 from fne.tasks.captioning.data import DRAWS
 from fne.text.caption_vocabulary import WORDS
@@ -82,9 +83,9 @@ class Caption(Section):
 
     split: Annotated[str, one_of(SCORED)]
     images: Annotated[str, one_of(CAPTIONED)]
-    beam: Annotated[int, Field(ge=1, le=1000)]
-    length_power: Annotated[float, Field(ge=0, le=10)]
-    max_length: Annotated[int, Field(ge=1, le=1000)]
+    beam: Beam
+    length_power: LengthPower
+    max_length: MaxLength
     concepts: Annotated[int, Field(ge=0, le=1000)]
     meteor: Annotated[str, one_of(METEOR)]
     neighbors: Count

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from fne.core.errors import InputError
 from fne.models.decoders import cells, without_torch
 from fne.models.decoders.beam import search
 from fne.models.decoders.injections import INJECTIONS
@@ -44,6 +45,27 @@ def test_it_writes_what_torch_writes(cell, inject, condition):
     np.testing.assert_allclose(ours[0], theirs[0].detach(), rtol=1e-4, atol=1e-5)
     ours, theirs = twin(made).decoder.advance(ours[1], words), made.decoder.advance(theirs[1], words)
     np.testing.assert_allclose(ours[0], theirs[0].detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("setting", ["beam", "max_length"])
+def test_settings_and_scores_that_make_no_sense_are_refused_as_in_torch(setting):
+    found = twin(describer(seed=0))
+    (condition, *_) = found.see(ROWS.numpy())[1]
+    with pytest.raises(InputError, match=f"^beam search: {setting} is 0; it must be at least 1$"):
+        beam_search(found.decoder, condition, **{"beam": 2, "max_length": 3} | {setting: 0})
+    found.decoder._weights["output.bias"][1] = np.nan
+    with pytest.raises(InputError, match="^beam search: the scores of output 1 are not numbers; "):
+        beam_search(found.decoder, condition, beam=2, max_length=3)
+
+
+def test_an_end_that_is_impossible_is_no_hypothesis():
+    made = twin(describer(seed=0))
+    (condition, *_) = made.see(ROWS.numpy())[1]
+    biases = made.decoder._weights["output.bias"]
+    biases[0] = -np.inf
+    found = beam_search(made.decoder, condition, beam=400, max_length=2)
+    assert all(np.isfinite(each.score) and not each.ended for each in found)
+    assert len(found) == (len(biases) - 1) ** 2
 
 
 @pytest.mark.parametrize("rows", KINDS)
