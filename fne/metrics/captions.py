@@ -213,8 +213,8 @@ class _Corpus:
     """Candidates and references in words; sentences are numbered, candidates first."""
 
     ids: list[str]
-    candidates: list[list[str]]
-    references: list[list[list[str]]]  # by image
+    written: list[str]  # the candidate of each image
+    expected: list[list[str]]  # the references of each image
 
     @classmethod
     def of(cls, candidates: Sentences, references: Sentences) -> "_Corpus":
@@ -227,21 +227,28 @@ class _Corpus:
             missing = [image for image in one if image not in other]
             if missing:
                 raise InputError(
-                    f"image {missing[0]!r} has no {what} ({len(missing)} such images); "
+                    f"image {missing[0]!r} has no {what} (such images: {len(missing)}); "
                     "candidates and references must have the same images"
                 )
-        by_image = [
-            [sentences] if isinstance(sentences, str) else list(sentences)
-            for sentences in (references[image] for image in candidates)
-        ]
+        by_image = [_sentences(image, references[image], "reference") for image in candidates]
         for image, sentences in zip(candidates, by_image, strict=True):
             if not sentences:
                 raise InputError(f"image {image!r} has no references; remove it or give it a caption")
         return cls(
             list(candidates),
-            [_one_sentence(image, sentence).split() for image, sentence in candidates.items()],
-            [[sentence.split() for sentence in sentences] for sentences in by_image],
+            [_one_sentence(image, sentence) for image, sentence in candidates.items()],
+            by_image,
         )
+
+    @cached_property
+    def candidates(self) -> list[list[str]]:
+        """The words of each candidate."""
+        return [sentence.split() for sentence in self.written]
+
+    @cached_property
+    def references(self) -> list[list[list[str]]]:
+        """The words of each reference, by image."""
+        return [[sentence.split() for sentence in sentences] for sentences in self.expected]
 
     @cached_property
     def image(self) -> np.ndarray:
@@ -277,8 +284,11 @@ class _Corpus:
 
     @cached_property
     def rouge_values(self) -> np.ndarray:
-        pairs = zip(self.candidates, self.references, strict=True)
-        return np.array([_rouge_l(candidate, references) for candidate, references in pairs])
+        # Only ROUGE-L cuts at single blanks, as in pycocoevalcap: between two of them is an empty word.
+        pairs = zip(self.written, self.expected, strict=True)
+        return np.array(
+            [_rouge_l(one.split(" "), [each.split(" ") for each in several]) for one, several in pairs]
+        )
 
     @cached_property
     def cider_values(self) -> np.ndarray:
@@ -370,11 +380,25 @@ def _common_subsequence(one: list[str], other: list[str]) -> int:
 
 
 def _one_sentence(image: str, sentence: str | Sequence[str]) -> str:
-    if isinstance(sentence, str):
-        return sentence
-    if len(sentence) != 1:
-        raise InputError(f"image {image!r} has {len(sentence)} candidates; it must have exactly one")
-    return sentence[0]
+    sentences = _sentences(image, sentence, "candidate")
+    if len(sentences) != 1:
+        raise InputError(f"image {image!r} has {len(sentences)} candidates; it must have exactly one")
+    return sentences[0]
+
+
+def _sentences(image: str, given: object, what: str) -> list[str]:
+    """Return a sentence, or several, as a list.
+
+    Raises:
+        InputError: if they are something else than texts.
+    """
+    listed = list(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else [given]
+    texts: list[str] = []
+    for each in listed:
+        if not isinstance(each, str):
+            raise InputError(f"image {image!r} has a {what} that is no text: {each!r}")
+        texts.append(each)
+    return texts
 
 
 _BLEU_NAMES = tuple(f"BLEU-{n}" for n in range(1, LONGEST + 1))

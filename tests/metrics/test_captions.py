@@ -234,9 +234,40 @@ def test_n_grams_never_cross_sentences():
 
 @pytest.mark.parametrize("metric", [bleu, rouge_l])
 def test_empty_captions_score_zero(metric):
-    score = metric({"1": "", "2": ""}, {"1": ["a dog"], "2": ["a cat", ""]})
+    score = metric({"1": "", "2": ""}, {"1": ["a dog"], "2": ["a cat", "two cats"]})
     assert np.allclose(score.score, 0, atol=1e-12)
     assert np.allclose(score.per_image, 0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "reference", "score"),
+    [
+        ("a  b c", "a b c d e", 0.6535714286),
+        (" a b c ", "a b c d e", 0.6),
+        ("", "", 1.0),
+    ],
+)
+def test_rouge_cuts_at_single_blanks_as_pycocoevalcap_does(candidate, reference, score):
+    """Computed with pycocoevalcap 1.2; two blanks have an empty word between them."""
+    assert rouge_l({"1": candidate}, {"1": [reference]}).score == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "reference", "fault"),
+    [
+        (None, "a dog", "image '1' has a candidate that is no text: None"),
+        ([3], "a dog", "image '1' has a candidate that is no text: 3"),
+        (b"dog", "a dog", "image '1' has a candidate that is no text: b'dog'"),
+        ("a dog", None, "image '1' has a reference that is no text: None"),
+        ("a dog", [{"caption": "a"}], "image '1' has a reference that is no text: {'caption': 'a'}"),
+        ("a dog", [["a", "dog"]], "image '1' has a reference that is no text: ['a', 'dog']"),
+    ],
+)
+@pytest.mark.parametrize("metric", [bleu, rouge_l, cider_d])
+def test_captions_that_are_no_text_are_refused(metric, candidate, reference, fault):
+    with pytest.raises(InputError) as caught:
+        metric({"1": candidate, "2": "a cat"}, {"1": reference, "2": "a cat"})
+    assert caught.value.message == fault
 
 
 def test_cider_of_empty_captions_and_empty_references_is_zero():
