@@ -35,7 +35,7 @@ from fne.tasks.finetuning.network import trained_taps
 from fne.tasks.finetuning.settings import Finetune
 from fne.tasks.finetuning.train import OFF, WITH_GRADIENT, kind_fault
 from fne.tasks.matching.imported import Encode
-from fne.tasks.matching.settings import Train
+from fne.tasks.matching.settings import Train, unused_vectors_message
 from fne.tasks.tagging.settings import Tag, TrainTagger
 from fne.text.caption_vectors import is_caption_store
 from fne.text.vectors import NO_VECTORS, is_no_vectors
@@ -139,6 +139,7 @@ def check_params(path: Path, early: bool = False) -> dict[str, Any]:
     faults += _missing_files(path.parent, sections["catalog"], sections["extract"])
     faults += _missing_vectors(path.parent, sections["tokenize"])
     faults += _no_fixed_words(sections["tokenize"], sections["train"])
+    faults += _unused_vectors(path.parent, sections["tokenize"], sections["train"])
     faults += _too_few_positions(sections["tokenize"], sections["train"])
     missing = _missing_source(path.parent, sections["embed"])
     faults += missing * (not early)
@@ -310,6 +311,15 @@ def _no_fixed_words(tokenize: Tokenize | None, train: Train | None) -> list[str]
         f"section 'train': words: 'fixed' needs word vectors, but tokenize.vectors is '{tokenize.vectors}'; "
         "name a file of word vectors, or use 'learned'"
     ]
+
+
+def _unused_vectors(folder: Path, tokenize: Tokenize | None, train: Train | None) -> list[str]:
+    if not tokenize or not train or is_no_vectors(tokenize.vectors):
+        return []
+    if is_caption_store(folder / tokenize.vectors):
+        return []
+    fault = unused_vectors_message(train, tokenize.vectors)
+    return [f"section 'tokenize': {fault}"] if fault else []
 
 
 def _too_few_positions(tokenize: Tokenize | None, train: Train | None) -> list[str]:

@@ -83,6 +83,20 @@ def test_fixed_words_need_a_file_of_word_vectors(project):
     )
 
 
+def test_word_vectors_that_would_be_ignored_are_refused(project):
+    (project / "glove.txt").write_text("dog 0.5 1.5\n")
+    change("vectors: weights/no_words.yaml", "vectors: glove.txt")
+    result = check()
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: params.yaml: section 'tokenize': tokenize.vectors is 'glove.txt', but train.methods.cca.text is "
+        "'tfidf', which has no use for word vectors; use -S train.methods.cca.text=vectors, or -S "
+        "train.text_encoder=gru\n",
+    )
+    change("text_encoder: tfidf", "text_encoder: gru")
+    assert check().exit_code == 0
+
+
 def test_an_annotation_file_may_be_the_root(project):
     (project / "mine.csv").touch()
     change("root: data/demo", "root: mine.csv")

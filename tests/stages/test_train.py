@@ -340,6 +340,20 @@ def test_vectors_of_another_length_than_the_models_are_refused(run):
     )
 
 
+@pytest.mark.parametrize("method", ["steps", "cca"])
+def test_vectors_that_a_closed_form_ignores_are_refused(run, method):
+    glove(Path("glove.txt"), VECTORS)
+    own = {"method": method, "start": "auto", "text_encoder": "tfidf", "image_head": "linear_bias"}
+    change_params(Path(), {"tokenize": {"vectors": "glove.txt"}, "train": own | {"similarity": "cosine"}})
+    result = run(*READY, "train")
+    other = ", or -S train.text_encoder=gru" if method == "steps" else ""
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: params.yaml: tokenize.vectors is 'glove.txt', but train.methods.cca.text is 'tfidf', which has no "
+        f"use for word vectors; use -S train.methods.cca.text=vectors{other}\n",
+    )
+
+
 def test_fixed_words_without_vectors_are_refused(run):
     change_params(Path(), {"train": {"words": "fixed"}})
     result = run(*READY, "train")

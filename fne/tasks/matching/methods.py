@@ -129,6 +129,7 @@ def align(settings: Train, inputs: Inputs, job: Job) -> Made:
     own = settings.methods[settings.method]
     assert isinstance(own, ClosedForm)
     require_caption_head(settings, inputs.caption_vectors)
+    require_vectors(settings, inputs.vectors)
     return Made(*aligned(settings.method, own, inputs, job))
 
 

@@ -156,6 +156,13 @@ class Train(TrainingSection):
         assert isinstance(own, ClosedForm)
         return own.model_copy(update={"dim": self.embed_dim})
 
+    @property
+    def closed_form_without_vectors(self) -> str | None:
+        """The closed form that the model is, or starts from, if word vectors would have no effect on it."""
+        name = self.starts_from if self.method == "steps" else self.method
+        own = self.methods.get(name)
+        return name if isinstance(own, ClosedForm) and own.text == "tfidf" else None
+
     def objectives(self) -> list[Objective]:
         """Return what each phase minimizes."""
         return [self._objective(values) for values in self.phase_values()]
@@ -217,7 +224,8 @@ def require_vectors(settings: Train, vectors: WordVectors | None) -> None:
     """Refuse word vectors that do not fit the settings.
 
     Raises:
-        InputError: if fixed vectors are missing, or if vectors have another length than `word_dim`.
+        InputError: if fixed vectors are missing, if vectors would be ignored, or if they have another length
+            than `word_dim`.
     """
     if vectors is None:
         if settings.words == "fixed":
@@ -225,11 +233,25 @@ def require_vectors(settings: Train, vectors: WordVectors | None) -> None:
                 "params.yaml: train.words is 'fixed', but tokenize.vectors names no vectors; name a file of "
                 "word vectors, or use -S train.words=learned"
             )
-    elif vectors.dim != settings.word_dim:
+    elif fault := unused_vectors_message(settings, vectors.file):
+        raise InputError(f"params.yaml: {fault}")
+    elif settings.method == "steps" and settings.starts_from == "random" and vectors.dim != settings.word_dim:
         raise InputError(
             f"params.yaml: train.word_dim is {settings.word_dim}, but {vectors.file} has vectors of "
             f"{vectors.dim}; use -S train.word_dim={vectors.dim}"
         )
+
+
+def unused_vectors_message(settings: Train, file: str) -> str | None:
+    """Return the message for word vectors that would have no effect, or None."""
+    name = settings.closed_form_without_vectors
+    if name is None:
+        return None
+    other = ", or -S train.text_encoder=gru" if settings.method == "steps" else ""
+    return (
+        f"tokenize.vectors is '{file}', but train.methods.{name}.text is 'tfidf', which has no use for word "
+        f"vectors; use -S train.methods.{name}.text=vectors{other}"
+    )
 
 
 def require_caption_head(settings: Train, captions: CaptionVectors | None) -> None:
