@@ -105,7 +105,9 @@ def list_presets(dataset: str, following: str) -> str:
 
 
 def _main_settings(chosen: Preset) -> str:
-    value = {key.split(".", 1)[1]: setting for key, setting in chosen.overrides.items()}
+    own, tuning = "train.", chosen.overrides.get("finetune.epochs", 0)
+    tuned = f", then tuning {'+'.join(map(str, tuning if isinstance(tuning, list) else [tuning]))}"
+    value = {key.removeprefix(own): each for key, each in chosen.overrides.items() if key.startswith(own)}
     k = f"({value['losses.top_k_hinge.k']})" if value["loss"] == "top_k_hinge" else ""
     losses = value["loss"] if isinstance(value["loss"], list) else [value["loss"]]
     rates = value["learning_rate"] if isinstance(value["learning_rate"], list) else [value["learning_rate"]]
@@ -116,6 +118,7 @@ def _main_settings(chosen: Preset) -> str:
         f"dim {value['embed_dim']:<5} word {value.get('word_dim', '-'):<5} "
         f"rate {', '.join(f'{rate:g}' for rate in rates):<14} margin {value['margin']:<5} "
         f"epochs {'+'.join([str(value['epochs'])] * max(len(losses), len(rates)))}"
+        f"{tuned if tuning else ''}"
     )
 
 

@@ -27,6 +27,9 @@ def test_the_list_has_every_name_and_the_footnotes():
     shown = [line.split()[0] for line in result.stdout.split("\n\n")[0].splitlines()]
     assert shown == [*names(), *description_names()]
     assert "\n[1] The paper prints epochs" in result.stdout
+    by_name = {line.split()[0]: line for line in result.stdout.splitlines() if line}
+    assert " margin 0.2   epochs 200 " in by_name["FNE-SH"]  # those of training, not of fine-tuning
+    assert " epochs 200+200 " in by_name["FNE-POE"]
     assert "FNE-MOE-abs" not in invoke("--list", "--dataset", "coco").stdout
 
 
