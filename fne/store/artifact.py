@@ -16,6 +16,7 @@ HDF5 file ends with its seal, which HDF5 ignores.
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ ENDING = b"fne-sha256:"
 HEX = 64
 # What makes vectors, the last stage first.
 MODELS = ("tuned", "model")
+# The pipelines of artifacts that the default one does not make.
+PIPELINES = {"captioner": "captioning/dvc.yaml", "tagger": "tagging/dvc.yaml"}
 # More than settings and lineages have.
 MAX_DEPTH = 20
 
@@ -84,11 +87,17 @@ def merge(*artifacts: Artifact) -> Lineage:
             if name in merged and merged[name]["digest"] != entry["digest"]:
                 raise InputError(
                     f"{sources[name]} {name} {merged[name]['digest'][:12]}…, but "
-                    f"{source} {name} {entry['digest'][:12]}…; run `dvc repro`"
+                    f"{source} {name} {entry['digest'][:12]}…; run `{_repro(artifacts)}`"
                 )
             merged[name] = entry
             sources[name] = source
     return dict(sorted(merged.items()))
+
+
+def _repro(artifacts: Sequence[Artifact]) -> str:
+    """Return the command that makes artifacts again; `dvc repro` alone runs the default pipeline only."""
+    own = [PIPELINES[each.name] for each in artifacts if each.name in PIPELINES]
+    return " ".join(["dvc repro", *dict.fromkeys(own)])
 
 
 def model_of(artifact: Artifact) -> tuple[str, str]:

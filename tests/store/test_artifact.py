@@ -39,6 +39,13 @@ def test_an_artifact_made_from_another_version_is_refused_with_both_digests():
     )
 
 
+def test_advice_names_the_pipeline_that_makes_the_artifact():
+    made_from = {"activations": {"digest": "c" * 64, "settings": {}}}
+    captioner = Artifact(Path("models/captioner.safetensors"), "captioner", "d" * 64, {}, made_from)
+    with pytest.raises(InputError, match="; run `dvc repro captioning/dvc.yaml`$"):
+        merge(ACTIVATIONS, captioner)
+
+
 def test_two_artifacts_of_different_ancestors_are_refused():
     other = Artifact(Path("m"), "model", "d" * 64, {}, {"activations": {"digest": "e" * 64, "settings": {}}})
     with pytest.raises(
