@@ -103,8 +103,8 @@ def nearest_training_images(
 ) -> np.ndarray:
     """Return the positions of the nearest training images by cosine, the nearest first (images, neighbors).
 
-    The result is that of `fne.metrics.caption_floors.nearest_images`. Training rows are read in blocks, so
-    that their number does not matter.
+    Ties go to the earlier training image. Training rows are read in blocks, so that their number does not
+    matter.
     """
     ours = _unit(rows.read(ids, np.float32))
     best = np.zeros((len(ids), 0))

@@ -25,8 +25,6 @@ from fne.extraction.backbones import BACKBONES, build_backbone
 from fne.extraction.preprocess import CAFFE, InputFormat
 from fne.extraction.weights import DESCRIPTION, Description, State
 
-# The networks of Caffe's model zoo whose layers have the same names and shapes as torchvision's.
-CONVERTIBLE = ("vgg16", "vgg19")
 # Field numbers of NetParameter, and of a layer's name and blobs in either layout.
 NEW_LAYER, OLD_LAYER = 100, 2
 NAMES = {NEW_LAYER: 1, OLD_LAYER: 4}
@@ -62,7 +60,8 @@ def convert_caffemodel(source: Path, target: Path, backbone: str, feeding: Input
     Args:
         source: the `.caffemodel`.
         target: the new file; equal sources give equal bytes.
-        backbone: the network, one of `CONVERTIBLE`.
+        backbone: the network, `vgg16` or `vgg19`, whose layers have the same names and shapes as
+            torchvision's.
         feeding: how the weights expect images, which the new file records.
 
     Raises:

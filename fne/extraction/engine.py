@@ -1,9 +1,9 @@
 """Engines, which compute the rows of images, and the reading of image files.
 
-An engine runs in this process or on the workers of a Ray cluster. It is opened with the
-context manager `open_engine(config, log)`. Its `compute(job, positions)` yields the rows of
-the images of a job in any order. It consumes positions as late as possible, because consuming
-one locks it against other processes. `run.ENGINES` lists the engines.
+An engine runs in this process or on the workers of a Ray cluster. Every entry of `run.ENGINES` is
+a context manager that opens one, called with a configuration and a log. The engine's
+`compute(job, positions)` yields the rows of the images of a job in any order. It consumes positions
+as late as possible, because consuming one locks it against other processes.
 """
 
 import hashlib

@@ -2,7 +2,6 @@
 
 `word_losses` works on packed positions: the real words of a batch and no padding. It is the map to the
 outputs and the cross entropy in one, and keeps one array (positions, outputs) instead of three.
-`padded_word_losses` does the same for padded logits with a mask.
 """
 
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import cross_entropy
 
 
 def word_losses(states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
@@ -24,21 +22,6 @@ def word_losses(states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -
     """
     losses: Tensor = _LinearCrossEntropy.apply(states, weight, bias, targets)
     return losses
-
-
-def padded_word_losses(logits: Tensor, targets: Tensor, lengths: Tensor) -> Tensor:
-    """Return the negative log probability of every sequence: the sum over its words (sequences).
-
-    Args:
-        logits: one score per output (sequences, longest, outputs).
-        targets: padded numbers of outputs; the content of the padding does not matter (sequences, longest).
-        lengths: the number of words of each sequence (sequences).
-    """
-    inside = torch.arange(targets.shape[1], device=targets.device) < lengths.to(targets.device)[:, None]
-    losses = cross_entropy(
-        logits.flatten(end_dim=1), targets.masked_fill(~inside, 0).flatten(), reduction="none"
-    )
-    return losses.view_as(targets).masked_fill(~inside, 0).sum(dim=1)
 
 
 def perplexity(total_loss: float, words: int) -> float:

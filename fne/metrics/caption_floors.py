@@ -18,9 +18,6 @@ import numpy as np
 from fne.core.errors import InputError
 from fne.metrics.captions import count_n_grams
 
-NEIGHBORS = 30
-_AT_ONCE = 512  # images whose similarities are computed together
-
 
 def constant_caption(captions: Sequence[Sequence[str]]) -> str:
     """Return the training caption most similar to all others, as `consensus_captions` measures it.
@@ -38,27 +35,6 @@ def constant_caption(captions: Sequence[Sequence[str]]) -> str:
     if not any(captions):
         raise InputError("caption floors: there are no training captions")
     return consensus_captions(np.arange(len(captions))[None], captions)[0]
-
-
-def nearest_images(rows: np.ndarray, training_rows: np.ndarray, neighbors: int) -> np.ndarray:
-    """Return the positions of the nearest training rows by cosine, the nearest first (images, neighbors).
-
-    Ties go to the lower position. There are fewer neighbors where training has fewer rows.
-
-    Raises:
-        InputError: if there are no training rows, if widths differ, or if a value is NaN.
-    """
-    if not len(training_rows) or rows.shape[1:] != training_rows.shape[1:] or neighbors < 1:
-        raise InputError(
-            f"caption floors: cannot find {neighbors} neighbors of rows {rows.shape} among "
-            f"training rows {training_rows.shape}"
-        )
-    ours, theirs = _unit(rows), _unit(training_rows)
-    found = []
-    for start in range(0, len(ours), _AT_ONCE):
-        similarity = ours[start : start + _AT_ONCE] @ theirs.T
-        found.append(np.argsort(-similarity, axis=1, kind="stable")[:, :neighbors])
-    return np.concatenate(found) if found else np.zeros((0, min(neighbors, len(theirs))), dtype=int)
 
 
 def nearest_captions(nearest: np.ndarray, captions: Sequence[Sequence[str]]) -> list[str]:
@@ -140,11 +116,3 @@ def _weighted_n_grams(
         offsets = np.searchsorted(grams.sentence, np.arange(len(sentences) + 1))
         found.append((offsets, grams.gram, weight / scale, grams.size))
     return found
-
-
-def _unit(rows: np.ndarray) -> np.ndarray:
-    if np.isnan(rows).any():
-        raise InputError(f"caption floors: {np.isnan(rows).sum()} values of the image rows are NaN")
-    norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
-    unit: np.ndarray = rows / np.where(norms > 0, norms, 1)
-    return unit

@@ -6,7 +6,7 @@ rows (rows, features) to (rows, embed_dim); the module is called as `module(rows
 model does that for all heads and encoders.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -154,10 +154,3 @@ def dual_path(features: int, embed_dim: int, choices: BranchChoices) -> Branch:
     """
     widths = [features, *choices.hidden, embed_dim]
     return Branch(widths, [True] * (len(widths) - 1), choices, 0.0, bias=False)
-
-
-BRANCHES: dict[str, Callable[[int, int, BranchChoices], Branch]] = {
-    "dual_path": dual_path,
-    "mlp": mlp,
-    "mlp_bn_first": mlp_bn_first,
-}

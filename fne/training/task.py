@@ -6,7 +6,7 @@ whatever the trainer can do (resume exactly, run in several processes, keep the 
 weights) works for every task.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -102,18 +102,3 @@ class Task(Protocol[AnyBatch]):
 
     def warning(self, phase: int, points: Sequence[Point]) -> str | None:
         """Return what is wrong with the running phase, counted from 0, if its points show it."""
-
-
-def weighted_sum(terms: Iterable[tuple[str, float, Tensor]]) -> Loss:
-    """Return the objective of named terms, each with its weight.
-
-    Example:
-        >>> loss = weighted_sum([("rank", 2.0, torch.tensor(3.0)), ("instance", 1.0, torch.tensor(4.0))])
-        >>> loss.total.item(), sorted(loss.terms)
-        (10.0, ['instance', 'rank'])
-    """
-    listed = list(terms)
-    if not listed:
-        raise ValueError("an objective needs at least one term")
-    total = torch.stack([weight * value for _, weight, value in listed]).sum()
-    return Loss(total, total.detach(), {name: value.detach() for name, _, value in listed})

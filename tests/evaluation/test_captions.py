@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.neighbors import NearestNeighbors
 
 from fne.core.errors import InputError
 from fne.evaluation import captions as module
@@ -14,7 +15,6 @@ from fne.evaluation.captions import (
     reference_sentences,
     write_scores,
 )
-from fne.metrics.caption_floors import nearest_images
 from fne.metrics.meteor import Program
 from fne.store.annotations import Sentence, Written
 from fne.store.catalog import Captioned, read_captions
@@ -45,7 +45,8 @@ def scores_of(captioned, rows, text="a red circle"):
 
 def test_neighbors_found_in_blocks_are_those_of_the_whole(rows, monkeypatch):
     ids = rows.ids
-    expected = nearest_images(rows.read(ids[:9]), rows.read(ids[9:]), 7)
+    by_cosine = NearestNeighbors(n_neighbors=7, metric="cosine", algorithm="brute").fit(rows.read(ids[9:]))
+    expected = by_cosine.kneighbors(rows.read(ids[:9]), return_distance=False)
     for block in (1, 5, 1024):
         monkeypatch.setattr(module, "BLOCK", block)
         np.testing.assert_array_equal(nearest_training_images(rows, ids[:9], ids[9:], 7), expected)

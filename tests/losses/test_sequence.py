@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from fne.losses.sequence import padded_word_losses, perplexity, word_losses
+from fne.losses.sequence import perplexity, word_losses
 
 
 def drawn(seed=0, positions=7, units=4, outputs=5):
@@ -52,22 +52,6 @@ def test_large_logits_give_finite_losses():
     losses.sum().backward()
     assert losses.item() == pytest.approx(2e4)
     assert torch.isfinite(weight.grad).all()
-
-
-def test_padded_losses_are_the_sums_over_real_words():
-    torch.manual_seed(0)
-    logits = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True)
-    targets, lengths = torch.randint(5, (3, 4)), torch.tensor([4, 1, 2])
-    found = padded_word_losses(logits, targets, lengths)
-    for row in range(3):
-        expected = -sum(
-            logits[row, step].log_softmax(0)[targets[row, step]].item() for step in range(lengths[row])
-        )
-        assert found[row].item() == pytest.approx(expected)
-    found.sum().backward()
-    assert not logits.grad[1, 1:].any()
-    targets[1, 1:] = -100
-    assert torch.equal(padded_word_losses(logits, targets, lengths), found)
 
 
 def test_perplexity_of_even_odds_is_the_number_of_words():

@@ -3,14 +3,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from sklearn.neighbors import NearestNeighbors
 
 from fne.core.errors import InputError
 from fne.metrics.caption_floors import (
     consensus_captions,
     constant_caption,
     nearest_captions,
-    nearest_images,
 )
 
 
@@ -87,20 +85,6 @@ def test_one_training_image_gives_its_first_caption():
     assert consensus_captions(np.array([[0]]), [["a dog"]]) == ["a dog"]
 
 
-def test_neighbors_are_those_of_scikit_learn():
-    generator = np.random.default_rng(0)
-    rows, training = generator.normal(size=(700, 6)), generator.normal(size=(40, 6))
-    found = nearest_images(rows, training, 5)
-    expected = NearestNeighbors(n_neighbors=5, metric="cosine", algorithm="brute").fit(training)
-    assert found.tolist() == expected.kneighbors(rows, return_distance=False).tolist()
-
-
-def test_equal_rows_are_taken_by_position_and_rows_of_zeros_are_no_error():
-    training = np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 0.0]])
-    assert nearest_images(np.array([[3.0, 0.0]]), training, 9).tolist() == [[0, 1, 2]]
-    assert nearest_images(np.zeros((0, 2)), training, 2).shape == (0, 2)
-
-
 def test_the_nearest_caption_is_the_first_of_the_nearest_image():
     captions = [["a dog", "a hound"], ["a cat"], []]
     assert nearest_captions(np.array([[0, 1], [1, 0]]), captions) == ["a dog", "a cat"]
@@ -114,21 +98,3 @@ def test_nothing_to_take_captions_from_is_an_error():
             constant_caption(captions)
     with pytest.raises(InputError, match="the neighbors of image 0 have no captions"):
         consensus_captions(np.array([[1]]), [["a dog"], []])
-
-
-@pytest.mark.parametrize(
-    ("rows", "training", "neighbors"),
-    [
-        (np.zeros((1, 2)), np.zeros((0, 2)), 3),
-        (np.zeros((1, 2)), np.zeros((4, 3)), 3),
-        (np.zeros((1, 2)), np.zeros((4, 2)), 0),
-    ],
-)
-def test_rows_without_neighbors_are_refused(rows, training, neighbors):
-    with pytest.raises(InputError, match="cannot find"):
-        nearest_images(rows, training, neighbors)
-
-
-def test_nan_rows_are_refused():
-    with pytest.raises(InputError, match="1 values of the image rows are NaN"):
-        nearest_images(np.array([[np.nan, 0.0]]), np.ones((2, 2)), 1)

@@ -3,10 +3,11 @@ import torch
 from torch import nn
 
 from fne.core.processes import Processes
-from fne.models.branches import BRANCHES, BranchChoices, MeanOfWords
+from fne.models.branches import BranchChoices, MeanOfWords, dual_path, mlp, mlp_bn_first
 from fne.models.layers import Step, SyncBatchNorm
 from tests.support.processes import in_processes
 
+BRANCHES = {"dual_path": dual_path, "mlp": mlp, "mlp_bn_first": mlp_bn_first}
 CHOICES = BranchChoices(hidden=[8], dropout=0.5, momentum=0.1, epsilon=1e-5, initial="xavier")
 
 

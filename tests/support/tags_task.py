@@ -7,7 +7,7 @@ from torch import nn
 
 from fne.core.processes import ALONE
 from fne.training.progress import Scores
-from fne.training.task import Loss, ParameterGroup, weighted_sum
+from fne.training.task import Loss, ParameterGroup
 
 IMAGES, FEATURES, TAGS, BATCH = 24, 6, 3, 5
 KEEP = 0.7  # of the features, in a training step
@@ -89,10 +89,9 @@ class TagsTask:
         whole = logistic.detach().clone()
         self._processes.add(whole)
         decay = self.model.weight.square().sum() / self._processes.count
-        found = weighted_sum([("logistic", 1.0, logistic), ("decay", self._decay, decay)])
         decay_whole = decay.detach() * self._processes.count
         value = whole + self._decay * decay_whole
-        return Loss(found.total, value, {"logistic": whole, "decay": decay_whole})
+        return Loss(logistic + self._decay * decay, value, {"logistic": whole, "decay": decay_whole})
 
     def validate(self):
         with torch.no_grad():
