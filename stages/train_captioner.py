@@ -48,7 +48,8 @@ def main(embeddings: Path, captions: Path, model: Path, history: Path, params: P
                 model, captioner, inputs.words, inputs.concepts, made_with, inputs.lineage
             )
             write_history(history, done.points, digest, NAME)
-            processes.log(summary(done.kept, len(inputs.validation)))
+            count = len(inputs.validation)
+            processes.log(summary(done.kept, min(settings.validation_images or count, count)))
 
 
 if __name__ == "__main__":

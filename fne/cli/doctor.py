@@ -70,7 +70,7 @@ def doctor(
 
     --device computes drawn images with the settings of params.yaml and compares them with the
     plain algorithm on the CPU. It prints a table and advice for the section runtime, and
-    writes a JSON file to the scratch folder, which belongs into a bug report.
+    writes a JSON file to the scratch folder; attach it to bug reports.
     """
     runtime = load_runtime(params)
     if device:

@@ -19,7 +19,7 @@ ENDINGS = {"clip-retrieval": "", "npy": ".npy", "parquet": ".parquet"}
 
 @click.command()
 @click.argument("store", type=INPUT)
-@click.option("--to", "form", type=click.Choice(sorted(FORMS)), required=True, help="The form to write.")
+@click.option("--to", "form", type=click.Choice(sorted(FORMS)), required=True, help="The format to write.")
 @click.option(
     "--output",
     type=INPUT,

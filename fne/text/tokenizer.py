@@ -18,12 +18,12 @@ from fne.store.catalog import Captioned
 
 # No caption contains this word: both tokenizers cut at the brackets.
 END = "<eos>"
-# As the code of the dual-path networks does; the brackets protect the words for ends and unknown words.
 # The end of a sentence, with quotes and brackets that belong to it.
 SENTENCE_END = re.compile(r"(?<=[.!?])(?:\s?[\"')\]]+(?=\s|$))*\s+(?![\"')\]]+(?:\s|$))")
 ABBREVIATION = re.compile(
     r"(?:^|[\s(])(?:[^\W\d_]|mr|mrs|ms|dr|jr|sr|st|vs|etc|no|ft|lb|oz|e\.g|i\.e|u\.s)\.$", re.IGNORECASE
 )
+# Where `split` cuts, as the code of the dual-path networks does.
 MARKS = re.compile(r"[\s\-.,()?<>]+")
 
 
