@@ -1,8 +1,7 @@
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import numpy as np
 import pytest
@@ -106,15 +105,21 @@ def test_a_second_run_waits_for_the_first_and_names_its_process(tmp_path):
     scratch = Scratch(tmp_path / "scratch", extractor.kind, extractor.features)
     ((journal, _, _),) = scratch.claims([image.sha256])
     logged: list[str] = []
+    waiting = Event()
+
+    def log(line):
+        logged.append(line)
+        if line.startswith("waiting"):
+            waiting.set()
 
     def finish_later():
-        time.sleep(1)
+        waiting.wait(60)
         journal.append(image.sha256, np.array([1.0, 2.0]))
         journal.unlock()
 
     thread = Thread(target=finish_later)
     thread.start()
-    assert run(tmp_path, [4], log=logged.append) == 0
+    assert run(tmp_path, [4], log=log) == 0
     thread.join()
     assert logged[1] == f"waiting for process {os.getpid()}, which is computing the same images"
     assert rows(tmp_path, [4]) == {"4.png": [1.0, 2.0]}

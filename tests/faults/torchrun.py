@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 
 from fne.training.result_cache import FOLDER as FINISHED
+from tests.faults.eager_training import HOLD
 from tests.faults.training import history, prepare
 from tests.support.imports import ROOT
 from tests.support.stages import COMMANDS
@@ -25,9 +26,14 @@ LIMIT = 300  # seconds; a run takes about 20 here
 
 
 class Group:
-    """The stage in several processes, under torchrun."""
+    """The stage in several processes, under torchrun; with `held` it waits after some steps, until `lift`."""
 
-    def __init__(self, folder: Path, output: str, processes: int, **environment: str) -> None:
+    def __init__(
+        self, folder: Path, output: str, processes: int, held: bool = False, **environment: str
+    ) -> None:
+        self._hold = folder / HOLD
+        if held:
+            self._hold.touch()
         self.output = folder / output
         outs = [f"{output}/{each}" for each in ("model", "classifier", "history", "metrics.json")]
         arguments = [*COMMANDS["train"].split()[:4], *outs]
@@ -40,6 +46,10 @@ class Group:
                 [sys.executable, "-m", "tests.faults.eager_training", *arguments],
                 cwd=folder, env=os.environ | variables | environment, stdout=printed, stderr=printed,
             )  # fmt: skip
+
+    def lift(self) -> None:
+        """Let a held training continue."""
+        self._hold.unlink()
 
     def workers(self) -> list[int]:
         """Return the processes that train."""
@@ -131,7 +141,7 @@ def main(processes: int, kills: int, launcher_kills: int, epochs: int, seed: int
 
 def require_gone(workers: list[int]) -> None:
     """Processes whose launcher was killed end with it."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + LIMIT
     while any(Path(f"/proc/{pid}").exists() for pid in workers):
         assert time.monotonic() < end, f"still running: {workers}"
         time.sleep(0.05)

@@ -46,9 +46,10 @@ def same(project: Path, other: str) -> bool:
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_after_a_process_was_killed_all_continue_from_the_last_checkpoint(project, victim):
-    group = Group(project, f"killed-{victim}", processes=2)
+    group = Group(project, f"killed-{victim}", processes=2, held=True)
     group.wait_until(steps=10)
     kill(group.workers()[victim])
+    group.lift()
     assert group.wait() == 0, group.printed()
     assert "resuming at epoch " in group.printed()
     assert "Traceback" not in group.printed()
@@ -56,10 +57,11 @@ def test_after_a_process_was_killed_all_continue_from_the_last_checkpoint(projec
 
 
 def test_sigterm_saves_a_checkpoint_and_the_next_run_continues(project):
-    group = Group(project, "terminated", processes=2)
+    group = Group(project, "terminated", processes=2, held=True)
     group.wait_until(steps=10)
     group.process.terminate()
     assert group.wait() == 128 + signal.SIGTERM
+    group.lift()
     assert (
         group.printed().count(
             "terminated; finished work is kept, and the same command continues from there\n"
@@ -74,13 +76,14 @@ def test_sigterm_saves_a_checkpoint_and_the_next_run_continues(project):
 
 
 def test_processes_end_with_the_one_that_started_torchrun(project):
-    group = Group(project, "orphaned", processes=2)
+    group = Group(project, "orphaned", processes=2, held=True)
     group.wait_until(steps=10)
     workers = group.workers()
     group.process.kill()
     group.wait()
     assert len(workers) == 2
     require_gone(workers)
+    group.lift()
     assert Group(project, "orphaned", processes=2).wait() == 0
     assert same(project, "orphaned")
 

@@ -56,12 +56,14 @@ def test_no_experiment_records_settings_that_it_did_not_use(tmp_path, monkeypatc
     while not list((project / ".fne/training").glob("*")) and first.poll() is None:
         assert time.monotonic() < deadline, (tmp_path / "first").read_text()
         time.sleep(0.1)
+    assert first.poll() is None, (tmp_path / "first").read_text()
     second = experiment(project, tmp_path / "second", "train.margin=0.3")
     codes = [each.wait(timeout=600) for each in (first, second)]
     printed = (tmp_path / "first").read_text() + (tmp_path / "second").read_text()
     assert "Traceback" not in printed
     references = git(project, "for-each-ref", "--format=%(refname)", "refs/exps").split()
     experiments = [each for each in references if each.count("/") > 3 and "/exec/" not in each]
+    assert experiments, printed
     assert len(experiments) >= codes.count(0), printed
     for each in experiments:
         lock, made = recorded(project, git(project, "show", f"{each}:dvc.lock"))

@@ -102,7 +102,9 @@ def test_a_second_process_waits_naming_the_first(tmp_path, said, monkeypatch):
     with open_checkpoints(tmp_path, {}, said.append) as checkpoints:
         thread = threading.Thread(target=second)
         thread.start()
+        deadline = time.monotonic() + 60
         while not said:
+            assert time.monotonic() < deadline, "the second did not wait"
             time.sleep(0.01)
         checkpoints.save({"step": 9}, tensors(9))
         order.append("first")
