@@ -21,8 +21,14 @@ from fne.cli import main as fne
 from fne.cli.check import SECTIONS
 from fne.core.params import parse_section
 from fne.datasets.demo.dataset import Render, describe_dataset
+from fne.features.embeddings import EMBEDDINGS
+from fne.losses.ranking import LOSSES
+from fne.models.image_heads import IMAGE_HEADS
+from fne.models.similarities import SIMILARITIES
+from fne.models.text_encoders import TEXT_ENCODERS
 from fne.store.layout import Layer
 from fne.store.rows import write_rows
+from fne.training.optim import CLIPS, OPTIMIZERS
 from tests.support import parameters
 from tests.support.imports import ROOT, module_path
 
@@ -268,6 +274,17 @@ def test_the_page_of_parameters_is_current():
 def test_every_parameter_is_explained(key):
     (row,) = re.findall(rf"^\| `{re.escape(key)}` \|.*\| (.*) \|$", DOCUMENTS["docs/parameters.md"], re.M)
     assert row.strip()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *itertools.chain(EMBEDDINGS, IMAGE_HEADS, TEXT_ENCODERS, SIMILARITIES, LOSSES, OPTIMIZERS),
+        *CLIPS,
+    ],
+)
+def test_every_variant_is_in_the_tables_of_choices(name):
+    assert f"`{name}`" in DOCUMENTS["docs/experiments.md"]
 
 
 def test_the_python_examples_run_one_after_the_other(finished, tmp_path, monkeypatch):

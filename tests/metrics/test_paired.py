@@ -49,6 +49,9 @@ def test_seeds_are_averaged_and_resampled_only_if_all_sides_have_enough():
     enough = rsum_samples([seeds, seeds], samples=50)
     assert not np.allclose(enough[0][1], few[0][1])
     assert not np.allclose(enough[0][1], enough[1][1])  # seeds are drawn for each side
+    paired = rsum_samples([seeds, seeds], samples=50, same_seeds=True)
+    assert np.array_equal(paired[0][1], paired[1][1])  # the same seeds for both
+    assert not np.allclose(paired[0][1], few[0][1])
 
 
 def test_a_corrected_interval_is_that_of_a_higher_level():
