@@ -233,8 +233,8 @@ def require_vectors(settings: Train, vectors: WordVectors | None) -> None:
                 "params.yaml: train.words is 'fixed', but tokenize.vectors names no vectors; name a file of "
                 "word vectors, or use -S train.words=learned"
             )
-    elif fault := unused_vectors_message(settings, vectors.file):
-        raise InputError(f"params.yaml: {fault}")
+    elif settings.closed_form_without_vectors:
+        raise InputError(f"params.yaml: {unused_vectors_message(settings, vectors.file)}")
     elif settings.method == "steps" and settings.starts_from == "random" and vectors.dim != settings.word_dim:
         raise InputError(
             f"params.yaml: train.word_dim is {settings.word_dim}, but {vectors.file} has vectors of "
