@@ -63,7 +63,9 @@ def test_no_experiment_records_settings_that_it_did_not_use(tmp_path, monkeypatc
     assert "Traceback" not in printed
     references = git(project, "for-each-ref", "--format=%(refname)", "refs/exps").split()
     experiments = [each for each in references if each.count("/") > 3 and "/exec/" not in each]
-    assert experiments, printed
+    # DVC may let neither through; then the first one has noticed that its settings were changed.
+    refused = "train.margin changed from 0.1 to 0.3, while the stage ran; nothing was published" in printed
+    assert experiments or refused, printed
     assert len(experiments) >= codes.count(0), printed
     for each in experiments:
         lock, made = recorded(project, git(project, "show", f"{each}:dvc.lock"))
