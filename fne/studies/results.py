@@ -270,7 +270,7 @@ def require_one_state(study: Study, kept: Mapping[str, Sequence[Sequence[Result]
                     if before != value:
                         raise InputError(
                             f"{study.path}: {name} was run with {key} {_shortened(before)}, {cell.name} with "
-                            f"{_shortened(value)}; `fne study run {study.path}` runs again what has changed"
+                            f"{_shortened(value)}; the same `fne study run` again repeats what has changed"
                         )
 
 
@@ -283,16 +283,17 @@ def _state(study: Study, cell: Cell, fold: int, decided_by: Mapping[str, Any]) -
         *flattened({name: decided_by.get(name, {}) for name in ("embed", "tokenize")}).items(),
         *(each for draw in trained for each in flattened({"train": draw}).items()),
     ]
-    data = {key: value for key, value in cell.overrides.items() if key.startswith("catalog.")}
+    data = [f"{key} {value}" for key, value in cell.overrides.items() if key.startswith("catalog.")]
     by_steps = _by_steps(decided_by)
     state = {
         key: value for key, value in settings if key not in own and not (by_steps and DERIVED.fullmatch(key))
     }
     state |= {f"{name} version": decided_by[key] for key, name in VERSIONS.items() if key in decided_by}
     if "captions" in decided_by:
-        state[f"the captions of fold {fold} of {data or 'the catalog'}"] = decided_by["captions"]
+        state[f"the captions of fold {fold} ({', '.join(data) or 'params.yaml'})"] = decided_by["captions"]
     if "activations" in decided_by:
-        state[f"the features {cell.overrides.get('embed.source', '')}"] = decided_by["activations"]
+        source = cell.overrides.get("embed.source", "of params.yaml")
+        state[f"the features {source}"] = decided_by["activations"]
     return state
 
 

@@ -120,7 +120,11 @@ def test_trainings_by_steps_need_five_seeds_for_a_verdict_beyond_them(tmp_path):
             {"activations": "b" * 64},
             f"was run with the features features/small {'a' * 12}…, small/last/z with {'b' * 12}…",
         ),
-        ({"captions": "c"}, {"captions": "d"}, "was run with the captions of fold 0 of "),
+        (
+            {"captions": "c"},
+            {"captions": "d"},
+            "was run with the captions of fold 0 (catalog.root data/small, catalog.images none) c, small/last/z with d",
+        ),
     ],
 )
 def test_results_of_different_states_are_not_shown_together(study, tmp_path, before, after, fault):
@@ -132,7 +136,7 @@ def test_results_of_different_states_are_not_shown_together(study, tmp_path, bef
     with pytest.raises(InputError) as caught:
         collect(study, tmp_path, samples=10)
     assert f"small/all/z {fault}" in caught.value.message
-    assert caught.value.message.endswith(f"; `fne study run {study.path}` runs again what has changed")
+    assert caught.value.message.endswith("; the same `fne study run` again repeats what has changed")
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda path: path.stem)
