@@ -6,27 +6,27 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from benchmarks.timing import compare, print_table, ratio
+from benchmarks.timing import Ratio, compare, print_table, ratio
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import Rows, write_rows
 
-IMAGES, FEATURES, BATCH, BATCHES = 4000, 12416, 128, 4
+BATCHES = 4
 H5PY, MAPPED, OURS = "h5py, float32, auto-chunked", "memory-mapped int8", "ours: two bit planes"
 
 
-def batches() -> float:
+def batches(images: int = 4000, features: int = 12416, batch: int = 128, rounds: int = 5) -> Ratio:
     """Read random batches of 128 rows from a row store, compared with auto-chunked float32 in HDF5."""
     generator = np.random.default_rng(0)
-    values = generator.choice(np.array([-1, 0, 1], dtype=np.int8), (IMAGES, FEATURES))
-    ids = [f"{number:06d}.jpg" for number in range(IMAGES)]
-    chosen = [generator.choice(IMAGES, BATCH, replace=False) for _ in range(BATCHES)]
+    values = generator.choice(np.array([-1, 0, 1], dtype=np.int8), (images, features))
+    ids = [f"{number:06d}.jpg" for number in range(images)]
+    chosen = [generator.choice(images, batch, replace=False) for _ in range(BATCHES)]
     with tempfile.TemporaryDirectory() as folder:
         ours, chunked, flat = Path(folder, "ours"), Path(folder, "chunked.h5"), Path(folder, "flat.npy")
         shards = [
             (number, own, values[[int(each[:6]) for each in own]])
             for number, own in plan_shards(ids, 4).items()
         ]
-        write_rows(ours, "embeddings", [Layer("all", FEATURES)], "ternary", iter(shards), {}, {})
+        write_rows(ours, "embeddings", [Layer("all", features)], "ternary", iter(shards), {}, {})
         with h5py.File(chunked, "w") as file:
             file.create_dataset("rows", data=values.astype(np.float32), chunks=True)
         np.save(flat, values)
@@ -41,7 +41,12 @@ def batches() -> float:
                         rows.read([ids[number] for number in each], np.float32) for each in chosen
                     ],
                 },
-                rounds=5,
+                rounds,
             )
-    print_table(seconds, H5PY, "rows", BATCH * BATCHES)
+    print_table(seconds, H5PY, "rows", batch * BATCHES)
     return ratio(seconds, OURS, H5PY)
+
+
+def tiny(folder: Path) -> None:
+    """Run with little data."""
+    batches(images=40, features=64, batch=8, rounds=1)

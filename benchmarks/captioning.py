@@ -7,18 +7,21 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from benchmarks.timing import compare, print_table, ratio
+from benchmarks.timing import Ratio, compare, print_table, ratio
+from fne.core.variants import NoSettings
 from fne.losses.sequence import word_losses
 from fne.metrics.captions import cider_d
 from fne.models.decoders.beam import search
 from fne.models.decoders.decoder import Decoder, pack
 from fne.training.optim import OPTIMIZERS
+from fne.training.task import ParameterGroup
 
 WORDS, UNITS, CONDITION, BATCH = 2540, 512, 512, 128
 END, UNKNOWN, MAX_LENGTH = 0, 1, 20
@@ -27,31 +30,31 @@ RATE = 1e-3
 Captions = tuple[Tensor, Tensor, Tensor]  # conditions, padded targets, lengths
 
 
-def beam_3() -> float:
+def beam_3() -> Ratio:
     """Write captions with a beam of 3, against NeuralTalk's loop over images and hypotheses."""
     return _measure_beam(3)
 
 
-def beam_7() -> float:
+def beam_7() -> Ratio:
     """Write captions with a beam of 7, against NeuralTalk's loop over images and hypotheses."""
     return _measure_beam(7)
 
 
-def caption_step() -> float:
+def caption_step(batch_size: int = BATCH, rounds: int = 10) -> Ratio:
     """Make training steps of a captioner, against packed nn.LSTM, padded cross entropy and default Adam."""
     generator = np.random.default_rng(0)
-    batches = [_draw_captions(generator, BATCH) for _ in range(4)]
+    batches = [_draw_captions(generator, batch_size) for _ in range(4)]
     usual, ours = "packed nn.LSTM, padded cross entropy, Adam", "ours"
     steps = {usual: _usual_step(_new_decoder()), ours: _our_step(_new_decoder())}
     for batch in batches[:2]:
         losses = [step(batch) for step in steps.values()]
         assert max(losses) - min(losses) < 1e-4 * max(losses), losses
-    seconds = compare({name: _in_turn(step, batches) for name, step in steps.items()}, rounds=10)
-    print_table(seconds, usual, "captions", BATCH)
+    seconds = compare({name: _in_turn(step, batches) for name, step in steps.items()}, rounds)
+    print_table(seconds, usual, "captions", batch_size)
     return ratio(seconds, ours, usual)
 
 
-def cider() -> float:
+def cider(images: int = 1000, rounds: int = 7) -> Ratio:
     """Score 1,000 captions against five references each with CIDEr-D, against pycocoevalcap's scorer.
 
     Where pycocoevalcap is not installed, the opponent is the usual algorithm with dictionaries of n-grams,
@@ -59,9 +62,9 @@ def cider() -> float:
     """
     generator = np.random.default_rng(0)
     names = [f"word{number}" for number in range(WORDS)]
-    sentences = [" ".join(names[number] for number in _draw_words(generator)) for _ in range(6000)]
-    candidates = {str(image): sentences[image] for image in range(1000)}
-    references = {str(image): sentences[1000 + 5 * image : 1005 + 5 * image] for image in range(1000)}
+    sentences = [" ".join(names[number] for number in _draw_words(generator)) for _ in range(6 * images)]
+    candidates = {str(image): sentences[image] for image in range(images)}
+    references = {str(image): sentences[images + 5 * image :][:5] for image in range(images)}
     name, theirs = _cider_opponent()
     expected = theirs(candidates, references)
     assert abs(cider_d(candidates, references).score - expected) < 1e-12
@@ -70,13 +73,21 @@ def cider() -> float:
             name: lambda: theirs(candidates, references),
             "ours": lambda: cider_d(candidates, references),
         },
-        rounds=7,
+        rounds,
     )
-    print_table(seconds, name, "images", 1000)
+    print_table(seconds, name, "images", images)
     return ratio(seconds, "ours", name)
 
 
-def _measure_beam(beam: int, images: int = 256, in_loop: int = 24) -> float:
+def tiny(folder: Path) -> None:
+    """Run all with little data."""
+    for beam in (3, 7):
+        _measure_beam(beam, images=4, in_loop=2, rounds=1)
+    caption_step(batch_size=4, rounds=1)
+    cider(images=10, rounds=1)
+
+
+def _measure_beam(beam: int, images: int = 256, in_loop: int = 24, rounds: int = 5) -> Ratio:
     decoder = _writing_decoder()
     conditions = torch.randn(images, CONDITION, generator=torch.Generator().manual_seed(1))
     weights = {name: value.double().numpy() for name, value in decoder.state_dict().items()}
@@ -98,7 +109,7 @@ def _measure_beam(beam: int, images: int = 256, in_loop: int = 24) -> float:
         f"{np.mean(lengths):.1f} words per caption, {len(set(captions))} different ones for {images} images"
     )
     # The loop is timed on some of the images.
-    seconds = compare({"NeuralTalk's loop": loop, "ours": ours}, rounds=5)
+    seconds = compare({"NeuralTalk's loop": loop, "ours": ours}, rounds)
     seconds["NeuralTalk's loop"] = [each * images / in_loop for each in seconds["NeuralTalk's loop"]]
     print_table(seconds, "NeuralTalk's loop", "images", images)
     return ratio(seconds, "ours", "NeuralTalk's loop")
@@ -159,7 +170,8 @@ def _writing_decoder() -> Decoder:
 
 
 def _our_step(decoder: Decoder) -> Callable[[Captions], float]:
-    optimizer = OPTIMIZERS["adam"](decoder.parameters(), RATE)
+    group = ParameterGroup("weights", list(decoder.parameters()))
+    optimizer = OPTIMIZERS["adam"].make([group], RATE, NoSettings())
 
     def step(batch: Captions) -> float:
         conditions, targets, lengths = batch

@@ -26,6 +26,8 @@ import click
 import numpy as np
 import torch
 
+from benchmarks.drawn import draw_dataset, draw_store
+from benchmarks.two_branch import arguments, run_stage, write_params
 from fne.core.files import write_text
 from fne.core.moved_keys import put
 from fne.core.params import load_params, parse_section
@@ -40,6 +42,7 @@ from fne.tasks.captioning.settings import TrainCaptioner
 from fne.tasks.captioning.train import reading_of, train_captioner
 from fne.tasks.captioning.write import write_store
 from fne.training.run import Job
+from stages import catalog, embed, standardize
 
 EMBEDDINGS, CAPTIONS = Path("features/embeddings"), Path("data/captions.jsonl")
 ONE_LAYER = "conv5_3"
@@ -285,6 +288,21 @@ CLAIMS = (
     Claim("full-network embedding against one layer", (ONE_LAYER, "S-CNN-RNN"), ("FNE", "S-CNN-RNN")),
     Claim("all layers by layer against one layer", (ONE_LAYER, "S-CNN-RNN"), ("layers", "S-CNN-RNN")),
 )
+
+
+def tiny(folder: Path) -> None:
+    """Run with little data."""
+    dataset = draw_dataset(folder, images=40)
+    store = draw_store(dataset)
+    own = {"catalog.root": str(dataset), "catalog.images": "none", "embed.source": str(store)}
+    with contextlib.chdir(folder):
+        write_params(own | {"embed.kind": "layer", "embed.layer": ONE_LAYER})
+        for stage in (catalog, standardize, embed):
+            run_stage(stage, *arguments(stage.__name__.rpartition(".")[2]))
+    runs = str(folder / "runs.jsonl")
+    main.main(["run", str(folder), runs, "--system", "NIC-F"], standalone_mode=False)
+    main.main(["show", str(folder), runs], standalone_mode=False)
+
 
 if __name__ == "__main__":
     main()

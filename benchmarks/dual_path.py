@@ -18,6 +18,7 @@ from typing import Any
 
 import click
 
+from benchmarks.drawn import draw_dataset, draw_store
 from benchmarks.two_branch import ROOT, finished_run, report, run, run_file, run_stage, write_params
 from fne.core.files import write_text
 from fne.core.moved_keys import put
@@ -121,7 +122,7 @@ def prepare(folder: Path, dataset: Path, features: Path, layer: str) -> None:
 
 def train_section(changes: Mapping[str, Any], seed: int) -> Train:
     """Return the settings of the dual-path preset, with changes."""
-    content = load_params(ROOT / "params.yaml")["train"]
+    content = load_params(ROOT / "params.yaml")["train"] | {"threads": 1}
     overrides = preset("dual-path/I", "flickr8k").overrides
     for key, value in {**overrides, **changes, "train.seed": seed}.items():
         section, own = key.split(".", 1)
@@ -177,6 +178,14 @@ def main(
             runs.setdefault(name, []).append(found)
     parts = {FLOOR: "floor"} | {name: arm.part for name, arm in chosen.items()}
     click.echo("\n".join(report({name: runs[name] for name in parts if name in runs}, parts)))
+
+
+def tiny(folder: Path) -> None:
+    """Run with little data."""
+    dataset = draw_dataset(folder, images=60)
+    few = ["--to", str(folder / "study"), "--seeds", "1", "--epochs", "2", "--images", "30"]
+    few += ["--part", "objective, mean of words"]
+    main.main([str(dataset), str(draw_store(dataset)), *few], standalone_mode=False)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.timing import compare, print_table, ratio
+from benchmarks.timing import PROJECT, Ratio, compare, print_table, ratio
 from fne.metrics.ranks import Ranking, rank
 from fne.models.similarities import SIMILARITIES
 
@@ -27,27 +28,35 @@ Floats = NDArray[np.float32]
 Score = Callable[[Floats, Floats], Floats]
 
 
-def evaluation_cosine() -> float:
+def evaluation_cosine(images: int = 5000, dim: int = 1024, sample: int = 100, rounds: int = 3) -> Ratio:
     """Rank 5,000 images and 25,000 captions of 1,024 values by cosine, compared with a loop with argsort."""
-    return _compare("cosine", lambda images, captions: images @ captions.T, images=5000, dim=1024, sample=100)
+    return _compare("cosine", _cosine, images, dim, sample, rounds)
 
 
-def evaluation_order() -> float:
+def evaluation_order(images: int = 1000, dim: int = 1024, sample: int = 20, rounds: int = 3) -> Ratio:
     """Rank 1,000 images and 5,000 captions of 1,024 values by order, compared with a loop with argsort."""
-    return _compare("order", _order, images=1000, dim=1024, sample=20)
+    return _compare("order", _order, images, dim, sample, rounds)
 
 
-def evaluation_memory() -> float:
+def evaluation_memory(images: int = 5000, dim: int = 1024) -> Ratio:
     """Rank 5,000 x 25,000 x 1,024; the ratio is the limit of 1.5 GB over the peak memory."""
     code = (
         "import resource; from benchmarks.evaluation import draw_vectors, ranking; "
-        "ranking('cosine', *draw_vectors(5000, 1024)); "
+        f"ranking('cosine', *draw_vectors({images}, {dim})); "
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
     peak = int(done.stdout) * 1024
     print(f"peak memory of the process, with the vectors: {peak / 1e9:.2f} GB")
-    return MEMORY_LIMIT / peak
+    return Ratio(MEMORY_LIMIT / peak, MEMORY_LIMIT / peak)
+
+
+def tiny(folder: Path) -> None:
+    """Run all with little data."""
+    evaluation_cosine(images=20, dim=8, sample=5, rounds=1)
+    evaluation_order(images=20, dim=8, sample=5, rounds=1)
+    evaluation_memory(images=20, dim=8)
 
 
 def draw_vectors(images: int, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -69,13 +78,13 @@ def ranking(similarity: str, images: torch.Tensor, captions: torch.Tensor) -> Ra
     return rank(images, captions, owners, SIMILARITIES[similarity], TOP)
 
 
-def _compare(name: str, score: Score, images: int, dim: int, sample: int) -> float:
+def _compare(name: str, score: Score, images: int, dim: int, sample: int, rounds: int) -> Ratio:
     vectors = draw_vectors(images, dim)
     pictures, sentences = (each.numpy() for each in vectors)
     chosen = range(0, images, images // sample)
     loop = partial(_loop, score, pictures, sentences, chosen)
     _check(ranking(name, *vectors), loop(), chosen)
-    seconds = compare({LOOP: loop, OURS: partial(ranking, name, *vectors)}, rounds=3)
+    seconds = compare({LOOP: loop, OURS: partial(ranking, name, *vectors)}, rounds)
     seconds[LOOP] = [each * images / len(chosen) for each in seconds[LOOP]]
     print(f"{torch.get_num_threads()} threads; the loop was timed on {len(chosen)} of its {images} images")
     print_table(seconds, LOOP, "images", images)
@@ -91,6 +100,10 @@ def _loop(score: Score, images: Floats, captions: Floats, chosen: range) -> tupl
         for row in np.ascontiguousarray(score(images, captions[own.start : own.stop]).T):
             caption_ranks.append(1 + int(np.where(np.argsort(row)[::-1] == image)[0][0]))
     return image_ranks, caption_ranks
+
+
+def _cosine(images: Floats, captions: Floats) -> Floats:
+    return images @ captions.T
 
 
 def _order(images: Floats, captions: Floats) -> Floats:

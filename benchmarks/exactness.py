@@ -16,10 +16,11 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.precision import ternary
+from benchmarks.drawn import draw_dataset
+from benchmarks.extraction import write_weights
+from benchmarks.precision import CONVOLUTIONS, ternary
 from benchmarks.timing import PROJECT
 from fne.core.params import load_params
-from fne.extraction.backbones import BACKBONES
 from fne.extraction.extractor import ALGORITHMS
 from fne.extraction.network import ALL, build_network
 from fne.extraction.preprocess import normalize, squash
@@ -34,6 +35,7 @@ REFERENCE = "plain"
 @click.option("--count", default=60, show_default=True, help="The number of photographs, in order of name.")
 @click.option("--input", "fed", default="auto", show_default=True, help="As extract.input of params.yaml.")
 @click.option("--all-layers", is_flag=True, help="Compare the fully connected layers too.")
+@click.option("--layer", "chosen", multiple=True, default=CONVOLUTIONS, help="Only these; repeatable.")
 @click.option(
     "--algorithm",
     "names",
@@ -43,13 +45,18 @@ REFERENCE = "plain"
     type=click.Choice(list(ALGORITHMS)),
 )
 def main(
-    photographs: Path, weights: Path, count: int, fed: str, all_layers: bool, names: tuple[str, ...]
+    photographs: Path,
+    weights: Path,
+    count: int,
+    fed: str,
+    all_layers: bool,
+    chosen: tuple[str, ...],
+    names: tuple[str, ...],
 ) -> None:
     """Compare the algorithms on PHOTOGRAPHS with the WEIGHTS of VGG16."""
     paths = sorted(path for path in photographs.iterdir() if path.suffix in (".jpg", ".jpeg", ".png"))[:count]
     loaded = load_weights(weights, "vgg16", fed)
-    convolutions = [layer for layer in BACKBONES["vgg16"].names if layer.startswith("conv")]
-    network = build_network("vgg16", loaded, torch.device("cpu"), layers=ALL if all_layers else convolutions)
+    network = build_network("vgg16", loaded, torch.device("cpu"), layers=ALL if all_layers else chosen)
     rows: dict[str, list[np.ndarray]] = {name: [] for name in (REFERENCE, *names)}
     compute = {name: ALGORITHMS[name](network, "ten") for name in rows}
     for path in paths:
@@ -69,6 +76,13 @@ def main(
             f"{name}: relative difference at most {differences.max():.2e}, {differences.mean():.2e} on "
             f"average; {flipped:,} flipped"
         )
+
+
+def tiny(folder: Path) -> None:
+    """Run with two drawn images and two layers."""
+    photographs = draw_dataset(folder) / "images"
+    few = ["--count", "2", "--input", "torchvision", "--layer", "conv1_1", "--layer", "conv1_2"]
+    main.main([str(photographs), str(write_weights(folder)), *few], standalone_mode=False)
 
 
 if __name__ == "__main__":

@@ -10,11 +10,14 @@ folder, so an interrupted run continues.
 
 import contextlib
 import shutil
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 
+from benchmarks.drawn import draw_dataset
 from benchmarks.two_branch import ROOT, arguments, run_stage, write_params
 from fne.metrics.intervals import Ranked
 from fne.metrics.paired import compare_rsums, rsum_samples
@@ -64,7 +67,15 @@ SCORED = ("finetune", "encode", "evaluate")
 @click.option("--epochs", default=3, show_default=True, help="Epochs of the fine-tuning.")
 def main(dataset: Path, weights: Path, folder: Path, epochs: int) -> None:
     """Train a model on photographs of DATASET, then VGG16's last block with it; WEIGHTS are torchvision's."""
-    settings = SETTINGS | {
+    measure(dataset, weights, folder, epochs, SETTINGS)
+
+
+def measure(
+    dataset: Path, weights: Path, folder: Path, epochs: int, chosen: Mapping[str, Any] = SETTINGS
+) -> None:
+    """Train with chosen settings, then fine-tune, and print both scores."""
+    settings = {
+        **chosen,
         "catalog.root": str(dataset.resolve()),
         "extract.weights": str(weights.resolve()),
         "extract.input": "torchvision",
@@ -106,6 +117,15 @@ def read_ranks(path: Path) -> Ranked:
     """Read the ranks of an evaluation."""
     arrays = read_arrays(path, "ranks")
     return Ranked(*(arrays[name] for name in ("image_ranks", "caption_ranks", "caption_image", "folds")))
+
+
+def tiny(folder: Path) -> None:
+    """Run with drawn images and the first layer of AlexNet."""
+    small = {"extract.backbone": "alexnet", "extract.layers": ["conv1"], "embed.layer": "conv1"}
+    small |= {"train.epochs": 1, "train.embed_dim": 8, "train.word_dim": 8, "finetune.first": "conv1"}
+    small |= {"train.text_encoders.bow_mlp.hidden": [8], "finetune.batch": 4, "finetune.candidates": 8}
+    weights = ROOT / "weights/random.yaml"
+    measure(draw_dataset(folder), weights, folder / "project", 1, SETTINGS | small)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,13 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import torch
 
+from benchmarks.timing import PROJECT
 from fne.extraction.backbones import BACKBONES, build_backbone
 from fne.extraction.network import build_network
 from fne.extraction.preprocess import CROP, TORCHVISION
@@ -38,12 +40,17 @@ def main(batch: int, at_once: int, network: str | None, part: int) -> None:
     if network:
         print(step_memory(network, batch, part))
         return
+    measure(list(NETWORKS), batch, at_once)
+
+
+def measure(networks: Sequence[str], batch: int, at_once: int) -> None:
+    """Print the memory of a step for some networks, each in a process of its own."""
     print(f"{'network':<24} {'images at once':>14} {'announced':>10} {'measured':>10} {'seconds':>8}")
-    for name in NETWORKS:
-        for size in (at_once, batch):
-            command = [sys.executable, "-m", __spec__.name, "--network", name]
+    for name in networks:
+        for size in dict.fromkeys((at_once, batch)):
+            command = [sys.executable, "-m", "benchmarks.finetuning_memory", "--network", name]
             command += ["--batch", str(batch), "--part", str(size)]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
             announced, measured, seconds = done.stdout.split()[-3:]
             print(f"{name:<24} {size:>14} {announced:>7} MB {measured:>7} MB {seconds:>8}", flush=True)
 
@@ -70,6 +77,11 @@ def step_memory(network: str, batch: int, part: int) -> str:
 def _peak() -> int:
     """Return the largest resident memory of this process so far, in bytes."""
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def tiny(folder: Path) -> None:
+    """Run with little data."""
+    measure(["ResNet-18, all layers"], batch=1, at_once=1)
 
 
 if __name__ == "__main__":

@@ -19,14 +19,16 @@ def draw_captions(generator: np.random.Generator, count: int) -> list[np.ndarray
     return np.split(words, np.cumsum(lengths)[:-1])
 
 
-def draw_embeddings(generator: np.random.Generator, count: int) -> np.ndarray:
-    """Draw ternary image embeddings (count, FEATURES)."""
-    return generator.integers(-1, 2, (count, FEATURES), dtype=np.int8)
+def draw_embeddings(generator: np.random.Generator, count: int, features: int = FEATURES) -> np.ndarray:
+    """Draw ternary image embeddings (count, features)."""
+    return generator.integers(-1, 2, (count, features), dtype=np.int8)
 
 
-def draw_batch(generator: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
+def draw_batch(
+    generator: np.random.Generator, count: int = BATCH, features: int = FEATURES
+) -> tuple[Tensor, Tensor, Tensor]:
     """Draw a batch: image embeddings, padded words (captions, longest) and lengths."""
-    captions = [torch.from_numpy(each) for each in draw_captions(generator, BATCH)]
+    captions = [torch.from_numpy(each) for each in draw_captions(generator, count)]
     words = torch.nn.utils.rnn.pad_sequence(captions, batch_first=True)
     lengths = torch.tensor([len(each) for each in captions])
-    return torch.from_numpy(draw_embeddings(generator, BATCH)).float(), words, lengths
+    return torch.from_numpy(draw_embeddings(generator, count, features)).float(), words, lengths

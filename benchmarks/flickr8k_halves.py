@@ -89,5 +89,15 @@ def _ids(path: Path, captions: Mapping[str, Sequence[str]], token_file: Path) ->
     return ids
 
 
+def tiny(folder: Path) -> None:
+    """Run with little data."""
+    names = [f"{number}.jpg" for number in range(8)]
+    (folder / "token.txt").write_text("".join(f"{name}#0\ta dog\n" for name in names))
+    for split, ids in (("train", names[:4]), ("dev", names[4:])):
+        (folder / f"{split}.txt").write_text("\n".join(ids))
+    files = [str(folder / f"{name}.txt") for name in ("token", "train", "dev")]
+    main.main([*files, "--to", str(folder / "halves")], standalone_mode=False)
+
+
 if __name__ == "__main__":
     main()

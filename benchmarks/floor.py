@@ -7,6 +7,7 @@ training images that are held out, and scored on the evaluation images once.
         --train trainImages.txt --evaluate devImages.txt
 """
 
+import json
 import re
 import tempfile
 import time
@@ -18,6 +19,7 @@ import click
 import numpy as np
 import torch
 
+from benchmarks.drawn import draw_dataset, draw_features
 from fne.features.embed import write_embeddings
 from fne.features.embeddings import EMBEDDINGS, Choices
 from fne.features.import_features import ArrayNames, import_rows
@@ -66,7 +68,7 @@ def score(found: Alignment, rows: Rows, images: CaptionedImages) -> float:
     pictures = rows.read(images.ids).astype(np.float32) @ found.image_weight.T + found.image_bias
     sentences = np.stack(
         [
-            SENTENCE_ENCODERS["tfidf"](table[images.bags.words[start:stop]], weights)
+            SENTENCE_ENCODERS["tfidf"](table[images.bags.words[start:stop]], weights, {})
             for start, stop in pairwise(offsets)
         ]
     )
@@ -85,6 +87,7 @@ def score(found: Alignment, rows: Rows, images: CaptionedImages) -> float:
 @click.option("--text-dim", default=1500, show_default=True)
 @click.option("--image-regularization", multiple=True, default=[0.1, 0.5, 2.0], show_default=True)
 @click.option("--text-regularization", multiple=True, default=[0.3, 1.0], show_default=True)
+@click.option("--holdout", default=1000, show_default=True, help="Training images that choose settings.")
 @click.option("--power", multiple=True, default=[1.0, 1.5, 2.0], show_default=True)
 def main(
     features: tuple[Path, ...],
@@ -97,6 +100,7 @@ def main(
     image_regularization: tuple[float, ...],
     text_regularization: tuple[float, ...],
     power: tuple[float, ...],
+    holdout: int,
 ) -> None:
     """Print the floor of each file of FEATURES, and of all of them together."""
     settings = ClosedForm(
@@ -108,7 +112,7 @@ def main(
         text_regularization=list(text_regularization),
         power=list(power),
         choose_on="train",
-        holdout=1000,
+        holdout=holdout,
         seed=0,
     )
     train_ids, scored_ids = train.read_text().split(), evaluate.read_text().split()
@@ -161,6 +165,25 @@ def _lines(captions: Path) -> Iterator[tuple[str, str]]:
 
 def _words(caption: str) -> list[str]:
     return re.findall(r"[a-z]+", caption.lower())
+
+
+def tiny(folder: Path) -> None:
+    """Run with little data."""
+    dataset = draw_dataset(folder, images=40)
+    images = json.loads((dataset / "dataset.json").read_text())["images"]
+    lines = [
+        f"{image['filename']}#{number}\t{sentence['raw']}\n"
+        for image in images
+        for number, sentence in enumerate(image["sentences"])
+    ]
+    (folder / "captions.txt").write_text("".join(lines))
+    for split in ("train", "val"):
+        ids = [image["filename"] for image in images if image["split"] == split]
+        (folder / f"{split}.txt").write_text("\n".join(ids))
+    options = {"captions": "captions", "train": "train", "evaluate": "val"}
+    files = [word for name, file in options.items() for word in (f"--{name}", str(folder / f"{file}.txt"))]
+    few = ["--dim", "4", "--text-dim", "8", "--holdout", "5"]
+    main.main([str(draw_features(dataset)), *files, *few], standalone_mode=False)
 
 
 if __name__ == "__main__":

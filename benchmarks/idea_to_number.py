@@ -26,6 +26,7 @@ from typing import Any
 import click
 from ruamel.yaml import YAML
 
+from benchmarks.drawn import draw_dataset, draw_features
 from fne.core.moved_keys import put
 
 ROOT = Path(__file__).parents[1]
@@ -150,6 +151,13 @@ def main(dataset: Path, features: Path, embed: tuple[str, ...], images: int) -> 
         measure_idea(clone(Path(folder, "idea")), dataset, features, embed)
         if images:
             measure_overhead(clone(Path(folder, "coco")), images)
+
+
+def tiny(folder: Path) -> None:
+    """Run with little data."""
+    dataset = draw_dataset(folder, images=40)
+    files = [str(dataset), str(draw_features(dataset))]
+    main.main([*files, "--images", "30"], standalone_mode=False)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -23,16 +24,16 @@ from urllib.parse import urlencode
 import click
 import numpy as np
 
-from benchmarks.search import IMAGES, write_project
+from benchmarks.search import DIM, FEATURES, IMAGES, write_project
 
-ALONE = 4  # seconds
-REQUESTS = {
+ALONE = 4.0  # seconds
+REQUESTS: dict[str, Callable[[int], str]] = {
     "images for a sentence": lambda number: (
         f"/api/search?{urlencode({'text': f'word{number} word22 word{number + 9}'})}"
     ),
-    "sentences for an image": lambda number: f"/api/sentences?image=image-{number % IMAGES}",
-    "look-alikes": lambda number: f"/api/similar?image=image-{number % IMAGES}",
-    "details": lambda number: f"/api/image?image=image-{number % IMAGES}",
+    "sentences for an image": lambda number: f"/api/sentences?image=image-{number}",
+    "look-alikes": lambda number: f"/api/similar?image=image-{number}",
+    "details": lambda number: f"/api/image?image=image-{number}",
 }
 
 
@@ -41,9 +42,21 @@ REQUESTS = {
 @click.option("--clients", default=4, show_default=True)
 def main(seconds: int, clients: int) -> None:
     """Print the response times of each kind of request; exit with 1 if one failed."""
+    measure(seconds, clients)
+
+
+def measure(
+    seconds: float,
+    clients: int,
+    alone: float = ALONE,
+    images: int = IMAGES,
+    features: int = FEATURES,
+    dim: int = DIM,
+) -> None:
+    """Start the server on a project of a given size and ask; exit with 1 if an answer is wrong."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_project(folder)
+        write_project(folder, images, features, dim)
         command = [sys.executable, "-u", "-m", "fne", "serve", "--port", "0"]
         started = time.perf_counter()
         with subprocess.Popen(
@@ -60,18 +73,19 @@ def main(seconds: int, clients: int) -> None:
                 # One client alone and one kind at a time: the time of an answer without waiting for others.
                 for kind in REQUESTS:
                     before = _processor_seconds(server.pid)
-                    taken, problems = _ask(port, ALONE, 1, [kind])
+                    taken, problems = _ask(port, alone, 1, [kind], images)
                     used = (_processor_seconds(server.pid) - before) / len(taken[kind])
                     failed += _report(taken, problems, 1)
                     click.echo(f"  {1000 * used:.1f} ms of processor time per answer")
-                failed += _report(*_ask(port, seconds, clients, list(REQUESTS)), clients)
+                failed += _report(*_ask(port, seconds, clients, list(REQUESTS), images), clients)
             finally:
                 server.terminate()
-    sys.exit(1 if failed else 0)
+    if failed:
+        sys.exit(1)
 
 
 def _ask(
-    port: int, seconds: float, clients: int, kinds: list[str]
+    port: int, seconds: float, clients: int, kinds: list[str], images: int
 ) -> tuple[dict[str, list[float]], list[str]]:
     """Return the seconds of each answer by kind, and what failed."""
     taken: defaultdict[str, list[float]] = defaultdict(list)
@@ -85,7 +99,7 @@ def _ask(
             number += 1
             kind = kinds[number % len(kinds)]
             start = time.perf_counter()
-            connection.request("GET", REQUESTS[kind](number % 7000 + 1))
+            connection.request("GET", REQUESTS[kind](number % images))
             response = connection.getresponse()
             content = response.read()
             taken[kind].append(time.perf_counter() - start)
@@ -123,6 +137,11 @@ def _report(taken: dict[str, list[float]], problems: list[str], clients: int) ->
     for problem in problems[:5]:
         click.echo(f"  {problem}")
     return len(problems)
+
+
+def tiny(folder: Path) -> None:
+    """Run with little data."""
+    measure(seconds=0.2, clients=2, alone=0.1, images=20, features=64, dim=16)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks.drawn import draw_dataset
+from benchmarks.extraction import write_weights
 from benchmarks.timing import PROJECT
 from fne.core.params import load_params
 from fne.extraction.backbones import BACKBONES
@@ -33,6 +35,7 @@ from fne.extraction.preprocess import normalize, squash
 from fne.extraction.weights import load_weights
 
 EXACT = "float32"
+CONVOLUTIONS = [name for name in BACKBONES["vgg16"].names if name.startswith("conv")]
 
 
 def ternary(rows: np.ndarray, like: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -47,17 +50,23 @@ def ternary(rows: np.ndarray, like: np.ndarray, low: float, high: float) -> np.n
 @click.argument("weights", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--count", default=24, show_default=True, help="The number of photographs, in order of name.")
 @click.option("--precision", multiple=True, type=click.Choice([name for name in PRECISIONS if name != EXACT]))
+@click.option("--layer", "chosen", multiple=True, default=CONVOLUTIONS, help="Only these; repeatable.")
 @click.option("--slow", is_flag=True, help="Use torch's own convolutions in half precision.")
 @click.option("--input", "fed", default="auto", show_default=True, help="As extract.input of params.yaml.")
 def main(
-    photographs: Path, weights: Path, slow: bool, fed: str, count: int, precision: tuple[str, ...]
+    photographs: Path,
+    weights: Path,
+    slow: bool,
+    fed: str,
+    count: int,
+    precision: tuple[str, ...],
+    chosen: tuple[str, ...],
 ) -> None:
     """Count flipped ternary values of PHOTOGRAPHS with the WEIGHTS of VGG16."""
     names = sorted(path for path in photographs.iterdir() if path.suffix in (".jpg", ".jpeg", ".png"))[:count]
     loaded = load_weights(weights, "vgg16", fed)
     prepared = [normalize(squash(Image.open(path).convert("RGB")), loaded.input) for path in names]
-    convolutions = [layer for layer in BACKBONES["vgg16"].names if layer.startswith("conv")]
-    network = build_network("vgg16", loaded, torch.device("cpu"), layers=convolutions)
+    network = build_network("vgg16", loaded, torch.device("cpu"), layers=chosen)
     low, high = (load_params(PROJECT / "params.yaml")["embed"][key] for key in ("low", "high"))
     exact = _rows(network, prepared, EXACT, slow)
     expected = ternary(exact, exact, low, high)
@@ -98,6 +107,13 @@ def _rounding(dtype: torch.dtype) -> Convolve:
         return results
 
     return convolve
+
+
+def tiny(folder: Path) -> None:
+    """Run with two drawn images and two layers."""
+    photographs = draw_dataset(folder) / "images"
+    few = ["--count", "2", "--input", "torchvision", "--layer", "conv1_1", "--layer", "conv1_2"]
+    main.main([str(photographs), str(write_weights(folder)), *few], standalone_mode=False)
 
 
 if __name__ == "__main__":

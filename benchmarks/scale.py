@@ -6,15 +6,19 @@ slope in a log-log plot: 1 means linear growth, 2 quadratic growth.
 """
 
 import json
+import math
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -22,6 +26,7 @@ from PIL import Image as Picture
 from ruamel.yaml import YAML
 
 from benchmarks.flickr8k import FEATURES, draw_captions
+from benchmarks.timing import PROJECT
 from fne.store.artifact import merge
 from fne.store.catalog import read_images, write_images
 from fne.store.journal import Journal
@@ -37,7 +42,6 @@ from stages.standardize import main as standardize
 from stages.tokenize import main as tokenize
 from stages.train import main as train
 
-PROJECT = Path(__file__).parent.parent
 # The first of the four sizes measures the cost of starting a stage, which is subtracted from the others.
 EXTRACTED = (2, 16, 32, 64)
 SIZES = (200, 2_000, 4_000, 8_000)
@@ -45,6 +49,11 @@ CAPTIONS = 5  # per image
 VALIDATION = 100  # images; the others are split evenly into train and test
 SETTINGS = {
     "train": {"embed_dim": 1024, "word_dim": 300, "batch": 128, "epochs": 1},
+    "runtime": {"scratch": ".fne"},
+}
+TINY: dict[str, dict[str, Any]] = {
+    "extract": {"backbone": "alexnet", "crops": "center", "layers": ["conv1"]},
+    "train": {"embed_dim": 16, "word_dim": 8, "batch": 8, "epochs": 1},
     "runtime": {"scratch": ".fne"},
 }
 STAGES: dict[str, tuple[click.Command, str]] = {
@@ -92,26 +101,37 @@ class Cost:
 )
 def main(rounds: int) -> None:
     """Print time, memory and their exponents for every stage."""
+    measure(rounds)
+
+
+def measure(
+    rounds: int,
+    sizes: tuple[int, ...] = SIZES,
+    extracted: tuple[int, ...] = EXTRACTED,
+    validation: int = VALIDATION,
+    settings: Mapping[str, Mapping[str, Any]] = SETTINGS,
+) -> None:
+    """Print the costs of all stages for some numbers of images, the first of which stands for the start."""
     head = f"{'stage':<18} {'images':>21} {'seconds':>22} {'exponent':>8} {'MB':>18} {'exponent':>8}"
     print(f"{head}  startup")
     with tempfile.TemporaryDirectory() as name:
         costs: dict[str, list[Cost]] = {stage: [] for stage in STAGES}
-        for size in SIZES:
+        for size in sizes:
             folder = Path(name, str(size))
-            _write_dataset(folder / "pictures", size)
+            _write_dataset(folder / "pictures", size, validation, settings)
             os.chdir(folder)
             for stage, (command, arguments) in STAGES.items():
                 if stage == "standardize":
                     _write_activations()
                 costs[stage].append(_cost(command, arguments, rounds))
         extraction = []
-        for size in EXTRACTED:
+        for size in extracted:
             write_images(Path("data/some.jsonl"), read_images(Path("data/images.jsonl"))[0][:size])
             extraction.append(_cost(extract, "data/some.jsonl features/extracted", rounds))
-        _print_row("extract", EXTRACTED, extraction)
-        _print_row("append rows", SIZES, [_measure(partial(_append_rows, size), rounds) for size in SIZES])
+        _print_row("extract", extracted, extraction)
+        _print_row("append rows", sizes, [_measure(partial(_append_rows, size), rounds) for size in sizes])
         for stage, found in costs.items():
-            _print_row(stage, SIZES, found)
+            _print_row(stage, sizes, found)
 
 
 def _print_row(stage: str, sizes: tuple[int, ...], costs: list[Cost]) -> None:
@@ -128,7 +148,7 @@ def _print_row(stage: str, sizes: tuple[int, ...], costs: list[Cost]) -> None:
 
 
 def _exponent(sizes: tuple[int, ...], values: list[float]) -> float:
-    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0]) if len(sizes) > 1 else math.nan
 
 
 def _cost(command: click.Command, arguments: str, rounds: int) -> Cost:
@@ -154,6 +174,8 @@ def _peak_memory(run: Callable[[], object]) -> float:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             run()
             code = 0
+        except Exception:
+            traceback.print_exc()
         finally:
             os._exit(code)
     _, status, used = os.wait4(child, 0)
@@ -162,7 +184,9 @@ def _peak_memory(run: Callable[[], object]) -> float:
     return used.ru_maxrss / 1024
 
 
-def _write_dataset(folder: Path, size: int) -> None:
+def _write_dataset(
+    folder: Path, size: int, validation: int, settings: Mapping[str, Mapping[str, Any]]
+) -> None:
     """Write images similar to photographs, their captions, and the parameters of a project."""
     generator = np.random.default_rng(0)
     folder.mkdir(parents=True)
@@ -176,13 +200,13 @@ def _write_dataset(folder: Path, size: int) -> None:
         images.append(
             {
                 "filename": f"{number}.jpg",
-                "split": "val" if number < VALIDATION else half,
+                "split": "val" if number < validation else half,
                 "sentences": sentences,
             }
         )
     (folder / "dataset.json").write_text(json.dumps({"images": images}))
     params = YAML().load(PROJECT / "params.yaml")
-    for section, values in {**SETTINGS, "catalog": {"root": str(folder), "images": "."}}.items():
+    for section, values in {**settings, "catalog": {"root": str(folder), "images": "."}}.items():
         params[section].update(values)
     params["extract"]["weights"] = str(PROJECT / params["extract"]["weights"])
     params["tokenize"]["vectors"] = str(PROJECT / params["tokenize"]["vectors"])
@@ -211,6 +235,13 @@ def _append_rows(count: int) -> None:
         journal.append(f"{number:064x}", row)
     journal.unlock()
     journal.path.unlink()
+
+
+def tiny(folder: Path) -> None:
+    """Run with one size, a small network and few dimensions."""
+    code = "from benchmarks.scale import *; measure(1, (24,), (2,), 4, TINY)"
+    # A new process: one that computed with several threads must not fork.
+    subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,12 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.timing import PROJECT, Ratio
 from fne.core.stat_cache import CLOCK_RESOLUTION
 from fne.models.matcher import Shape, new_matcher
 from fne.models.matcher_file import read_model, write_model
@@ -22,7 +23,6 @@ from fne.store.layout import TERNARY, Layer, plan_shards
 from fne.store.rows import Rows, write_rows
 from fne.text.vocabulary import UNKNOWN, read_vocabulary, write_vocabulary
 
-PROJECT = Path(__file__).parent.parent
 IMAGES, FEATURES, DIM, WORDS = 8_000, 12_416, 1_024, 8_000
 ROUNDS = 7
 LIMIT = 3.0  # seconds
@@ -34,17 +34,23 @@ QUERIES = {
 }
 
 
-def search() -> float:
+def search(
+    images: int = IMAGES,
+    features: int = FEATURES,
+    dim: int = DIM,
+    rounds: int = ROUNDS,
+    queries: Sequence[str] = tuple(QUERIES),
+) -> Ratio:
     """Search 8,000 images and 40,000 captions; the ratio is 3 s over the response time without a cache."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_project(folder)
+        write_project(folder, images, features, dim)
         # The verification of a shard is cached only if the file is older than the resolution of the clock.
         time.sleep(CLOCK_RESOLUTION / 1e9)
         seconds: defaultdict[str, list[float]] = defaultdict(list)
-        for _ in range(ROUNDS):
-            for query, words in QUERIES.items():
-                command = ["-m", "fne", "search", *words]
+        for _ in range(rounds):
+            for query in queries:
+                command = ["-m", "fne", "search", *QUERIES[query]]
                 shutil.rmtree(folder / ".fne", ignore_errors=True)
                 seconds[f"{query}, without a cache"].append(_seconds(folder, command))
                 seconds[query].append(_seconds(folder, command))
@@ -53,7 +59,19 @@ def search() -> float:
     print(f"{'query':<{width}}   best  median, seconds")
     for name, values in seconds.items():
         print(f"{name:<{width}}  {min(values):>5.2f}  {statistics.median(values):>6.2f}")
-    return LIMIT / statistics.median(seconds["images for a sentence, without a cache"])
+    found = seconds["images for a sentence, without a cache"]
+    return Ratio(LIMIT / statistics.median(found), LIMIT / min(found))
+
+
+def tiny(folder: Path) -> None:
+    """Run with little data."""
+    search(
+        images=20,
+        features=64,
+        dim=16,
+        rounds=1,
+        queries=["images for a sentence", "images for an image, by fne"],
+    )
 
 
 def _seconds(folder: Path, command: list[str]) -> float:
@@ -63,11 +81,11 @@ def _seconds(folder: Path, command: list[str]) -> float:
     return time.perf_counter() - start
 
 
-def write_project(folder: Path) -> None:
-    """Write a synthetic project of the size of Flickr8k."""
+def write_project(folder: Path, images: int = IMAGES, features: int = FEATURES, dim: int = DIM) -> None:
+    """Write a synthetic project, by default of the size of Flickr8k."""
     shutil.copy(PROJECT / "params.yaml", folder)
     generator = np.random.default_rng(0)
-    ids = [f"image-{number}" for number in range(IMAGES)]
+    ids = [f"image-{number}" for number in range(images)]
     write_images(folder / "data/images.jsonl", [Image(each, each, "0" * 64, 1, 500, 375) for each in ids])
     sentence = "word1 word22 word333 word4 word5 word6 word7 word8 word9 word10 ."
     captions = [Captioned(each, "train", (sentence,) * 5, ()) for each in ids]
@@ -87,16 +105,16 @@ def write_project(folder: Path) -> None:
     write_rows(
         folder / "features/embeddings",
         "embeddings",
-        [Layer("all", FEATURES)],
+        [Layer("all", features)],
         TERNARY,
-        shards(ids, FEATURES, ternary=True),
+        shards(ids, features, ternary=True),
         {"kind": "fne"},
         catalog,
     )
     embeddings = Rows.open(folder / "features/embeddings").artifact
     vocabulary = read_vocabulary(folder / "captions/vocabulary.json").artifact
     lineage = merge(embeddings, vocabulary, read_captions(folder / "data/captions.jsonl")[1])
-    matcher = new_matcher(Shape("linear", "gru", "cosine", False, FEATURES, WORDS, 300, DIM), seed=0)
+    matcher = new_matcher(Shape("linear", "gru", "cosine", False, features, WORDS, 300, dim), seed=0)
     write_model(folder / "models/matching.safetensors", matcher, {"similarity": "cosine"}, lineage)
     made_from = merge(embeddings, read_model(folder / "models/matching.safetensors")[1])
     caption_ids = [each for record in captions for each in record.caption_ids]
@@ -104,9 +122,9 @@ def write_project(folder: Path) -> None:
         write_rows(
             folder / f"vectors/{name}",
             f"{name[:-1]}_vectors",
-            [Layer("joint", DIM)],
+            [Layer("joint", dim)],
             "float32",
-            shards(row_ids, DIM, ternary=False),
+            shards(row_ids, dim, ternary=False),
             {},
             made_from,
         )

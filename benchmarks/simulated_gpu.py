@@ -36,7 +36,7 @@ from fne.store.catalog import Image
 from fne.store.layout import Layer
 
 RATES = (100, 500, 2000)
-SECONDS = 5  # of work for the device
+SECONDS = 5.0  # of work for the device
 FEATURES = 12_416
 PHOTOGRAPH = (500, 375)
 
@@ -91,13 +91,14 @@ class InMemory(ImageFiles):
 @click.option(
     "--rate", "rates", multiple=True, type=float, default=RATES, help="Images per second of the GPU."
 )
-def main(workers: int, rates: Sequence[float]) -> None:
+@click.option("--seconds", default=SECONDS, show_default=True, help="Of work for the GPU.")
+def main(workers: int, rates: Sequence[float], seconds: float) -> None:
     """Print how busy an extraction keeps a GPU that computes a given number of images per second."""
     print(f"{workers} processes decode; batches of {GPU_BATCH}, {AHEAD} of them ahead")
     print(f"{'images/s':>8}  {'files: busy':>11}  {'images/s':>8}  {'in memory: busy':>15}  {'images/s':>8}")
     for rate in rates:
         with tempfile.TemporaryDirectory() as name:
-            images = _write_photographs(Path(name), int(SECONDS * rate))
+            images = _write_photographs(Path(name), int(seconds * rate))
             found = [
                 _extract(Path(name), images, rate, count, kind)
                 for kind, count in ((ImageFiles, workers), (InMemory, 0))
@@ -147,6 +148,11 @@ def _write_photographs(folder: Path, count: int) -> list[Image]:
             Image(path.name, path.name, hashlib.sha256(content).hexdigest(), len(content), *PHOTOGRAPH)
         )
     return images
+
+
+def tiny(folder: Path) -> None:
+    """Run with little data."""
+    main.main(["--workers", "1", "--rate", "100", "--seconds", "0.1"], standalone_mode=False)
 
 
 if __name__ == "__main__":

@@ -5,27 +5,27 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.timing import compare, print_table, ratio
+from benchmarks.timing import Ratio, compare, print_table, ratio
 from fne.features.statistics import Statistics, fit
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import Rows, write_rows
 
-IMAGES, FEATURES, CHUNK = 6000, 12416, 256
+CHUNK = 256
 TWO_PASS, CHAN, OURS = "NumPy, float64, two passes", "NumPy, chunks merged as in Chan", "ours: one pass"
 
 
-def statistics() -> float:
+def statistics(images: int = 6000, features: int = 12416, rounds: int = 5) -> Ratio:
     """Fit the mean and deviation of 6,000 rows of 12,416, compared with two passes of NumPy in float64."""
-    values = np.random.default_rng(0).standard_normal((IMAGES, FEATURES), dtype=np.float32)
+    values = np.random.default_rng(0).standard_normal((images, features), dtype=np.float32)
     np.maximum(values, 0, out=values)
-    ids = [f"{number:06d}.jpg" for number in range(IMAGES)]
+    ids = [f"{number:06d}.jpg" for number in range(images)]
     with tempfile.TemporaryDirectory() as folder:
         store, flat = Path(folder, "store"), Path(folder, "flat.npy")
         shards = (
             (number, own, values[[int(each[:6]) for each in own]])
             for number, own in plan_shards(ids, 4).items()
         )
-        write_rows(store, "activations", [Layer("all", FEATURES)], "float32", shards, {}, {})
+        write_rows(store, "activations", [Layer("all", features)], "float32", shards, {}, {})
         np.save(flat, values)
         del values
         rows, mapped = Rows.open(store), np.load(flat, mmap_mode="r")
@@ -36,10 +36,15 @@ def statistics() -> float:
                 CHAN: lambda: merged_chunks(mapped),
                 OURS: lambda: fit(rows, ids),
             },
-            rounds=5,
+            rounds,
         )
-    print_table(seconds, TWO_PASS, "rows", IMAGES)
+    print_table(seconds, TWO_PASS, "rows", images)
     return ratio(seconds, OURS, TWO_PASS)
+
+
+def tiny(folder: Path) -> None:
+    """Run with little data."""
+    statistics(images=40, features=64, rounds=1)
 
 
 def two_passes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from ruamel.yaml import YAML
 
+from benchmarks.drawn import draw_dataset, draw_store
 from fne.core.moved_keys import put
 from fne.core.params import parse_section
 from fne.evaluation.labels import PATH, LabelEvaluation, evaluate_labels
@@ -195,8 +196,17 @@ def table(results: Mapping[tuple[str, str], Sequence[Row]]) -> str:
 @click.option("--layer", default="conv5_3", show_default=True, help="The single layer.")
 @click.option("--tags", "count", default=80, show_default=True, help="How many words become tags.")
 @click.option("--seeds", default=3, show_default=True)
+@click.option("--epochs", type=int, help="Of every phase; without it, what each variant needs.")
 @click.option("--only", multiple=True, type=click.Choice(list(VARIANTS)), help="Only these; repeatable.")
-def main(dataset: Path, features: Path, layer: str, count: int, seeds: int, only: Sequence[str]) -> None:
+def main(
+    dataset: Path,
+    features: Path,
+    layer: str,
+    count: int,
+    seeds: int,
+    epochs: int | None,
+    only: Sequence[str],
+) -> None:
     """Train taggers on the FEATURES of a DATASET and print how good they are."""
     torch.set_num_threads(1)
     content = json.loads(dataset.read_text())
@@ -209,7 +219,8 @@ def main(dataset: Path, features: Path, layer: str, count: int, seeds: int, only
     results: dict[tuple[str, str], list[Row]] = {}
     for kind, embed in embeddings.items():
         variants = {name: changes for name, (own, changes) in VARIANTS.items() if own == kind}
-        wanted = {name: changes for name, changes in variants.items() if not only or name in only}
+        fewer = {} if epochs is None else {"epochs": epochs}
+        wanted = {name: own | fewer for name, own in variants.items() if not only or name in only}
         if wanted:
             with project(content, features.absolute(), embed):
                 _add(results, wanted, RECOGNIZER_RATES[kind], range(seeds))
@@ -248,6 +259,13 @@ def _cell(values: Sequence[float]) -> str:
         return "–"
     spread = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
     return f"{np.mean(values):.1f}{spread}"
+
+
+def tiny(folder: Path) -> None:
+    """Run with little data."""
+    dataset = draw_dataset(folder)
+    files = [str(dataset / "dataset.json"), str(draw_store(dataset))]
+    main.main([*files, "--tags", "5", "--seeds", "1", "--epochs", "1"], standalone_mode=False)
 
 
 if __name__ == "__main__":

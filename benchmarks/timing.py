@@ -3,9 +3,18 @@
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The result of a benchmark: how many times better ours is, by median and by best times."""
+
+    median: float
+    best: float
 
 
 def compare(variants: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
@@ -38,6 +47,9 @@ def print_table(seconds: dict[str, list[float]], baseline: str, unit: str, per_c
         print(f"{name:<{width}}  {per_call / min(values):>12,.1f}  {best:>6.2f}  {median:>6.2f}")
 
 
-def ratio(seconds: dict[str, list[float]], ours: str, baseline: str) -> float:
-    """Return how many times faster `ours` is than `baseline`, by median times."""
-    return statistics.median(seconds[baseline]) / statistics.median(seconds[ours])
+def ratio(seconds: dict[str, list[float]], ours: str, baseline: str) -> Ratio:
+    """Return how many times faster `ours` is than `baseline`."""
+    return Ratio(
+        statistics.median(seconds[baseline]) / statistics.median(seconds[ours]),
+        min(seconds[baseline]) / min(seconds[ours]),
+    )

@@ -5,8 +5,9 @@ dimensions for words and vectors. Their first losses are compared before anythin
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from benchmarks.flickr8k import BATCH, FEATURES, VOCABULARY, draw_batch
-from benchmarks.timing import compare, print_table, ratio
+from benchmarks.timing import Ratio, compare, print_table, ratio
 from fne.core.variants import NoSettings
 from fne.losses.mining import LossChoices
 from fne.losses.ranking import bind
@@ -35,14 +36,20 @@ Batch = tuple[Tensor, Tensor, Tensor]
 Embed = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
-def training_step() -> float:
+def training_step() -> Ratio:
     """Make training steps with the cosine, against pack_padded_sequence and torch's default Adam."""
     return _measure("cosine", lambda images, captions: images @ captions.T)
 
 
-def training_step_order() -> float:
+def training_step_order() -> Ratio:
     """Make training steps with the order similarity, against the same with all differences at once."""
     return _measure("order", broadcast_order)
+
+
+def tiny(folder: Path) -> None:
+    """Run both with little data."""
+    _measure("cosine", lambda images, captions: images @ captions.T, dim=16, batch=8, features=64, rounds=1)
+    _measure("order", broadcast_order, dim=16, batch=8, features=64, rounds=1)
 
 
 def broadcast_order(images: Tensor, captions: Tensor) -> Tensor:
@@ -71,17 +78,24 @@ class _InMemory:
 
     batch: Batch
 
-    def images(self, ids: list[str]) -> Tensor:
+    def images(self, ids: Sequence[str], views: Sequence[int] | None = None) -> Tensor:
         return self.batch[0]
 
-    def captions(self, ids: list[str]) -> tuple[Tensor, Tensor]:
+    def captions(self, ids: Sequence[str]) -> tuple[Tensor, Tensor]:
         return self.batch[1], self.batch[2]
 
 
-def _measure(similarity: str, usual_similarity: Similarity) -> float:
+def _measure(
+    similarity: str,
+    usual_similarity: Similarity,
+    dim: int = DIM,
+    batch: int = BATCH,
+    features: int = FEATURES,
+    rounds: int = ROUNDS,
+) -> Ratio:
     generator = np.random.default_rng(0)
-    batches = [draw_batch(generator) for _ in range(BATCHES)]
-    shape = Shape("linear", "gru", similarity, similarity == "order", FEATURES, VOCABULARY, DIM, DIM)
+    batches = [draw_batch(generator, batch, features) for _ in range(BATCHES)]
+    shape = Shape("linear", "gru", similarity, similarity == "order", features, VOCABULARY, dim, dim)
     steps = {}
     for name, fused in ((USUAL, False), (FUSED, True)):
         usual = new_matcher(shape, seed=0)
@@ -90,8 +104,8 @@ def _measure(similarity: str, usual_similarity: Similarity) -> float:
     steps[OURS] = our_step(new_matcher(shape, seed=0))
     losses = [step(batches[0]) for step in steps.values()]
     assert max(losses) - min(losses) < 1e-4 * max(losses), losses
-    seconds = compare({name: _in_turn(step, batches) for name, step in steps.items()}, ROUNDS)
-    print_table(seconds, USUAL, "pairs", BATCH)
+    seconds = compare({name: _in_turn(step, batches) for name, step in steps.items()}, rounds)
+    print_table(seconds, USUAL, "pairs", batch)
     return ratio(seconds, OURS, USUAL)
 
 

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from ruamel.yaml import YAML
 
+from benchmarks.drawn import draw_dataset, draw_store
 from fne.core.device import prepare_device
 from fne.core.files import write_text
 from fne.core.moved_keys import put
@@ -98,7 +99,7 @@ def _nearest(count: int) -> dict[str, Any]:
 
 
 FLOORS = {
-    "closed form, tf-idf": ({"train.method": "cca"}, "random"),
+    "closed form, tf-idf": ({"train.method": "cca", **LEARNED}, "random"),
     "closed form, mean GloVe": ({"train.method": "cca", "train.methods.cca.text": "vectors"}, "dropped"),
 }
 
@@ -138,7 +139,7 @@ def run(folder: Path, settings: Train, words: str) -> dict[str, Any]:
         tokens, vectors = Path(f"captions/{words}/tokens.h5"), Path(f"captions/{words}/vectors.h5")
         captions, embeddings = Path("data/captions.jsonl"), Path("features/embeddings")
         inputs = read_inputs(embeddings, captions, tokens, vectors)
-        job = Job(prepare_device(runtime), runtime.scratch_folder())
+        job = Job(prepare_device(runtime, settings.threads), runtime.scratch_folder())
         matcher, done, _ = make_model(settings, inputs, job)
         tested = in_split(read_captions(captions)[0], "test")
         pairs = Pairs(tested, Rows.open(embeddings, "embeddings"), read_tokens(tokens))
@@ -292,6 +293,17 @@ def write_params(changes: Mapping[str, Any]) -> None:
         put(content, key, value)
     with Path("params.yaml").open("w") as file:
         YAML(typ="safe", pure=True).dump(content, file)
+
+
+def tiny(folder: Path) -> None:
+    """Run with little data."""
+    dataset = draw_dataset(folder, images=60)
+    vectors = folder / "words.txt"
+    drawn = zip(("a", "circle", "red"), np.random.default_rng(0).random((3, 50)), strict=True)
+    vectors.write_text("".join(f"{word} {' '.join(map(str, values))}\n" for word, values in drawn))
+    few = ["--to", str(folder / "study"), "--seeds", "1", "--epochs", "1", "--long", "1", "--part", "mining"]
+    files = [str(each) for each in (dataset, draw_store(dataset), vectors)]
+    main.main([*files, *few], standalone_mode=False)
 
 
 if __name__ == "__main__":
