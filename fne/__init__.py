@@ -14,16 +14,16 @@ Every function works from any folder if it gets the project's folder as `root`. 
 are imported when a name is first used: importing `fne` imports neither torch nor numba.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fne.api.catalog import Catalog, load_catalog
     from fne.api.metrics import load_metrics
     from fne.api.model import Model, load_model
-    from fne.api.search import search
     from fne.api.store import Store, open_store
     from fne.core.errors import InputError
+    from fne.search import search
     from fne.search.answer import Answer, Match
 
 __all__ = [
@@ -40,7 +40,7 @@ __all__ = [
     "search",
 ]
 
-# The module of each public name. `fne.search` is a package that can be called, see there.
+# The module of each public name. `fne.search` is a function and a package, see there.
 _MODULES = {
     "Answer": "fne.search.answer",
     "Catalog": "fne.api.catalog",
@@ -55,17 +55,17 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import a public name when it is first used."""
     if name == "search":
-        return import_module("fne.search")
+        return _import_module("fne.search")
     if name not in _MODULES:
         raise AttributeError(f"module 'fne' has no attribute {name!r}")
-    value = getattr(import_module(_MODULES[name]), name)
+    value = getattr(_import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
     """List the public names."""
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

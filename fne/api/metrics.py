@@ -1,12 +1,12 @@
 """The metrics of a project, as its stages wrote them."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from fne.api.project import open_project
 from fne.core.errors import InputError
 from fne.core.files import FETCH, read_bytes
+from fne.store.artifact import parse_metrics
 
 FOLDER = "metrics"
 
@@ -36,7 +36,7 @@ def load_metrics(root: str | Path = ".") -> dict[str, Any]:
     metrics = {}
     for file in files:
         try:
-            metrics[file.stem] = json.loads(read_bytes(file))
-        except ValueError as error:
-            raise InputError(f"{file}: not valid JSON ({error}); run `dvc repro`") from None
+            metrics[file.stem] = parse_metrics(read_bytes(file))
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{file}: damaged ({error}); run `dvc repro`") from None
     return metrics

@@ -21,6 +21,8 @@ MAX_NAMED = 5  # unreadable files that are named
 @params_option
 @click.option("--by", metavar="KIND", help="Find images with similar embeddings of this kind: fne, …")
 @click.option("--in", "folder", type=INPUT, help="Search this folder of photos instead of the catalog.")
+@click.option("--split", metavar="NAME", help="Search only this split of the catalog: test, …")
+@click.option("--tag", help="Search only images of the catalog that have this tag.")
 @click.option("--k", type=click.IntRange(min=1), default=10, show_default=True, help="Number of matches.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 @click.option("--sheet", type=OUTPUT, help="Also write the answer as a contact sheet (PNG).")
@@ -29,6 +31,8 @@ def search(
     params: Path,
     by: str | None,
     folder: Path | None,
+    split: str | None,
+    tag: str | None,
     k: int,
     as_json: bool,
     sheet: Path | None,
@@ -42,6 +46,7 @@ def search(
       fne search photo.jpg                               sentences for an image
       fne search --by fne photo.jpg                      similar images; no model needed
       fne search "a dog" --in ~/photos                   in a folder of photos without captions
+      fne search "a dog" --split test                    only images that were not trained on
 
     A star marks matches that the catalog pairs with the query.
     """
@@ -51,7 +56,7 @@ def search(
         check_sheet(sheet, Path(" ".join(query)))
     # Only the index of a folder takes long.
     with explain_interrupt() if folder else nullcontext():
-        answer = engine.search(Project(params), " ".join(query), by, folder, k)
+        answer = engine.search(Project(params), " ".join(query), by, folder, k, split, tag)
     if answer.unknown_words:
         say(f"Warning: not in the vocabulary: {', '.join(answer.unknown_words)}", err=True)
     if answer.unreadable:

@@ -46,8 +46,9 @@ def serve(params: Path, folder: Path | None, host: str, port: int, token: str | 
     try:
         import uvicorn
     except ModuleNotFoundError:
-        raise InputError("fne serve needs more packages; run `pip install -e '.[serve]'`") from None
+        raise InputError("fne serve needs uvicorn and starlette; run `pip install -e .`") from None
     from fne.serve.app import build_app
+    from fne.serve.connection import Connection
     from fne.serve.guard import is_loopback
     from fne.serve.session import Live
 
@@ -64,6 +65,7 @@ def serve(params: Path, folder: Path | None, host: str, port: int, token: str | 
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            http=Connection,
             ws="none",
             limit_concurrency=MAX_CONNECTIONS,
             timeout_keep_alive=KEEP_ALIVE,

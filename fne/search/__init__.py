@@ -1,34 +1,67 @@
 """Search: images for a sentence, sentences for an image, and images that look similar.
 
-The package itself can be called: `fne.search("a dog")` is the function of `fne.api.search`. Importing any
-module of this package binds `fne.search` to the package, so a function of that name could not stay there.
+`fne.search` is this package and a function of the Python interface: the function takes the place of the
+module, with its attributes. Importing any module of a package binds the package's name, so a function of that
+name could not stay beside the package.
 """
 
 import sys
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fne.search.answer import Answer
 
 
-class _CallablePackage(ModuleType):
-    """A package that is also a function."""
+def search(
+    query: str | Path,
+    *,
+    root: str | Path = ".",
+    by: str | None = None,
+    folder: str | Path | None = None,
+    split: str | None = None,
+    tag: str | None = None,
+    k: int = 10,
+) -> "Answer":
+    """Find images for a sentence, sentences for an image, or images that look similar.
 
-    def __call__(
-        self,
-        query: str | Path,
-        *,
-        root: str | Path = ".",
-        by: str | None = None,
-        folder: str | Path | None = None,
-        k: int = 10,
-    ) -> "Answer":
-        """Search as `fne.api.search.search` does."""
-        from fne.api.search import search  # imports modules of this package
+    `print` shows the answer as a table, and a notebook shows it with thumbnails.
 
-        return search(query, root=root, by=by, folder=folder, k=k)
+    Args:
+        query: a sentence, the id of an image of the catalog, or an image file.
+        root: the folder of the project.
+        by: compare embeddings of this kind, such as `fne`, instead of using the trained model.
+        folder: search the images of this folder instead of the catalog.
+        split: search only this split of the catalog, such as `test`.
+        tag: search only images of the catalog that have this tag.
+        k: the number of matches.
+
+    Raises:
+        InputError: if the query is invalid, or if artifacts for it are missing.
+
+    Example:
+        >>> answer = fne.search("A red circle.", root=project, k=3)
+        >>> [match.rank for match in answer.matches]
+        [1, 2, 3]
+        >>> fne.search("red-circle.png", root=project, by="fne").found
+        'images'
+    """
+    from fne.api.project import open_project  # imports modules of this package
+    from fne.core.errors import InputError
+    from fne.search import engine
+
+    if k < 1:
+        raise InputError(f"k: expected at least 1, got {k}")
+    place = Path(folder).expanduser() if folder is not None else None
+    return engine.search(open_project(root), str(query), by, place, k, split, tag)
 
 
-sys.modules[__name__].__class__ = _CallablePackage
+def _replace_module(function: Any) -> None:
+    """Let a function stand for this package: what the import system looks at are its attributes."""
+    package = sys.modules[__name__]
+    for name in ("__name__", "__file__", "__loader__", "__package__", "__path__", "__spec__"):
+        setattr(function, name, getattr(package, name))
+    sys.modules[__name__] = function
+
+
+_replace_module(search)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Increased whenever a key of the JSON changes its name or meaning.
 VERSION = 1
-MAX_SHOWN = 100  # matches in a notebook
+MAX_SHOWN = 100  # matches in a notebook or by `print`
 LEFT = "text-align: left"
 
 
@@ -68,6 +68,8 @@ class Answer:
         matches: the best matches.
         unknown_words: words of the query that are not in the vocabulary.
         unreadable: files of the folder that could not be read, with the reason.
+        splits: the number of images or sentences of each split of the catalog that were searched.
+        tag: the tag that the searched images have, or None.
     """
 
     found: str
@@ -81,6 +83,8 @@ class Answer:
     matches: list[Match]
     unknown_words: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
+    splits: dict[str, int] = field(default_factory=dict)
+    tag: str | None = None
 
     @property
     def query(self) -> str:
@@ -90,15 +94,23 @@ class Answer:
     @property
     def method(self) -> str:
         """How, and among what, the matches were found, as text."""
-        return f"by {self.by} ({self.measure}), among {self.candidates:,} {self.found} of {self.pool}"
+        pool = f"{self.pool} with the tag {self.tag}" if self.tag else self.pool
+        splits = ", ".join(f"{split} {count:,}" for split, count in self.splits.items())
+        among = f"{self.candidates:,} {self.found} of {pool}{f' ({splits})' if splits else ''}"
+        return f"by {self.by} ({self.measure}), among {among}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the content of the JSON that `--json` prints."""
         return {"version": VERSION, **asdict(self)}
 
+    def __str__(self) -> str:
+        """Return what `fne search` prints, but at most `MAX_SHOWN` matches."""
+        hidden = len(self.matches) - MAX_SHOWN
+        return "\n".join(self.lines()[: MAX_SHOWN + 1] + [f"and {hidden} more matches"] * (hidden > 0))
+
     def lines(self) -> list[str]:
         """Return the lines for the terminal: rank, score, id and caption; a star marks true matches."""
-        head = f"{self.found} for {printable(self.query)}, {self.method}"
+        head = f"{self.found} for {printable(self.query)}, {printable(self.method)}"
         width = max((len(printable(match.id)) for match in self.matches), default=0)
         return [head, *(_line(match, width) for match in self.matches)]
 
@@ -127,6 +139,7 @@ class Pool:
         file: maps an image's id to its file.
         sentences: maps an image's id to its captions.
         unreadable: files that could not be read, with the reason.
+        splits: the number of images of each split, if they are those of the catalog.
     """
 
     name: str
@@ -136,6 +149,7 @@ class Pool:
     file: Callable[[str], Path | None]
     sentences: Callable[[str], list[str]]
     unreadable: dict[str, str] = field(default_factory=dict)
+    splits: dict[str, int] = field(default_factory=dict)
 
     def matches(self, scores: np.ndarray, k: int, true: Collection[str] | None = None) -> list[Match]:
         """Return the `k` best images, given the scores of all; `true` are those paired with the query."""
@@ -157,11 +171,15 @@ class Pool:
         return found
 
 
-def catalog_pool(catalog: Catalog, rows: Rows, exclude: QueryImage | None = None) -> Pool:
-    """Return all images of the catalog that have a row, including those of the gallery."""
+def catalog_pool(
+    catalog: Catalog, rows: Rows, exclude: QueryImage | None = None, chosen: Collection[str] | None = None
+) -> Pool:
+    """Return the chosen images of the catalog that have a row; by default all, with those of the gallery."""
     # An imported store may have more images than the catalog.
-    ids = sorted(catalog.captioned.keys() & set(rows.ids) - {exclude.id if exclude else None})
-    return Pool("the catalog", ids, rows, ids, catalog.file, catalog.sentences)
+    chosen = catalog.captioned if chosen is None else chosen
+    ids = sorted(set(chosen) & set(rows.ids) - {exclude.id if exclude else None})
+    splits = catalog.count_splits(ids)
+    return Pool("the catalog", ids, rows, ids, catalog.file, catalog.sentences, splits=splits)
 
 
 def folder_pool(folder: "Folder", rows: Rows, exclude: QueryImage | None = None) -> Pool:

@@ -9,8 +9,8 @@ importing torch takes longer. Torch is imported only for a new image, or for a v
 a NumPy implementation.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +47,15 @@ class Sentence:
     unknown: list[str]
 
 
-def search(project: Project, argument: str, by: str | None, folder: Path | None, k: int) -> Answer:
+def search(
+    project: Project,
+    argument: str,
+    by: str | None,
+    folder: Path | None,
+    k: int,
+    split: str | None = None,
+    tag: str | None = None,
+) -> Answer:
     """Find images for a sentence, sentences for an image, or images for an image.
 
     Args:
@@ -56,6 +64,8 @@ def search(project: Project, argument: str, by: str | None, folder: Path | None,
         by: the kind of embedding to compare images by, or None to use the trained model.
         folder: a folder to search instead of the catalog, or None.
         k: the number of matches to return.
+        split: search only images of this split of the catalog, or their sentences; None for all.
+        tag: search only images that have this tag, or their sentences; None for all.
 
     Raises:
         InputError: if the query is invalid, or if artifacts for it are missing.
@@ -64,20 +74,25 @@ def search(project: Project, argument: str, by: str | None, folder: Path | None,
         raise InputError("the query is empty; describe what the image shows, or name an image")
     stat_cache.use(project.scratch)
     query = parse_query(argument, project.catalog, images_only=by is not None)
+    if folder and (split or tag):
+        raise InputError("photos of a folder have no splits and tags; remove --split and --tag")
+    chosen = project.catalog.select(split, tag)
     if by is not None and not isinstance(query, str):
-        return similar_images(project, query, by, folder, k)
+        return replace(similar_images(project, query, by, folder, k, chosen), tag=tag)
     if isinstance(query, str):
-        return images_for_sentence(project, query, folder, k)
+        return replace(images_for_sentence(project, query, folder, k, chosen), tag=tag)
     if folder:
         raise InputError(
             f"{folder}: a folder has no sentences; find similar images with --by fne, or remove --in to "
             "search the catalog"
         )
-    return sentences_for_image(project, query, k)
+    return replace(sentences_for_image(project, query, k, chosen), tag=tag)
 
 
-def images_for_sentence(project: Project, text: str, folder: Path | None, k: int) -> Answer:
-    """Rank the images of the catalog, or of a folder, for a sentence."""
+def images_for_sentence(
+    project: Project, text: str, folder: Path | None, k: int, chosen: Collection[str]
+) -> Answer:
+    """Rank the chosen images of the catalog, or those of a folder, for a sentence."""
     vocabulary = read_vocabulary(project.vocabulary)
     model = read_model_file(project.current_model, PREFIX)
     merge(model.artifact, vocabulary.artifact)
@@ -101,7 +116,7 @@ def images_for_sentence(project: Project, text: str, folder: Path | None, k: int
         rows = Rows.open(project.image_vectors, "image_vectors")
         merge(model.artifact, vocabulary.artifact, rows.artifact, *catalog.artifacts)
         require_same_model(model.artifact, rows.artifact)
-        pool = catalog_pool(catalog, rows)
+        pool = catalog_pool(catalog, rows, chosen=chosen)
     similarity = model.shape["similarity"]
     scores = score_blocks(similarity, ((images, caption) for _, images in pool.rows.blocks(pool.keys)))
     return Answer(
@@ -116,16 +131,17 @@ def images_for_sentence(project: Project, text: str, folder: Path | None, k: int
         matches=pool.matches(scores, k, None if folder else _images_with_caption(catalog, text)),
         unknown_words=sentence.unknown,
         unreadable=pool.unreadable,
+        splits=pool.splits,
     )
 
 
-def sentences_for_image(project: Project, image: QueryImage, k: int) -> Answer:
-    """Rank the sentences of the catalog for an image."""
+def sentences_for_image(project: Project, image: QueryImage, k: int, chosen: Collection[str]) -> Answer:
+    """Rank the sentences of the chosen images of the catalog for an image."""
     catalog = project.catalog
     rows = Rows.open(project.caption_vectors, "caption_vectors")
     lineage = merge(rows.artifact, *catalog.artifacts)
     similarity = lineage["model"]["settings"]["similarity"]
-    ids = sorted(rows.ids)
+    ids = sorted(each for each in rows.ids if _image_of(each) in chosen)
     vector = _image_vector(project, image, rows.artifact)[None]
     scores = score_blocks(similarity, ((vector, captions) for _, captions in rows.blocks(ids)))
     return Answer(
@@ -138,11 +154,14 @@ def sentences_for_image(project: Project, image: QueryImage, k: int) -> Answer:
         pool="the catalog",
         candidates=len(ids),
         matches=_sentence_matches(ids, catalog, scores, image.id, k),
+        splits=catalog.count_splits(map(_image_of, ids)),
     )
 
 
-def similar_images(project: Project, image: QueryImage, kind: str, folder: Path | None, k: int) -> Answer:
-    """Rank the images of the catalog, or of a folder, by the similarity of their embeddings to an image's.
+def similar_images(
+    project: Project, image: QueryImage, kind: str, folder: Path | None, k: int, chosen: Collection[str]
+) -> Answer:
+    """Rank chosen images of the catalog, or those of a folder, by how similar they look to an image.
 
     The image itself is excluded.
 
@@ -170,7 +189,7 @@ def similar_images(project: Project, image: QueryImage, kind: str, folder: Path 
 
         pool = _index(project, folder, kind, store.artifact, open_source, exclude=image)
     else:
-        pool = catalog_pool(project.catalog, store, exclude=image)
+        pool = catalog_pool(project.catalog, store, image, chosen)
     ternary = store.dtype == TERNARY
     scores = (ternary_products if ternary else cosines)(query, pool)
     return Answer(
@@ -184,6 +203,7 @@ def similar_images(project: Project, image: QueryImage, kind: str, folder: Path 
         candidates=len(pool.ids),
         matches=pool.matches(scores, k),
         unreadable=pool.unreadable,
+        splits=pool.splits,
     )
 
 
@@ -356,6 +376,10 @@ def _sentence_matches(
             )
         )
     return found
+
+
+def _image_of(caption_id: str) -> str:
+    return caption_id.rsplit("#", 1)[0]
 
 
 def _images_with_caption(catalog: Catalog, text: str) -> set[str]:

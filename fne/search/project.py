@@ -8,17 +8,19 @@ where it is used.
 
 import hashlib
 import os
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
 from fne.core.errors import InputError
-from fne.core.params import Runtime, load_key, load_runtime
+from fne.core.params import Runtime, load_key, load_runtime, not_one_of
 from fne.datasets.readers.folder import SUFFIXES
 from fne.models.matcher_file import current_model
 from fne.store.artifact import Artifact
-from fne.store.catalog import Captioned, Image, image_root, read_captions, read_images
+from fne.store.catalog import SPLITS, Captioned, Image, image_root, read_captions, read_images
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,37 @@ class Catalog:
         """Return the captions of an image; none for an image of the gallery."""
         record = self.captioned.get(image_id)
         return list(record.captions) if record else []
+
+    def select(self, split: str | None, tag: str | None) -> set[str]:
+        """Return the ids of the images of a split, with a tag, or of all.
+
+        Raises:
+            InputError: if there is no such split, or no image with the tag.
+        """
+        records = self.captioned.values()
+        splits = [each for each in SPLITS if any(record.split == each for record in records)]
+        if split is not None and split not in splits:
+            raise InputError(f"--split: {not_one_of(split, splits)}")
+        found = {record.id for record in records if selected(record, split, tag)}
+        if tag is not None and not found:
+            tags = sorted({each for record in records for each in record.tags})
+            similar = get_close_matches(tag, tags, 3) or tags[:3]
+            known = f"has tags such as {', '.join(similar)}" if tags else "has no tags"
+            place = f" of {split}" if split else ""
+            raise InputError(f"--tag: no image{place} has the tag {tag!r}; the catalog {known}")
+        return found
+
+    def count_splits(self, image_ids: Iterable[str]) -> dict[str, int]:
+        """Return how many of the images, which may be repeated, are in each split."""
+        counts = Counter(self.captioned[each].split for each in image_ids)
+        return {split: counts[split] for split in SPLITS if counts[split]}
+
+
+def selected(record: Captioned | None, split: str | None, tag: str | None) -> bool:
+    """Tell whether an image of the catalog passes the filters."""
+    if record is None:
+        return False
+    return (split is None or record.split == split) and (tag is None or tag in record.tags)
 
 
 @dataclass(frozen=True)

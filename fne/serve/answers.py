@@ -27,9 +27,10 @@ from fne.search.engine import (
     score_blocks,
     without_encoder,
 )
+from fne.search.project import selected
 from fne.serve.folder_index import IndexedFolder
 from fne.serve.session import Session
-from fne.serve.snapshot import Space, normalized, selected
+from fne.serve.snapshot import Space, normalized
 from fne.store.artifact import merge
 from fne.store.layout import TERNARY, pack, unpack
 
@@ -253,6 +254,11 @@ def embedding_scores(space: Space, query: np.ndarray, columns: slice) -> np.ndar
     mask = pack(inside)[0]  # of the first plane; the second one of `inside` is empty
     half = len(mask) // 2
     return ternary_products(space.rows, query & np.concatenate([mask[:half], mask[:half]]))
+
+
+def samples(session: Session) -> list[Values]:
+    """Return some images of the catalog, as matches show them, for a first look."""
+    return [_shown(session, CATALOG, each) for each in session.snapshot.samples]
 
 
 def layers_of(session: Session) -> list[str]:

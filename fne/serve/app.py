@@ -33,6 +33,7 @@ from fne.report.facts import feature_source
 from fne.serve import answers, schemas
 from fne.serve.answers import AbsentError, Filters, MissingError, find_image
 from fne.serve.decoder import Decoder, RefusedError
+from fne.serve.forms import form_file
 from fne.serve.guard import Guard
 from fne.serve.openapi import Operation, describe_interface
 from fne.serve.session import BusyError, Live, Session
@@ -110,6 +111,7 @@ def status(server: Server, session: Session, parameters: Any, request: Request, 
         "layers": answers.layers_of(session),
         "sentences": snapshot.joint is not None,
         "examples": snapshot.examples if snapshot.joint else [],
+        "samples": answers.samples(session),
         "descriptions": list(snapshot.describers),
         "network": network,
         "network_message": message,
@@ -165,6 +167,7 @@ def describe(
 
 def add_photo(server: Server, session: Session, parameters: Any, request: Request, body: bytes) -> Values:
     """Embed a photo."""
+    body = form_file(request.headers.get("content-type", ""), body)
     if not body:
         raise InputError("the photo is empty; send the content of an image file")
     sha256 = hashlib.sha256(body).hexdigest()
@@ -246,7 +249,7 @@ OPERATIONS = [
     Operation(
         "POST",
         "/api/photos",
-        "Embed a photo, the content of an image file as the body of the request.",
+        "Embed a photo: the body of the request is the content of an image file, or a form with one file.",
         schemas.NoParameters,
         schemas.SentPhoto,
         add_photo,
@@ -314,6 +317,8 @@ def _endpoint(server: Server, operation: Operation) -> Callable[[Request], Await
             return _problem(409, str(error))
         except BusyError as error:
             return _problem(503, str(error), {"Retry-After": "2"})
+        except asyncio.CancelledError:  # uvicorn waits for answers only for a moment when it stops
+            return _problem(503, "the server is being stopped", {"Connection": "close"})
         return found if isinstance(found, Response) else _json(found)
 
     return answer

@@ -85,7 +85,7 @@ class Guard:
         if self._token is None and not _is_loopback_host(host):
             return 403, "this server answers only to localhost; open http://localhost and its port"
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and not _is_same_host(origin, host):
             return 403, "pages of other sites may not use this server"
         if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
             return 403, "pages of other sites may not use this server"
@@ -125,6 +125,13 @@ def _is_loopback_host(host: str) -> bool:
     try:
         return is_loopback(urlsplit(f"//{host}").hostname or "")
     except ValueError:
+        return False
+
+
+def _is_same_host(origin: str, host: str) -> bool:
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:  # no address at all, such as http://[
         return False
 
 

@@ -79,7 +79,11 @@ def _describe(operation: Operation) -> dict[str, Any]:
     }
     if operation.method == "POST":
         binary = {"schema": {"type": "string", "format": "binary"}}
-        described["requestBody"] = {"required": True, "content": {"application/octet-stream": binary}}
+        form = {"schema": {"type": "object", "properties": {"file": binary["schema"]}}}
+        described["requestBody"] = {
+            "required": True,
+            "content": {"application/octet-stream": binary, "multipart/form-data": form},
+        }
     return described
 
 

@@ -88,17 +88,22 @@ class Problem(Result):
     error: str
 
 
-class Match(Result):
-    """One match; `true` says whether the catalog pairs it with the query, and is null if that is unknown."""
+class Shown(Result):
+    """What is shown of an image."""
 
-    rank: int
-    score: float
-    id: str
     image: str | None
     name: str
     picture: Annotated[str | None, Field(description="The name of its picture in /api/pictures.")]
     split: str | None
     sentences: list[str]
+
+
+class Match(Shown):
+    """One match; `true` says whether the catalog pairs it with the query, and is null if that is unknown."""
+
+    rank: int
+    score: float
+    id: str
     true: bool | None
 
 
@@ -206,6 +211,7 @@ class Status(Result):
     layers: list[str]
     sentences: Annotated[bool, Field(description="Whether there is a trained model.")]
     examples: Annotated[list[str], Field(description="Some sentences of the catalog.")]
+    samples: Annotated[list[Shown], Field(description="Some images of the catalog.")]
     descriptions: list[str]
     network: Literal["loading", "ready", "failed"]
     network_message: str | None

@@ -24,12 +24,13 @@ from fne.search.describe import PARTS
 from fne.search.project import Catalog, Project
 from fne.search.without_torch import PREFIX
 from fne.store.artifact import Artifact, Lineage, merge, require_same_model
-from fne.store.catalog import SPLITS, Captioned, Image
+from fne.store.catalog import SPLITS, Image
 from fne.store.layout import MANIFEST, Layer
 from fne.store.rows import Rows
 from fne.text.vocabulary import Vocabulary, read_vocabulary
 
 EXAMPLES, EXAMPLE_LENGTH = 3, 60  # captions, and their characters
+SAMPLES = 24  # images
 
 # How to make the parts that a project may lack.
 MADE_BY = {
@@ -143,6 +144,13 @@ class Snapshot:
         texts = dict.fromkeys(record.captions[0] for record in (held_out or captioned))
         return [text for text in texts if len(text) <= EXAMPLE_LENGTH][:EXAMPLES]
 
+    @cached_property
+    def samples(self) -> list[str]:
+        """Images with a picture, from all parts of the catalog, for a first look."""
+        shown = [each for each in self.catalog.captioned if each in self.catalog.images]
+        count = min(SAMPLES, len(shown))
+        return [shown[place * len(shown) // count] for place in range(count)]
+
     def lost(self, earlier: "Snapshot") -> list[str]:
         """Return the parts that an earlier snapshot has and this one does not."""
         parts = {"embeddings": self.embeddings is None, "model": self.joint is None}
@@ -151,7 +159,7 @@ class Snapshot:
 
     def prepare(self) -> None:
         """Compute what the first answers would have to wait for."""
-        _ = self.by_digest, self.by_caption, self.splits, self.tags, self.examples
+        _ = self.by_digest, self.by_caption, self.splits, self.tags, self.examples, self.samples
         for space in (self.embeddings, *((self.joint.images, self.joint.captions) if self.joint else ())):
             _ = space and space.places
 
@@ -159,13 +167,6 @@ class Snapshot:
 def normalized(text: str) -> str:
     """Return a sentence without differences of case and spaces."""
     return " ".join(text.casefold().split())
-
-
-def selected(record: Captioned | None, split: str | None, tag: str | None) -> bool:
-    """Tell whether an image of the catalog passes the filters."""
-    if record is None:
-        return False
-    return (split is None or record.split == split) and (tag is None or tag in record.tags)
 
 
 def load_snapshot(params: Path) -> Snapshot:

@@ -31,6 +31,11 @@ def test_every_public_name_is_there_and_documented(name):
     assert getattr(fne, name).__doc__
 
 
+def test_nothing_else_is_listed():
+    assert dir(fne) == sorted(fne.__all__)
+    assert not hasattr(fne, "Any")
+
+
 def test_other_names_are_errors():
     with pytest.raises(AttributeError, match="module 'fne' has no attribute 'open_shop'"):
         fne.open_shop  # noqa: B018

@@ -17,5 +17,5 @@ def test_damaged_metrics_are_named(finished, tmp_path):
         fne.load_metrics(tmp_path)
     (tmp_path / "metrics").mkdir()
     (tmp_path / "metrics/retrieval.json").write_text("{")
-    with pytest.raises(InputError, match=r"retrieval.json: not valid JSON \(.*\); run `dvc repro`"):
+    with pytest.raises(InputError, match=r"retrieval.json: damaged \(.*\); run `dvc repro`"):
         fne.load_metrics(tmp_path)

@@ -1,6 +1,9 @@
 """The command `fne serve`: where it listens, what it demands and what it says."""
 
 import builtins
+import http.client
+import io
+import json
 import os
 import re
 import signal
@@ -12,6 +15,7 @@ import urllib.request
 
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 from fne.cli import main
 from fne.cli.serve import _listen
@@ -71,7 +75,7 @@ def test_missing_packages_are_named(monkeypatch):
         return original(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    assert run().stderr == "Error: fne serve needs more packages; run `pip install -e '.[serve]'`\n"
+    assert run().stderr == "Error: fne serve needs uvicorn and starlette; run `pip install -e .`\n"
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
@@ -88,6 +92,46 @@ def test_the_server_says_where_it_is_answers_and_stops(finished, stop):
         finally:
             os.kill(server.pid, stop)
             _, errors = server.communicate(timeout=60)
+    assert "Traceback" not in errors
+
+
+SLOW = """
+import time
+from fne.cli import main
+from fne.serve.session import Session
+
+def slow(*arguments):
+    print("computing", flush=True)
+    time.sleep(60)
+
+Session.add_photo = slow
+main(["serve", "--port", "0"])
+"""
+
+
+def test_stopping_while_a_photo_is_computed_answers_503_without_a_traceback(finished):
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", SLOW],
+        cwd=finished,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as server:
+        try:
+            port = int(re.search(r":(\d+)/", server.stdout.readline())[1])
+            content = io.BytesIO()
+            Image.new("RGB", (40, 32), "teal").save(content, "PNG")
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection.request("POST", "/api/photos", content.getvalue())
+            assert server.stdout.readline() == "computing\n"
+            os.killpg(server.pid, signal.SIGTERM)
+            response = connection.getresponse()
+            assert (response.status, json.load(response)["error"]) == (503, "the server is being stopped")
+            _, errors = server.communicate(timeout=30)
+        finally:
+            server.kill()
+    assert server.returncode == -signal.SIGTERM
     assert "Traceback" not in errors
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,6 +27,19 @@ def test_control_characters_do_not_reach_the_terminal():
     answer = Answer("images", "a\ndog\x9b", None, None, "model", "cosine", "the catalog", 1, [match])
     assert all(letter.isprintable() for line in answer.lines() for letter in line)
     assert answer.lines()[0].startswith("images for “a dog ”, by model")
+
+
+def test_a_printed_answer_is_a_short_table():
+    matches = [
+        Match(rank, 0.5, f"{rank}.png", f"{rank}.png", None, ["A dog.", "x"], None) for rank in range(1, 201)
+    ]
+    answer = Answer("images", "a dog", None, None, "model", "cosine", "the catalog", 200, matches)
+    lines = str(answer).splitlines()
+    assert lines[:2] == answer.lines()[:2]
+    assert lines[1] == "   1    0.5000   1.png    A dog."
+    assert lines[-2:] == [answer.lines()[MAX_SHOWN], "and 100 more matches"]
+    few = replace(answer, matches=matches[:3])
+    assert str(few).splitlines() == few.lines()
 
 
 def shown(*matches: Match, text: str | None = "a red circle", file: str | None = None) -> str:

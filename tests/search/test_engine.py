@@ -28,7 +28,7 @@ from tests.support.search import COLORS, SHAPES, SPLITS, draw, run_stages
 
 IDS = [f"{COLORS[number % len(COLORS)]}-{SHAPES[number // len(COLORS)]}.png" for number in range(len(SPLITS))]
 KEYS = (
-    "version found text image file by measure pool candidates matches unknown_words unreadable".split()  # noqa: SIM905
+    "version found text image file by measure pool candidates matches unknown_words unreadable splits tag".split()  # noqa: SIM905
 )
 WORDS = ["<unk>", "a", ".", "dog", "brown", "runs"]
 
@@ -244,9 +244,43 @@ def test_another_model_makes_a_new_index(project):
     assert after == scores(answer("a red circle"))
 
 
+@pytest.mark.parametrize("query", [["a red circle"], ["red-circle.png"], ["--by", "fne", "red-circle.png"]])
+def test_one_split_is_searched_and_named(project, query):
+    everything, part = answer(*query), answer(*query, "--split", "test")
+    test = {record.id for record in read_captions(Path("data/captions.jsonl"))[0] if record.split == "test"}
+    wanted = [match["id"] for match in everything["matches"] if match["image"] in test]
+    assert [match["id"] for match in part["matches"]] == wanted != []
+    assert part["splits"] == {"test": part["candidates"]} == {"test": len(wanted)}
+    assert part["splits"]["test"] == everything["splits"]["test"]
+    assert f"of the catalog (test {len(wanted)})" in run(*query, "--split", "test").stdout
+
+
+def test_only_images_with_a_tag_are_searched(project):
+    found = answer("a red circle", "--tag", "circle")
+    tagged = {each.id for each in read_captions(Path("data/captions.jsonl"))[0] if "circle" in each.tags}
+    assert {match["id"] for match in found["matches"]} == tagged != set()
+    assert (found["tag"], found["candidates"]) == ("circle", len(tagged))
+    assert "images of the catalog with the tag circle (" in run("a red circle", "--tag", "circle").stdout
+
+
+def test_splits_and_tags_that_are_not_there_are_refused(project):
+    assert fault("a red circle", "--split", "tset") == (
+        "Error: --split: 'tset' is not one of 'train', 'val', 'test', 'gallery'\n"
+    )
+    assert fault("a red circle", "--tag", "crcle", "--split", "test") == (
+        "Error: --tag: no image of test has the tag 'crcle'; the catalog has tags such as circle\n"
+    )
+    assert fault("a red circle", "--in", "photos", "--split", "test") == (
+        "Error: photos of a folder have no splits and tags; remove --split and --tag\n"
+    )
+
+
 def test_the_terminal_shows_rank_score_id_and_caption(project):
     lines = run("A yellow square.", "--k", "24").stdout.splitlines()
-    assert lines[0] == "images for “A yellow square.”, by model (cosine), among 24 images of the catalog"
+    assert lines[0] == (
+        "images for “A yellow square.”, by model (cosine), among 24 images of the catalog "
+        "(train 8, val 4, test 8, gallery 4)"
+    )
     assert len(lines) == 25
     (marked,) = [line for line in lines[1:] if "*" in line]
     match = next(each for each in answer("A yellow square.")["matches"] if each["true"])

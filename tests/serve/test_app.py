@@ -73,6 +73,21 @@ def test_a_photo_of_the_catalog_is_recognized(client, live):
     assert client.post("/api/photos", content=content).json()["image"] == "red-circle.png"
 
 
+def test_the_status_has_pictures_of_the_catalog(client, ask):
+    samples = ask("/api/status")["samples"]
+    assert len({each["image"] for each in samples}) == 20  # all that have a file
+    assert client.get(f"/api/pictures/{samples[0]['picture']}").status_code == 200
+
+
+def test_a_photo_may_come_in_a_form(client, live):
+    content = (live.params.parent / "photos/red-circle.png").read_bytes()
+    assert client.post("/api/photos", files={"file": content}).json()["image"] == "red-circle.png"
+    assert problem(client.post("/api/photos", files={"a": content, "b": content})) == (
+        400,
+        "the form has several fields; send one photo at a time, and nothing else",
+    )
+
+
 def test_photos_of_visitors_leave_nothing_on_disk(client, live):
     scratch = live.params.parent / ".fne"
 

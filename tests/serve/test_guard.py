@@ -40,6 +40,7 @@ def test_a_name_that_a_web_site_controls_is_refused(client, host):
     [
         {"origin": "https://evil.example"},
         {"origin": "null"},
+        {"origin": "http://["},
         {"origin": "http://127.0.0.1:9999"},
         {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},
     ],

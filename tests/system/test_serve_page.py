@@ -242,6 +242,26 @@ def test_photos_that_are_added_and_removed_are_found_while_the_page_is_open(open
     page.locator("#status", has_text="of 3 images of album").wait_for()
 
 
+def test_the_start_page_shows_pictures_of_the_catalog(open_page, server):
+    page = open_page(server).page
+    page.locator("#status", has_text="images of the catalog:").wait_for()
+    assert loaded(page, "#matches img") == cards(page).count() > 0
+    # Nothing of a picture is cut off.
+    fit = page.locator("#matches img").first.evaluate("picture => getComputedStyle(picture).objectFit")
+    assert fit == "contain"
+
+
+def test_a_photo_clears_the_sentence_and_its_sentences_are_a_list(open_page, server, photo):
+    page = open_page(server).page
+    search(page, "a red circle")
+    page.locator("#file").set_input_files(photo)
+    page.locator("#status", has_text="Sentences for your photo").wait_for(timeout=120_000)
+    assert page.get_by_label("A sentence").input_value() == ""
+    assert (cards(page).count(), page.locator("#matches img").count()) == (24, 0)
+    page.get_by_role("button", name="Remove").click()
+    page.locator("#status", has_text="images of the catalog:").wait_for()
+
+
 def test_an_empty_page_offers_sentences_of_the_catalog(open_page, server):
     page = open_page(server).page
     first = page.locator("#examples button").first

@@ -2,7 +2,7 @@
 // The page of `fne serve`. Everything that comes from the catalog is shown as text, never as HTML.
 
 const $ = (id) => document.getElementById(id);
-const state = { status: null, photo: null, asked: 0, opened: 0, news: false, silent: false };
+const state = { status: null, photo: null, asked: 0, opened: 0, news: false, silent: false, home: false };
 
 // Requests -----------------------------------------------------------------------------------------------------------
 
@@ -39,22 +39,24 @@ function element(name, text, className) {
 
 const score = (value) => (Number.isInteger(value) ? String(value) : value.toFixed(4));
 
-function card(match, open) {
+// An image, with rank and score if it was found. Of a sentence only the text is shown, because several of one
+// image often follow each other.
+function card(match, open, sentence = false) {
   const button = element("button", undefined, "match");
   button.type = "button";
-  if (match.picture) {
+  if (match.picture && !sentence) {
     const picture = element("img");
     picture.src = `/api/pictures/${match.picture}`;
     picture.alt = "";
     picture.loading = "lazy";
     picture.onerror = () => picture.replaceWith(element("span", "no picture", "none"));
     button.append(picture);
-  } else {
+  } else if (!sentence) {
     button.append(element("span", "no picture", "none"));
   }
   const says = element("span", undefined, "says");
   const line = element("span", undefined, "line");
-  line.append(element("span", `${match.rank}`), element("span", score(match.score)));
+  if (match.rank) line.append(element("span", `${match.rank}`), element("span", score(match.score)));
   if (match.true) {
     const star = element("span", "★", "star");
     star.title = "The catalog pairs it with the query";
@@ -62,6 +64,7 @@ function card(match, open) {
     line.append(star);
   }
   says.append(line, element("bdi", match.sentences[0] ?? match.name));
+  if (sentence) says.append(element("bdi", match.name, "soft"));
   button.append(says);
   button.title = match.name;
   button.addEventListener("click", () => open(match));
@@ -81,8 +84,26 @@ function warn(id, text) {
 
 // Searching ----------------------------------------------------------------------------------------------------------
 
+function fillMatches(matches, sentences = false) {
+  $("matches").classList.toggle("sentences", sentences);
+  $("matches").replaceChildren(...matches.map((match) => card(match, open, sentences)));
+}
+
+// What is shown before anything is asked: pictures of the catalog.
+function home() {
+  state.home = true;
+  state.asked++;
+  $("results").removeAttribute("aria-busy");
+  $("examples").hidden = false;
+  warn("unknown", null);
+  const samples = state.status?.samples ?? [];
+  fillMatches(samples);
+  say(samples.length ? `${samples.length} of the ${state.status.images.toLocaleString("en")} images of the catalog:` : "");
+}
+
 async function show(request, title) {
   const number = ++state.asked;
+  state.home = false;
   const started = performance.now();
   $("examples").hidden = true;
   if (state.news) news(null);
@@ -101,7 +122,7 @@ async function show(request, title) {
   }
   if (number !== state.asked) return; // a later question has been asked
   $("results").removeAttribute("aria-busy");
-  $("matches").replaceChildren(...answer.matches.map((match) => card(match, open)));
+  fillMatches(answer.matches, answer.found === "sentences");
   const words = answer.unknown_words;
   warn("unknown", words.length ? `Not in the vocabulary, and ignored: ${words.join(", ")}` : null);
   const seconds = ((performance.now() - started) / 1000).toFixed(2);
@@ -140,6 +161,9 @@ async function takePhoto(file) {
   if (!file) return;
   closePhoto(false);
   const number = ++state.asked;
+  state.home = false;
+  $("text").value = "";
+  $("examples").hidden = true;
   $("photo").hidden = false;
   $("photo-picture").src = URL.createObjectURL(file);
   $("photo-name").textContent = file.name ?? "";
@@ -186,9 +210,7 @@ function closePhoto(clear = true) {
   $("photo").hidden = true;
   $("file").value = "";
   if (clear) {
-    state.asked++;
-    $("matches").replaceChildren();
-    say("");
+    home();
     $("text").focus();
   }
 }
@@ -350,6 +372,7 @@ function fill(found) {
   $("facts").textContent = `${found.images.toLocaleString("en")} images, ${found.captions.toLocaleString("en")} sentences; ${found.features}.`;
   $("notes").replaceChildren(...found.notes.map((note) => element("li", note)));
   $("examples").replaceChildren(element("span", found.sentences ? "For example:" : ""), ...found.examples.map(example));
+  if (state.home) home();
 }
 
 function example(text) {
@@ -464,6 +487,7 @@ function start() {
   for (const [id, name] of [["where", "in"], ["split", "split"], ["tag", "tag"]]) $(id).value = asked.get(name) ?? (id === "where" ? "catalog" : "");
   enableFilters();
   if (asked.get("q")) searchText();
+  else if (!state.photo) home();
 }
 
 refresh().then(start);

@@ -1,3 +1,6 @@
+import inspect
+import pydoc
+
 import pytest
 
 import fne
@@ -19,11 +22,21 @@ def test_the_package_stays_a_package(finished):
     assert isinstance(fne.search("red-circle.png", root=finished), fne.Answer)
 
 
+def test_help_shows_the_function():
+    page = pydoc.render_doc(fne.search)
+    assert "function fne.search" in page
+    assert "Find images for a sentence" in page
+    assert list(inspect.signature(fne.search).parameters) == [
+        *["query", "root", "by", "folder", "split", "tag", "k"]
+    ]
+
+
 def test_similar_images_and_folders_are_searched(finished):
     similar = fne.search(finished / "photos/red-circle.png", root=finished, by="fne", k=2)
     assert (similar.by, similar.measure, len(similar.matches)) == ("fne", "ternary dot product", 2)
     folder = fne.search("a red circle", root=finished, folder=finished / "photos", k=1)
     assert folder.pool == str(finished / "photos")
+    assert set(fne.search("a red circle", root=finished, split="val").splits) == {"val"}
 
 
 def test_a_wrong_number_of_matches_is_refused(finished):
