@@ -1,18 +1,16 @@
 """Stage `finetune`: the image network is trained together with the model."""
 
-import json
 from pathlib import Path
 
 import click
 
-from fne.core.files import write_text
 from fne.core.launch import start
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_runtime, load_section
 from fne.core.publishing import stage
 from fne.core.terminal import say
 from fne.models.matcher_file import write_untuned
-from fne.store.artifact import MODELS
+from fne.store.artifact import MODELS, write_metrics
 from fne.store.catalog import image_root
 from fne.store.history import write_empty_history
 from fne.tasks.finetuning.settings import Finetune
@@ -48,7 +46,7 @@ def main(
     if not settings.is_on:
         digest = write_untuned(tuned)
         write_empty_history(history, digest, MODELS[0])
-        write_text(metrics, json.dumps({"tuned": False}) + "\n")
+        write_metrics(metrics, {"tuned": False})
         say("finetune.epochs is 0: the image network stays as it is")
         return
     # Only where the files are; what they are is checked by their digests.

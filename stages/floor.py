@@ -7,7 +7,6 @@ import click
 
 from fne.core import stat_cache
 from fne.core.device import prepare_device
-from fne.core.errors import InputError
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_runtime, load_section
 from fne.core.publishing import stage
@@ -19,13 +18,13 @@ from fne.metrics.floors import write_floor, write_no_floor
 from fne.models.similarities import SIMILARITIES
 from fne.store.catalog import read_captions
 from fne.store.rows import Rows
-from fne.tasks.matching.closed_form import ClosedForm, align_pairs, to_matcher
+from fne.tasks.matching.closed_form import AlignmentError, ClosedForm, Threads, align_pairs, to_matcher
 from fne.tasks.matching.data import Pairs, read_inputs
 from fne.tasks.matching.encode import write_vectors
 from fne.text.tokens import read_tokens
 
 
-@stage("train.methods.cca", "evaluate")
+@stage("train.methods.cca", "train.threads", "evaluate")
 @click.argument("embeddings", type=INPUT)
 @click.argument("captions", type=INPUT)
 @click.argument("tokens", type=INPUT)
@@ -36,14 +35,15 @@ def main(embeddings: Path, captions: Path, tokens: Path, floor: Path, params: Pa
     settings, runtime = load_section(params, "evaluate", Evaluate), load_runtime(params)
     closed_form = load_block(params, "train", "methods", "cca", ClosedForm)
     stat_cache.use(runtime.scratch_folder())
-    device = prepare_device(runtime)
+    threads = load_section(params, "train", Threads).threads
+    device = prepare_device(runtime, threads)
     inputs = read_inputs(embeddings, captions, tokens)
     folds = choose_folds(settings.protocol, read_captions(captions)[0], settings.split)
     name = metrics_name(settings.split, settings.protocol)
-    made_with = settings.model_dump(exclude={"top"}) | closed_form.model_dump()
+    made_with = settings.model_dump(exclude={"top"}) | closed_form.model_dump() | {"threads": threads}
     try:
         alignment = align_pairs(inputs, "cca", closed_form)
-    except InputError as error:  # too few images, or features that do not vary: training may still work
+    except AlignmentError as error:  # such as too few images: training may still work
         say(write_no_floor(floor, name, error.message, made_with, inputs.lineage))
         return
     records = [record for fold in folds for record in fold]

@@ -33,7 +33,7 @@ def main(embeddings: Path, captions: Path, model: Path, history: Path, params: P
     """Train a MODEL that writes captions for EMBEDDINGS of images, from their CAPTIONS."""
     settings, runtime = load_section(params, "train_captioner", TrainCaptioner), load_runtime(params)
     stat_cache.use(runtime.scratch_folder())
-    device = prepare_device(runtime)
+    device = prepare_device(runtime, settings.threads)
     inputs = read_inputs(embeddings, captions, reading_of(settings))
     with (
         joined(device) as processes,

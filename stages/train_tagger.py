@@ -34,7 +34,7 @@ def main(embeddings: Path, captions: Path, model: Path, history: Path, params: P
     """Train a MODEL to tag images from their EMBEDDINGS, with the tags or words in CAPTIONS."""
     settings, runtime = load_section(params, "train_tagger", TrainTagger), load_runtime(params)
     stat_cache.use(runtime.scratch_folder())
-    device = prepare_device(runtime)
+    device = prepare_device(runtime, settings.threads)
     hints = settings.user_hints
     inputs = read_inputs(
         embeddings, captions, source_of(settings), settings.order, hints.count if hints else 0

@@ -56,7 +56,7 @@ def main() -> None:
 
     \b
       dvc repro                             run all stages that changed
-      dvc exp run -S train.margin=0.1       run a variant
+      dvc exp run -S embed.layers=fc        run a variant
       dvc exp show --only-changed           list variants; choose by validation.rsum
       dvc metrics show                      show recalls and ranks
 

@@ -23,7 +23,7 @@ from fne.core.terminal import printable
 from fne.datasets.rejects import COLUMNS
 from fne.losses.classifier_file import read_classifier
 from fne.metrics.floors import floor_artifact
-from fne.metrics.recall import small_split_warning
+from fne.metrics.recall import chosen_by, small_split_warning
 from fne.models.describer_file import FORMAT as DESCRIBER
 from fne.models.describer_file import read_describer, read_describer_file
 from fne.models.matcher_file import (
@@ -38,7 +38,7 @@ from fne.report.record import page_artifact
 from fne.report.sources import read_tables
 from fne.store.annotations import CAPTIONS_FORMAT, read_tagged, read_written
 from fne.store.arrays import Arrays, read_arrays
-from fne.store.artifact import Artifact, Format
+from fne.store.artifact import Artifact, Format, parse_metrics
 from fne.store.catalog import (
     CAPTIONS_FILE,
     RECORD_NAME,
@@ -483,7 +483,7 @@ def _describe_tuned(path: Path) -> Lines:
 
 def _describe_label_metrics(path: Path) -> Lines:
     try:
-        splits = json.loads(read_bytes(path))
+        splits = parse_metrics(read_bytes(path))
         return [line for name, metrics in splits.items() for line in _label_table(path, name, metrics)]
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
@@ -504,6 +504,7 @@ def _label_table(path: Path, name: str, metrics: dict[str, Any]) -> Lines:
             f"  {each:<10}" + "".join(f"{values[column]:>18.1f}" for column in columns)
             for each, values in answers.items()
         ),
+        *_chosen(name),
     ]
 
 
@@ -520,9 +521,11 @@ def _open_history(path: Path) -> Contents:
 
 def _check_json(path: Path, done: Done) -> Contents:
     try:
-        json.loads(read_bytes(path), parse_constant=_refuse)
+        content = read_bytes(path)
+        json.loads(content, parse_constant=_refuse)
+        parse_metrics(content)
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid JSON ({error})") from None
+        raise InputError(f"{path}: damaged ({error})") from None
     return Contents()
 
 
@@ -537,10 +540,10 @@ def _open_floor(path: Path) -> Contents:
 
 def _describe_metrics(path: Path) -> Lines:
     try:
-        splits = json.loads(read_bytes(path))
+        splits = parse_metrics(read_bytes(path))
         return [line for split, metrics in splits.items() for line in _metrics_table(path, split, metrics)]
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid JSON ({error})") from None
+        raise InputError(f"{path}: damaged ({error})") from None
     except (KeyError, TypeError, AttributeError):
         return []  # not a table of metrics
 
@@ -556,6 +559,7 @@ def _caption_table(path: Path, split: str, metrics: dict[str, Any]) -> Lines:
             for system in systems
         ),
         *["  the captioner writes the same for (nearly) all images"] * bool(metrics["collapsed"]),
+        *_chosen(split),
     ]
 
 
@@ -572,7 +576,14 @@ def _metrics_table(path: Path, split: str, metrics: dict[str, Any]) -> Lines:
         *(f"  {title}" + "".join(f"{row[name]:>13.1f}" for name in names) for title, row in rows.items()),
         f"  sum of recalls {metrics['rsum']:.1f} of {200 * recalls}{_guessing(metrics)}",
         *([f"  Warning: {warning}"] if warning else []),
+        *_chosen(split),
     ]
+
+
+def _chosen(name: str) -> Lines:
+    """Warn of figures of the split that chose the epoch."""
+    warning = chosen_by(name)
+    return [f"  Warning: {warning}"] if warning else []
 
 
 def _guessing(metrics: dict[str, Any]) -> str:
@@ -581,14 +592,14 @@ def _guessing(metrics: dict[str, Any]) -> str:
 
 
 def _describe_tuning(path: Path) -> Lines:
-    if json.loads(read_bytes(path)) == {"tuned": False}:
-        return [f"{path}: the image network was not tuned"]
     return _describe_training(path, "fine-tuning", "finetune")
 
 
 def _describe_training(path: Path, title: str = "training", stage: str = "train") -> Lines:
     try:
-        found = json.loads(read_bytes(path))
+        found = parse_metrics(read_bytes(path))
+        if found == {"tuned": False}:
+            return [f"{path}: the image network was not tuned"]
         went = "started" if found["started"] else "did not start"
         epochs = f"best epoch {found['best_epoch']} of {found['epochs']}, {found['updates']:,} updates"
         table = _metrics_table(path, "validation", found["validation"])

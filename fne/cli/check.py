@@ -19,7 +19,7 @@ from fne.core.terminal import say
 from fne.datasets.catalog import Catalog
 from fne.datasets.demo.dataset import Render
 from fne.datasets.location import file_fault
-from fne.evaluation.protocols import Evaluate
+from fne.evaluation.protocols import NO_TEST, TOO_HIGH, Evaluate
 from fne.extraction.backbones import find_backbone
 from fne.extraction.extractor import ALGORITHMS, AUTO, Extract
 from fne.extraction.timm_networks import is_timm
@@ -218,7 +218,7 @@ def check_splits(path: Path, sections: dict[str, Any], captions: Path) -> None:
     if "val" in splits and chosen not in splits:
         raise InputError(
             f"{path}: evaluate.split is '{chosen}', but the catalog has captions only in "
-            f"{', '.join(sorted(splits))}; use `-S evaluate.split=val`"
+            f"{', '.join(sorted(splits))}; {NO_TEST}, or use `-S evaluate.split=val`, {TOO_HIGH}"
         )
 
 

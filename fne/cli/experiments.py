@@ -31,7 +31,7 @@ from fne.cli.timing import (
     time_tuning,
     tuning_hours,
 )
-from fne.core.device import prepare_device
+from fne.core.device import prepare_device, use_training_threads
 from fne.core.errors import InputError
 from fne.core.files import file_digest
 from fne.core.moved_keys import flattened, put
@@ -256,6 +256,7 @@ def estimate_all(experiments: Sequence[PlannedExperiment], params: Path) -> list
         train, work = _train_section(each, params), _workload(each, params)
         key = json.dumps([work.features, work.words, *(train[name] for name in TIMING_KEYS)])
         if key not in timings:
+            use_training_threads(train["threads"])
             timings[key] = time_training(train, work, device)
         found, tuning = estimate(train, work, timings[key]), _finetune_section(each, params)
         if tuning.is_on:
@@ -265,6 +266,7 @@ def estimate_all(experiments: Sequence[PlannedExperiment], params: Path) -> list
                 tuning.first,
             )
             if network not in tunings:
+                use_training_threads(tuning.threads)
                 tunings[network] = time_tuning(tuning, *network[:2], runtime, device)
             hours = tuning_hours(tuning, work, tunings[network])
             found = Estimate(found.hours + hours, f"{found.basis}; {format_hours(hours)} of it for finetune")

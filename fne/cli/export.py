@@ -4,7 +4,6 @@ from pathlib import Path
 
 import click
 
-from fne.core.errors import InputError
 from fne.core.options import INPUT
 from fne.core.params import load_key
 from fne.core.terminal import say
@@ -48,10 +47,8 @@ def _shown(rows: Rows) -> dict[str, Shown]:
         return {}
     paths = {}
     if IMAGES_FILE.exists():
-        try:
-            root = image_root(load_key(PARAMS, "catalog", "root")).absolute()
-        except InputError:  # not in a project
-            root = Path()
+        in_project = PARAMS.exists()
+        root = image_root(load_key(PARAMS, "catalog", "root")).absolute() if in_project else Path()
         paths = {image.id: str(root / image.path) for image in read_images(IMAGES_FILE)[0]}
     shown = {}
     for record in read_captions(CAPTIONS_FILE)[0]:

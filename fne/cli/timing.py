@@ -46,6 +46,7 @@ TIMING_KEYS = (
     "embed_dim",
     "word_dim",
     "batch",
+    "threads",
     "loss",
     "optimizer",
     "rank_weight",

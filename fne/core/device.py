@@ -107,13 +107,41 @@ def peak_memory(device: torch.device) -> int:
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def prepare_device(runtime: Runtime) -> torch.device:
-    """Configure torch and return the device that `runtime` asks for.
+def use_training_threads(threads: int) -> None:
+    """Let torch compute a training with a number of threads, whatever the cores and the environment.
+
+    The number decides how sums are divided, and so the last bits of every step, which grow. Torch passes it
+    on to OpenMP and MKL. A training computes no products with NumPy, whose BLAS has threads of its own, and
+    does not start those of numba, which would change the number for torch.
+
+    Args:
+        threads: of all processes together; each of torchrun's processes takes its part.
 
     Raises:
-        InputError: if that is a GPU and torch finds none.
+        InputError: if the environment lets OpenMP use another number.
     """
-    if runtime.threads:
+    own = max(1, threads // int(os.environ.get("WORLD_SIZE", "1")))
+    limit, dynamic = (os.environ.get(f"OMP_{name}", "") for name in ("THREAD_LIMIT", "DYNAMIC"))
+    if limit.isdigit() and int(limit) < own:
+        raise InputError(f"OMP_THREAD_LIMIT is {limit}, but training uses {own} threads; unset the variable")
+    if own > 1 and dynamic.strip().lower() == "true":
+        raise InputError("OMP_DYNAMIC is true, so the load would decide about results; unset the variable")
+    torch.set_num_threads(own)
+
+
+def prepare_device(runtime: Runtime, training_threads: int = 0) -> torch.device:
+    """Configure torch and return the device that `runtime` asks for.
+
+    Args:
+        runtime: the section `runtime`.
+        training_threads: for a training, its key `threads`, which replaces `runtime.threads`.
+
+    Raises:
+        InputError: if that is a GPU and torch finds none, or if the threads of a training cannot be used.
+    """
+    if training_threads:
+        use_training_threads(training_threads)
+    elif runtime.threads:
         torch.set_num_threads(runtime.threads)
     # No silent loss of precision, and the same bits in every run.
     torch.backends.cuda.matmul.allow_tf32 = False

@@ -210,7 +210,7 @@ def files_in(folder: Path) -> Iterator[Path]:
         for entry in sorted(os.scandir(place), key=lambda each: each.name):
             if entry.is_dir(follow_symlinks=False):
                 pending.append((Path(entry.path), depth + 1))
-            elif entry.is_file():
+            elif os.path.isfile(entry.path):  # noqa: PTH113  # False for a link that leads to itself
                 yield Path(entry.path)
 
 

@@ -43,6 +43,8 @@ class Section(BaseModel):
 
 
 AnySection = TypeVar("AnySection", bound=Section)
+# Of a training; see `fne.core.device.use_training_threads`.
+TrainingThreads = Annotated[int, Field(ge=1, le=1024, examples=[2])]
 # Of a key with one value per phase of training: a single value counts as a list of one, so that a fault is
 # reported once and not for either reading.
 PerPhase = BeforeValidator(lambda value: value if isinstance(value, list) else [value])

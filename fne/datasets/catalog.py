@@ -30,6 +30,8 @@ from fne.store.catalog import SPLITS, Captioned, Image, refuse_duplicate_photos
 RESTVAL = ("drop", "train")
 KNOWN_SPLITS = (*SPLITS, "restval")
 LONG = 1000
+# A longer caption is a mistake in the data, and each step would need many times its memory.
+MAX_CAPTION = 100_000
 
 # What is counted for the summary.
 VAL_DROPPED = "images of the split 'val' after the first ones, left out (catalog.val_images)"
@@ -48,7 +50,10 @@ REPEATED = "captions that repeat another one of the same image, kept"
 # The consequences if no image with captions is in a split.
 NEEDED = {
     "val": "'val', which training needs to choose its best epoch; see catalog.val_share",
-    "test": "'test'; set evaluate.split to val",
+    "test": (
+        "'test', which results are reported on; give it some training images, or set evaluate.split to val, "
+        "whose images choose the epoch"
+    ),
 }
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -293,7 +298,7 @@ def clean(raw: str | None) -> tuple[str, list[str]]:
     Long captions, emoji and repeated captions are kept.
 
     Raises:
-        UnusableCaptionError: if it is null, empty, punctuation only or not valid Unicode.
+        UnusableCaptionError: if it is null, empty, too long, punctuation only or not valid Unicode.
 
     Example:
         >>> clean(" A dog  in the snow . ")[0]
@@ -301,6 +306,8 @@ def clean(raw: str | None) -> tuple[str, list[str]]:
     """
     if raw is None:
         raise UnusableCaptionError("null")
+    if len(raw) > MAX_CAPTION:
+        raise UnusableCaptionError(f"too long: {len(raw):,} characters, more than {MAX_CAPTION:,}")
     if _SURROGATE.search(raw):
         raise UnusableCaptionError("not valid Unicode (a lone surrogate)")
     spaced = " ".join(_CONTROL.sub(" ", raw).split())
@@ -371,7 +378,7 @@ def _clean(record: Record, captions_per_image: int = 0) -> _Captions:
         try:
             caption, notes = clean(raw)
         except UnusableCaptionError as error:
-            cleaned.faults.append((raw or "", f"caption {number} is {error}"))
+            cleaned.faults.append(((raw or "")[:MAX_CAPTION], f"caption {number} is {error}"))
             continue
         if captions_per_image and len(cleaned.usable) == captions_per_image:
             cleaned.notes[CAPTIONS_DROPPED] += 1

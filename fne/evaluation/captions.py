@@ -1,6 +1,5 @@
 """The evaluation of written captions: what they are compared with, and the files of their scores."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.core.files import write_text
 from fne.evaluation.protocols import FULL, choose_folds, metrics_name
 from fne.metrics.caption_scores import CAPTIONER, CONSENSUS, CaptionScores, score_captions
 from fne.metrics.intervals import LEVEL, SAMPLES
 from fne.metrics.meteor import find_program, meteor
 from fne.store.annotations import Written
-from fne.store.artifact import Lineage
+from fne.store.artifact import Lineage, write_metrics
 from fne.store.catalog import Captioned, in_split
 from fne.store.rows import Rows
 from fne.text.caption_vocabulary import ptb_words
@@ -161,11 +159,8 @@ def write_scores(
             f"({difference:+.3f}, {low:+.3f} to {high:+.3f})"
         )
     origin = {"made_with": dict(settings), "made_from": {"captioner": lineage["captioner"]["digest"]}}
-    write_text(metrics, json.dumps({scores.name: found}, indent=2) + "\n")
-    write_text(
-        bounds,
-        json.dumps({scores.name: limits | {"level": LEVEL, "samples": SAMPLES}} | origin, indent=2) + "\n",
-    )
+    write_metrics(metrics, {scores.name: found})
+    write_metrics(bounds, {scores.name: limits | {"level": LEVEL, "samples": SAMPLES}} | origin)
     return line if scores.warning is None else f"{line}; {scores.warning}"
 
 

@@ -5,7 +5,6 @@ concepts (`top_3`), and with all concepts above a probability (`above_0.5`). Tru
 concepts cannot be predicted. They stay in the truth, where they count against recall.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from fne.core.files import write_text
 from fne.metrics.intervals import LEVEL, SAMPLES
 from fne.metrics.labels import (
     label_intervals,
@@ -23,6 +21,7 @@ from fne.metrics.labels import (
     per_class,
     top_k,
 )
+from fne.store.artifact import write_metrics
 
 PATH = "path"
 
@@ -129,8 +128,8 @@ def write_label_results(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Write metrics and intervals under the name of a protocol; return both."""
     found, bounds = evaluation.metrics(), evaluation.intervals()
-    write_text(metrics, json.dumps({name: found}, indent=2) + "\n")
-    write_text(intervals, json.dumps({name: bounds}, indent=2) + "\n")
+    write_metrics(metrics, {name: found})
+    write_metrics(intervals, {name: bounds})
     main = evaluation.main
     low, high = bounds[main]["image_f1"]
     ranked = f"mAP {found['mAP']:.1f}, " if "mAP" in found else ""

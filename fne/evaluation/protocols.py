@@ -30,6 +30,9 @@ from fne.store.catalog import (
 from fne.store.provenance import recorded_lineage
 
 FULL = "full"
+# What helps if no image is in test, and what scoring val instead means.
+NO_TEST = "give some training images the split 'test' in the data set"
+TOO_HIGH = "whose images choose the epoch, so that the figures are too high"
 SCORED = ("test", "val")  # the splits that may be scored
 # Published code of the field also puts the words of the validation captions into the vocabulary.
 KNOWN_WORDS = ("train", "val")
@@ -156,6 +159,8 @@ def _nothing_to_score(captioned: Sequence[Captioned], split: str) -> str:
     splits = sorted({record.split for record in captioned if record.captions})
     usable = next((each for each in SCORED if each in splits), None)
     remedy = f"use `dvc exp run -S evaluate.split={usable}`" if usable else "see `catalog` in params.yaml"
+    if usable == "val":
+        remedy = f"{NO_TEST}, or {remedy}, {TOO_HIGH}"
     return (
         f"params.yaml: evaluate.split is '{split}', but the catalog has captions only in "
         f"{', '.join(splits) or 'no split'}; {remedy}"

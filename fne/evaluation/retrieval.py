@@ -3,7 +3,6 @@
 It leaves the metrics, their confidence intervals, tables for `dvc plots`, and the ranks of all queries.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ import numpy as np
 import torch
 
 from fne.core.errors import InputError
-from fne.core.files import write_text
 from fne.core.processes import ALONE, Processes
 from fne.evaluation.curves import write_curves
 from fne.evaluation.protocols import Evaluate, metrics_name
@@ -28,7 +26,7 @@ from fne.metrics.recall import (
     summarize,
 )
 from fne.store.arrays import write_arrays
-from fne.store.artifact import Lineage
+from fne.store.artifact import Lineage, write_metrics
 from fne.store.catalog import Captioned
 from fne.store.rows import Rows
 
@@ -184,8 +182,8 @@ def write_results(
     started = {"started": model["started"] or evaluation.has_started()} if "started" in model else {}
     found = evaluation.metrics(settings.recalls) | started
     bounds = evaluation.intervals(settings.recalls)
-    write_text(places.metrics, json.dumps({name: found}, indent=2) + "\n")
-    write_text(places.intervals, json.dumps({name: bounds}, indent=2) + "\n")
+    write_metrics(places.metrics, {name: found})
+    write_metrics(places.intervals, {name: bounds})
     arrays, largest = evaluation.arrays(), max(int(counts.sum()) for counts in evaluation.caption_counts())
     write_curves(
         places.curves,

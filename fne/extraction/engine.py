@@ -7,6 +7,7 @@ as late as possible, because consuming one locks it against other processes.
 """
 
 import hashlib
+import signal
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -176,11 +177,12 @@ def read_ahead(
         num_workers=workers,
         prefetch_factor=PREFETCHED if workers else None,
         pin_memory=pin,
+        worker_init_fn=_leave_sigterm_to_parent,
         # Its values are not used, but without a generator the loader would advance the global one.
         generator=torch.Generator(),
     )
     try:
-        for pixels in loader:
+        for pixels in _start(loader):
             if isinstance(pixels, str):
                 raise InputError(pixels)
             yield pixels
@@ -214,6 +216,24 @@ def read_pixels(image: Image, root: Path, resize: Resize) -> Tensor:
         return resize(decode_bytes(content))
     except UndecodableError as error:
         raise InputError(f"{path}: {error}; {restore_advice(path)}") from None
+
+
+def _start(loader: DataLoader[Tensor | str]) -> Iterator[Tensor | str]:
+    """Start the reading processes; a SIGTERM that arrives before they ignore it waits."""
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        return iter(loader)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _leave_sigterm_to_parent(worker: int) -> None:
+    """Ignore SIGTERM in a reading process: the parent saves its state first, and then ends this process.
+
+    Schedulers send the signal to all processes of a job at once. A reading process that ended by itself would
+    raise an exception at any place in the parent.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 class _LazySampler(Sampler[Any]):

@@ -212,6 +212,11 @@ def _check_fit(expected: State, backbone: str, weights: Weights) -> None:
                 f"expected {tuple(expected[name].shape)}; "
                 "set extract.backbone and extract.weights to the same network"
             )
+        if expected[name].is_floating_point() and not value.is_floating_point():
+            raise InputError(
+                f"{path}: '{name}' has values of type {str(value.dtype).removeprefix('torch.')}, expected "
+                "floating-point numbers; quantized weights are not supported, use another weights file"
+            )
 
 
 def _available(taps: tuple[Tap, ...], expected: State, weights: Weights) -> tuple[Tap, ...]:

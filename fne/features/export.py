@@ -48,7 +48,6 @@ def export_rows(rows: Rows, form: str, target: Path, shown: dict[str, Shown]) ->
         raise InputError(f"{rows.artifact.path}: has no rows; nothing was exported")
     if target.exists():
         raise InputError(f"{target}: exists already; remove it, or choose another name with --output")
-    target.parent.mkdir(parents=True, exist_ok=True)
     return FORMS[form](rows, target, shown)
 
 
@@ -60,17 +59,21 @@ def to_parquet(rows: Rows, target: Path, shown: dict[str, Shown]) -> list[Path]:
 
 
 def to_npy(rows: Rows, target: Path, shown: dict[str, Shown]) -> list[Path]:
-    """Write an array (rows, features), and the ids in a text file beside it, one per line."""
+    """Write an array (rows, features), and the ids in a text file beside it, one per line.
+
+    The array gets its name last: ids without an array are of an export that was interrupted.
+    """
     names = target.with_suffix(".ids.txt")
+    listed = "".join(f"{row_id}\n" for row_id in rows.ids)
     broken = [row_id for row_id in rows.ids if len(row_id.splitlines()) != 1]
     if broken:
         raise InputError(f"{rows.artifact.path}: id {broken[0]!r} has a line break; use --to parquet")
-    if names.exists():
+    if names.exists() and names.read_bytes() != listed.encode():
         raise InputError(f"{names}: exists already; remove it, or choose another name with --output")
+    with replacing(names) as temporary:
+        temporary.write_bytes(listed.encode())
     with replacing(target) as temporary:
         _write_array(temporary, rows)
-    with replacing(names) as temporary:
-        temporary.write_text("".join(f"{row_id}\n" for row_id in rows.ids), encoding="utf-8")
     return [target, names]
 
 

@@ -11,6 +11,7 @@ import math
 import multiprocessing
 import resource
 import signal
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterator
@@ -259,6 +260,9 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype, bool]:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, by_columns, dtype = read(file)
+    # NumPy reports some of these with errors of other types, in other words.
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > sys.maxsize:
+        raise ValueError(f"its header has the shape {shape}")
     return shape, dtype, by_columns
 
 

@@ -139,11 +139,12 @@ def run_in_threads(work: Callable[[int, int], object], count: int) -> None:
     """Call `work(first, last)` for equal parts of `count` items, one for each thread that numba may use.
 
     Python threads are enough, since the compiled loops release the interpreter's lock. Numba's own threads
-    would end the process after a fork, or when two callers use them at once.
+    would end the process after a fork, or when two callers use them at once. `numba.get_num_threads` would
+    start them, and set the number of threads of OpenMP and so of torch.
     """
     import numba
 
-    threads = max(1, min(numba.get_num_threads(), count))
+    threads = max(1, min(numba.config.NUMBA_NUM_THREADS, count))  # type: ignore[attr-defined]
     bounds = [count * part // threads for part in range(threads + 1)]
     if threads == 1:
         work(0, count)

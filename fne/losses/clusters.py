@@ -1,6 +1,7 @@
 """K-means classes of training images: the control for the instance loss, which has one class per image."""
 
 import numpy as np
+import torch
 
 from fne.core.errors import InputError
 
@@ -70,7 +71,9 @@ def _nearest(
     lengths = np.einsum("ij,ij->i", centers, centers)
     for start in range(0, len(points), block):
         part = slice(start, start + block)
-        found = lengths - 2 * (points[part] @ centers.T)  # (block, classes), up to the points' own squares
+        # Not with NumPy: the threads of its BLAS are not those of the training.
+        products = torch.from_numpy(points[part]) @ torch.from_numpy(centers).T
+        found = lengths - 2 * products.numpy()  # (block, classes), up to the points' own squares
         labels[part] = found.argmin(axis=1)
         distances[part] = found[np.arange(len(found)), labels[part]]
     return labels, np.maximum(distances + squares, 0)

@@ -6,15 +6,14 @@ tokens that it was computed from.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fne.core.errors import InputError
-from fne.core.files import read_bytes, write_text
-from fne.store.artifact import Artifact, Lineage
+from fne.core.files import read_bytes
+from fne.store.artifact import Artifact, Lineage, parse_metrics, write_metrics
 
 INPUTS = ("embeddings", "tokens")
 # The metrics that the file holds.
@@ -93,7 +92,7 @@ def parse_floor(content: bytes, place: str) -> dict[str, Any]:
         InputError: if it is not one.
     """
     try:
-        found = json.loads(content)
+        found = parse_metrics(content)
         if not isinstance(found, dict) or not isinstance(found.get("made_from"), dict):
             raise ValueError("it names no inputs")
     except (ValueError, RecursionError) as error:
@@ -127,4 +126,4 @@ def floor_artifact(path: Path) -> Artifact:
 
 def _write(path: Path, content: dict[str, Any], settings: dict[str, Any], lineage: Lineage) -> None:
     origin = {"made_with": settings, "made_from": {each: lineage[each]["digest"] for each in INPUTS}}
-    write_text(path, json.dumps(content | origin, indent=2) + "\n")
+    write_metrics(path, content | origin)

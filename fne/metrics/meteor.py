@@ -1,6 +1,6 @@
 """METEOR 1.5, computed by its authors' Java program, which the optional extra `meteor` installs.
 
-`pip install 'fne-pipeline[meteor]'` brings pycocoevalcap, which contains the program, and a Java runtime.
+`pip install -e '.[meteor]'` brings pycocoevalcap, which contains the program, and a Java runtime.
 The program runs as a child process. It reads from a pipe and is stopped after a time limit.
 """
 
@@ -18,7 +18,7 @@ from typing import IO
 
 from fne.core.errors import InputError
 
-EXTRA = "pip install 'fne-pipeline[meteor]'"
+EXTRA = "`pip install -e '.[meteor]'`"
 SECONDS = 600  # the time limit
 SHOWN = 300  # characters of what it printed, in a message
 SEPARATOR = "|||"  # between the fields of a line of the program

@@ -130,6 +130,24 @@ def small_split_warning(images: int, guessing: float, recalls: int) -> str | Non
     )
 
 
+def chosen_by(name: str) -> str | None:
+    """Return a warning if figures are of the split that chose the epoch, or None.
+
+    Args:
+        name: of a split, or of its metrics.
+
+    Example:
+        >>> print(chosen_by("val_full"))
+        these images chose the epoch, so the figures are the best of many and too high; report a test split
+        >>> chosen_by("test_full")
+    """
+    if name.partition("_")[0] != "val":
+        return None
+    return (
+        "these images chose the epoch, so the figures are the best of many and too high; report a test split"
+    )
+
+
 def has_started(rsum: float, captions_per_image: np.ndarray) -> bool:
     """Return whether the sum of the six recalls is clearly above guessing."""
     return rsum > max(STARTED, TIMES_CHANCE * chance_of_rsum(captions_per_image))

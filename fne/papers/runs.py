@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,10 +34,12 @@ from fne.core.errors import InputError
 from fne.core.files import text_digest
 from fne.core.moved_keys import applies, flattened, upgraded
 from fne.core.params import parse_yaml
+from fne.core.terminal import say
 from fne.metrics.floors import floor_of, parse_floor
 from fne.metrics.recall import chance_of_rsum
 from fne.papers.tables import Numbers, sum_of_recalls
 from fne.store.arrays import Arrays, read_arrays
+from fne.store.artifact import parse_metrics
 from fne.store.catalog import SPLITS, Captioned, read_captions
 
 WORKSPACE = "workspace"
@@ -57,6 +59,8 @@ METRIC_KEYS = ("R@1", "R@5", "R@10", "median_rank")
 # The sections of params.yaml that decide a result. The others are about speed, the report and the images of
 # the demo; the hash of the catalog distinguishes the latter.
 RESULT_SECTIONS = ("catalog", "extract", "embed", "tokenize", "train", "finetune", "evaluate")
+
+Found = TypeVar("Found")
 
 Settings = dict[str, dict[str, Any]]  # section: key, nested ones as `-S` names them: value
 Counts = dict[str, tuple[int, int]]  # split: images, captions
@@ -182,7 +186,7 @@ class Project:
         self._repo = repo
         self._git = None if isinstance(repo.scm, NoSCM) else repo.scm
         self.root = Path(self._repo.root_dir)
-        self._splits: dict[str, tuple[Counts, dict[str, str]]] = {}
+        self._splits: dict[str, tuple[Counts | None, dict[str, str] | None]] = {}
 
     def runs(self) -> Iterator[Run]:
         """Yield the run of the work tree, if there is one, and all experiments with an evaluation."""
@@ -250,7 +254,7 @@ class Project:
             if bytes_md5(content) != hashes.get(metrics):
                 continue
             try:
-                results = next(iter(json.loads(content).values()))
+                results = next(iter(parse_metrics(content).values()))
             except (ValueError, AttributeError, StopIteration, RecursionError):
                 continue
             if isinstance(results, dict):
@@ -308,10 +312,7 @@ class Project:
 
     def _ranks(self, hashes: dict[str, str]) -> Arrays | None:
         path = self._artifact(RANKS, hashes)
-        try:
-            return read_arrays(path, "ranks") if path else None
-        except InputError:  # written by another version, for example
-            return None
+        return read_or_warn(lambda: read_arrays(path, "ranks"), RANKS) if path else None
 
     def _split_facts(self, hashes: dict[str, str]) -> tuple[Counts | None, dict[str, str] | None]:
         captions = self._artifact(CAPTIONS, hashes)
@@ -319,11 +320,8 @@ class Project:
             return None, None
         digest = hashes[CAPTIONS]
         if digest not in self._splits:
-            try:
-                records, _ = read_captions(captions)
-            except InputError:  # as in `_ranks`
-                return None, None
-            self._splits[digest] = split_counts(records), split_digests(records)
+            found = read_or_warn(lambda: read_captions(captions)[0], CAPTIONS)
+            self._splits[digest] = (split_counts(found), split_digests(found)) if found else (None, None)
         return self._splits[digest]
 
     def file(self, run: Run, path: str) -> Path | None:
@@ -355,6 +353,15 @@ class Project:
         in_work_tree = self.root / path
         if in_work_tree.is_file() and bytes_md5(in_work_tree.read_bytes()) == digest:
             return in_work_tree
+        return None
+
+
+def read_or_warn(read: Callable[[], Found], name: str) -> Found | None:
+    """Return what `read` returns, or None after a warning if the file is damaged or of another version."""
+    try:
+        return read()
+    except InputError as error:
+        say(f"{name} of a run is left out: {error.message}", err=True)
         return None
 
 
@@ -400,7 +407,7 @@ def parse_results(content: bytes) -> list[Result]:
     without the name of a protocol are ignored, because it is not known how they were computed.
     """
     found = []
-    for name, results in json.loads(content).items():
+    for name, results in parse_metrics(content).items():
         split, _, protocol = name.partition("_")
         if not protocol:
             continue
@@ -424,7 +431,7 @@ def captions_per_image(images: int, captions: int) -> np.ndarray:
 
 def parse_started(content: bytes) -> bool | None:
     """Return whether training started to learn, or None if the metrics file does not record it."""
-    recorded = [results["started"] for results in json.loads(content).values() if "started" in results]
+    recorded = [results["started"] for results in parse_metrics(content).values() if "started" in results]
     return bool(recorded[0]) if recorded else None
 
 
@@ -494,7 +501,7 @@ def _validation(read: Read, settings: Settings, hashes: dict[str, str]) -> float
     if content is None or bytes_md5(content) != hashes.get(path):
         return None
     try:
-        return float(json.loads(content)["validation"]["rsum"])
+        return float(parse_metrics(content)["validation"]["rsum"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 

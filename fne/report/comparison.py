@@ -17,9 +17,9 @@ from fne.core.moved_keys import applies
 from fne.core.terminal import printable
 from fne.metrics.intervals import LEVEL, Ranked
 from fne.metrics.paired import ENOUGH_SEEDS, Difference
-from fne.metrics.recall import RECALLS, chance_of_recall, chance_of_rsum, small_split_warning
+from fne.metrics.recall import RECALLS, chance_of_recall, chance_of_rsum, chosen_by, small_split_warning
 from fne.papers.comparison import compare, ranked, seeds_of
-from fne.papers.runs import CAPTIONS, HISTORY, IMAGES, RESULT_SECTIONS, Project, Run, is_tuned
+from fne.papers.runs import CAPTIONS, HISTORY, IMAGES, RESULT_SECTIONS, Project, Run, is_tuned, read_or_warn
 from fne.papers.tables import Grid
 from fne.report.charts import overlaid_curves, overlaid_recall
 from fne.report.facts import flatten
@@ -111,6 +111,7 @@ class Comparison:
     differences: list[Difference]
     guessing: float
     warning: str | None
+    chosen: str | None  # a warning that the scored images chose the epoch
     moves: list[Moves]
     sentences: Mapping[str, str]  # caption id: text
     captions: Mapping[str, list[str]]  # image id: its captions
@@ -168,6 +169,7 @@ def compare_runs(
         differences,
         guessing,
         small_split_warning(len(counts[0]), guessing, len(RECALLS)),
+        chosen_by(runs[0].settings.get("evaluate", {}).get("split", "")),
         moves,
         sentences,
         captions,
@@ -210,7 +212,7 @@ def grids(found: Comparison, moved: int = 3) -> list[Grid]:
     rows = [_metric_row(each) for each in found.differences]
     rows.append(_single_row("validation rsum", *(_validation(side) for side in (found.a, found.b))))
     rows.append(_single_row("closed form", *(side.run.floor for side in (found.a, found.b))))
-    notes = [f"Warning: {found.warning}"] if found.warning else []
+    notes = [f"Warning: {each}" for each in (found.warning, found.chosen) if each]
     if found.code:
         notes.append(f"the code differs in {', '.join(found.code)}")
     changes = [[each.key, each.a, each.b] for each in found.changes]
@@ -322,18 +324,12 @@ def _history(project: Project, run: Run) -> History:
         target = Path(folder)
         if not project.link_folder(run, HISTORY, target):
             return History({})
-        try:
-            return read_tables(target)
-        except InputError:  # written by another version
-            return History({})
+        return read_or_warn(lambda: read_tables(target), HISTORY) or History({})
 
 
 def _captions(project: Project, run: Run) -> tuple[dict[str, str], dict[str, list[str]]]:
     path = project.file(run, CAPTIONS)
-    try:
-        records = read_captions(path)[0] if path else []
-    except InputError:  # as in `_history`
-        records = []
+    records = (read_or_warn(lambda: read_captions(path)[0], CAPTIONS) if path else None) or []
     sentences = {
         caption: text
         for record in records
@@ -348,10 +344,8 @@ def _pictures(project: Project, run: Run, moves: Sequence[Moves]) -> dict[str, s
     root = run.settings.get("catalog", {}).get("root")
     if path is None or root is None:
         return {}
-    try:
-        catalog = {image.id: image for image in read_images(path)[0]}
-    except InputError:
-        return {}
+    images = read_or_warn(lambda: read_images(path)[0], IMAGES) or []
+    catalog = {image.id: image for image in images}
     found = {}
     for image_id in sorted(_shown_images(moves) & catalog.keys()):
         image = catalog[image_id]

@@ -19,6 +19,7 @@ from pydantic import Field
 from fne.core.errors import InputError
 from fne.core.params import Section
 from fne.metrics.floors import Floor
+from fne.metrics.recall import chosen_by
 from fne.report.charts import learning_curves, rank_histogram, recall_curve
 from fne.report.facts import (
     ancestors,
@@ -41,6 +42,7 @@ THUMBNAIL_SIDE = 256  # pixels
 THUMBNAIL_QUALITY = 80  # of the JPEG
 
 EVALUATED = "evaluated here"
+MODELS = ("model", "tuned", "tagger", "captioner")  # in lineages
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -111,6 +113,7 @@ def render(
         "tuning_kept": kept_sentence(settings_of(lineage, TUNED), "epoch", EVALUATED),
         "tuning_curves": learning_curves(tuning.history) if tuning else [],
         "small_split": small_split(evaluation),
+        "split": evaluation.split,
         "facts": {**head, **main_settings(lineage), **counts(captioned, lineage)},
     }
     return render_page("page.html", values, lineage, history, thumbnails, record)
@@ -143,11 +146,18 @@ def render_page(
         "kept": kept_sentence({}, history.unit, EVALUATED),
         "thumbnails": thumbnails,
         "untrained": settings_of(lineage, "weights").get("untrained", False),
+        "chosen": chosen_by(values["split"]) if _chooses(lineage) else None,
         "ancestors": ancestors(lineage),
         "script": Markup(script),  # noqa: S704 - files of this package, without data of the run
         "script_digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     }
     return environment().get_template(template).render(shared | dict(values))
+
+
+def _chooses(lineage: Lineage) -> bool:
+    """Return whether the validation split chose the weights of the model."""
+    model = {key: value for name in MODELS for key, value in settings_of(lineage, name).items()}
+    return model.get("keep") == "best" and model.get("method", "steps") == "steps"
 
 
 def environment() -> Environment:

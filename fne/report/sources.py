@@ -6,7 +6,6 @@ query. `read_history` returns the metrics that dvclive logged during training. B
 """
 
 import csv
-import json
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from fne.core.errors import InputError
 from fne.core.files import files_in, read_bytes
 from fne.metrics.recall import mean_over_folds, sum_of_recalls, summarize
 from fne.store.arrays import Arrays, read_arrays
-from fne.store.artifact import MODELS, Artifact, merge, require_same_model
+from fne.store.artifact import MODELS, Artifact, merge, parse_metrics, require_same_model
 from fne.store.history import MODEL, read_history_seal
 
 TUNED = MODELS[0]  # what a tuned model is called in lineages
@@ -215,7 +214,7 @@ def read_training(path: Path, evaluation: Artifact, model: str = MODEL) -> dict[
     """
     stage = "finetune" if model == TUNED else "train"
     try:
-        content: dict[str, Any] = json.loads(read_bytes(path))
+        content: dict[str, Any] = parse_metrics(read_bytes(path))
         found = content["best_epoch"]
         wanted = evaluation.lineage.get(model, {}).get("settings", {}).get("best_epoch")
         complete = {"rsum", "guessing"} <= content["validation"].keys()
@@ -330,9 +329,9 @@ def _count(value: Any) -> int:
 
 def _read_json(path: Path, name: str, extra_keys: set[str]) -> dict[str, Any]:
     try:
-        content = json.loads(read_bytes(path))
+        content = parse_metrics(read_bytes(path))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid JSON ({error}); run `dvc repro evaluate`") from None
+        raise InputError(f"{path}: damaged ({error}); run `dvc repro evaluate`") from None
     expected = {"image_to_text", "text_to_image", "rsum"} | extra_keys
     found = content.get(name) if isinstance(content, dict) else None
     if not isinstance(found, dict) or not expected <= found.keys():

@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from fne.core.errors import InputError
-from fne.core.files import text_digest
+from fne.core.files import text_digest, write_text
 
 # The first version of a text format that has a seal.
 SEALED_SINCE = 2
 OPENING = b'{"sha256": "'
 ENDING = b"fne-sha256:"
+SEAL = "sha256"  # of metrics
 HEX = 64
 # What makes vectors, the last stage first.
 MODELS = ("tuned", "model")
@@ -208,6 +209,27 @@ def parse_document(path: Path, content: bytes, form: Format, remedy: str) -> dic
     return document
 
 
+def write_metrics(path: Path, content: dict[str, Any]) -> None:
+    """Write metrics as plain JSON for DVC; the last entry is the digest of the others.
+
+    DVC shows each number and text of a metrics file as a column, but no list: so the digest is in one.
+    """
+    content = json.loads(json.dumps(content))  # as it will be read
+    write_text(path, json.dumps(content | {SEAL: [_metrics_digest(content)]}, indent=2) + "\n")
+
+
+def parse_metrics(content: bytes) -> Any:
+    """Return metrics without their seal; files of earlier versions have none.
+
+    Raises:
+        ValueError, RecursionError: if the file is damaged.
+    """
+    found = json.loads(content)
+    if isinstance(found, dict) and SEAL in found and found.pop(SEAL) != [_metrics_digest(found)]:
+        raise ValueError("its content does not match its seal")
+    return found
+
+
 def seal_bytes(content: bytes) -> bytes:
     """Return content with a seal at its end."""
     return content + ENDING + _hex(content)
@@ -236,6 +258,10 @@ def _is_deep(value: Any) -> bool:
             for inner in (each.values() if isinstance(each, dict) else each)
         ]
     return bool(level)
+
+
+def _metrics_digest(content: dict[str, Any]) -> str:
+    return text_digest(json.dumps(content, sort_keys=True))
 
 
 def _hex(content: bytes) -> bytes:

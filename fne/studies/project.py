@@ -45,10 +45,16 @@ def project_rows(rows: Rows, training: Sequence[str], projection: str, seed: int
         generator = np.random.default_rng(seed)
         axes = generator.standard_normal((rows.features, dim)) / np.sqrt(dim)
     axes = axes.astype(np.float32)
+
+    def project(values: np.ndarray) -> np.ndarray:
+        # Not with NumPy: the threads of its BLAS are not those of the training.
+        projected: np.ndarray = (torch.from_numpy(values - mean) @ torch.from_numpy(axes)).numpy()
+        return projected
+
     # One scale for all values keeps them within float16, whatever the embedding.
-    scale = np.float32(1 / (np.abs((known - mean) @ axes).max() or 1.0))
+    scale = np.float32(1 / (np.abs(project(known)).max() or 1.0))
     shards = (
-        (number, ids, (rows.read(ids).astype(np.float32) - mean) @ axes * scale)
+        (number, ids, project(rows.read(ids).astype(np.float32)) * scale)
         for number, ids in rows.plan().items()
     )
     settings = rows.artifact.settings | {"project": projection, "seed": seed}

@@ -22,6 +22,7 @@ from fne.store.arrays import read_arrays, write_arrays
 from fne.studies.file import Cell, Study
 
 RECORD, LOCK, WORK = "record.json", "lock", ".study-work"
+AGAIN = "remove the file, and `fne study run` computes it again"
 
 
 @dataclass(frozen=True)
@@ -146,19 +147,26 @@ def keep_result(folder: Path, cell: Cell, fold: int, seed: int, key: dict[str, A
 def find_result(
     folder: Path, cell: Cell, fold: int, seed: int, key: dict[str, Any] | None = None
 ) -> Result | None:
-    """Return the kept ranks of a training, or None; with a key, only those that this key decided."""
+    """Return the kept ranks of a training, or None; with a key, only those that this key decided.
+
+    Raises:
+        InputError: if the file is damaged, or holds the result of another training than its name says.
+    """
     path = _path(folder, cell, fold, seed)
     if not path.exists():
         return None
     try:
         found = read_arrays(path, "ranks")
     except InputError as error:
-        raise InputError(
-            f"{error.message} (a result of a study: remove the file, and `fne study run` computes it again)"
-        ) from None
+        raise InputError(f"{error.message} (a result of a study: {AGAIN})") from None
     settings = found.artifact.settings
     if key is not None and settings.get("key") != _digest(key):
         return None
+    place = f"{cell.name!r}, fold {fold}, seed {seed}"
+    own = f"{settings.get('cell')!r}, fold {settings.get('fold')}, seed {settings.get('seed')}"
+    if own != place:
+        told = f"{own} (key {str(settings.get('key'))[:12]}…)"
+        raise InputError(f"{path}: holds the result of {told}, not of {place}; {AGAIN}")
     return Result(
         image_ids=found.texts("image_ids"),
         caption_image=found["caption_image"],

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fne.core.device import prepare_device
+from fne.core.device import prepare_device, use_training_threads
 from fne.core.errors import InputError
 from fne.core.files import text_digest
 from fne.core.moved_keys import flattened, put
@@ -256,6 +256,7 @@ class Workspace:
     def run(self, cell: Cell, fold: int, seed: int) -> Result:
         """Train a cell on a fold, with each draw of the tuned key; rank the test images with the best."""
         settings = self._settings(cell, seed, {})
+        use_training_threads(settings.train.threads)  # a projection is part of the training
         captions, tokens = self._captions(settings, fold)
         embeddings, size = self._embed(cell, settings, captions)
         inputs = read_inputs(embeddings, captions, tokens)
@@ -263,6 +264,7 @@ class Workspace:
         best: tuple[float, Matcher] | None = None
         for draw in self._study.draws:
             train = self._settings(cell, seed, draw).train
+            use_training_threads(train.threads)
             matcher, validation, chosen = self._train(train, inputs, tokens)
             trials.append({"draw": draw, "validation": validation, "chosen": chosen})
             if best is None or validation > best[0]:  # the first of equal ones

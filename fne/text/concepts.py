@@ -2,7 +2,8 @@
 
 Concepts come from the data set's tags or from the most frequent words of the training captions.
 Only training images count. An image has a word as a concept if at least one of its captions
-has it. There is no list of stop words: "a" is a concept if it is frequent.
+has it. Words without content, such as "a" and "is", are concepts only if `stop_words` keeps them: as
+tags they say nothing, but a captioner writes them.
 """
 
 from collections import Counter
@@ -15,12 +16,25 @@ import numpy as np
 from pydantic import Field
 
 from fne.core.errors import InputError
-from fne.core.params import Section
+from fne.core.params import Section, one_of
 from fne.core.variants import Variant
 from fne.store.catalog import Captioned, captioned_in, in_split
 from fne.text.caption_vocabulary import ptb_words
 
 MIN_COVERAGE = 0.8  # of word occurrences, below which concepts say little about the captions
+
+# English words without content. Words for numbers, places ("behind"), colors and persons are not among them.
+STOP_WORDS = frozenset(
+    """
+    a an the this that these those each every some any all both other another such same
+    i you he she it we they me him her us them my your his its our their himself herself itself themselves
+    one ones who whom whose which what there here
+    am is are was were be been being has have had having do does did doing can could will would may might
+    and or but nor so if as than then because while when where how also just only very too not no
+    of in on at by for with from to into onto off out up down over about through during
+    's n't ' ` - -- '' `` s t
+    """.split()  # noqa: SIM905
+)
 
 
 @dataclass(frozen=True)
@@ -80,6 +94,8 @@ class FromWords(Section):
     """The settings of concepts that are words of the captions."""
 
     count: Annotated[int, Field(ge=1, le=100_000, examples=[1000])]
+    min_images: Annotated[int, Field(ge=1, examples=[1])]
+    stop_words: Annotated[str, one_of(["keep", "drop"]), Field(examples=["keep"])]
 
 
 @dataclass(frozen=True)
@@ -97,15 +113,18 @@ class ConceptSource:
     names: Callable[[Captioned], set[str]]
 
 
-def concepts_from_words(captions: Mapping[str, Sequence[Sequence[str]]], count: int) -> Concepts:
+def concepts_from_words(
+    captions: Mapping[str, Sequence[Sequence[str]]], count: int, min_images: int = 1
+) -> Concepts:
     """Take the most frequent words of the training captions, ties broken alphabetically.
 
     Args:
         captions: the captions of each training image, cut into words.
         count: the number of concepts; fewer where the captions have fewer words.
+        min_images: words of fewer training images are left out.
 
     Raises:
-        InputError: if there is no image or no word.
+        InputError: if there is no image or no word is left.
 
     Example:
         >>> concepts_from_words({"1": [["a", "dog"], ["a", "man"]], "2": [["a", "dog"]]}, count=2).names
@@ -115,13 +134,17 @@ def concepts_from_words(captions: Mapping[str, Sequence[Sequence[str]]], count: 
     occurrences = Counter(word for sentences in captions.values() for words in sentences for word in words)
     if not occurrences:
         raise InputError("concepts: the training captions have no words; check the captions")
-    names = sorted(occurrences, key=lambda word: (-occurrences[word], word))[:count]
-    chosen = set(names)
     images = Counter(
-        word
-        for sentences in captions.values()
-        for word in {word for words in sentences for word in words} & chosen
+        word for sentences in captions.values() for word in {word for words in sentences for word in words}
     )
+    frequent = [word for word in occurrences if images[word] >= min_images]
+    if not frequent:
+        word, found = max(images.items(), key=lambda each: each[1])
+        raise InputError(
+            f"concepts: no word has {min_images} training images; the most frequent, {word!r}, has {found}; "
+            "lower min_images"
+        )
+    names = sorted(frequent, key=lambda word: (-occurrences[word], word))[:count]
     covered = sum(occurrences[name] for name in names) / occurrences.total()
     return Concepts(names, [images[name] for name in names], len(captions), covered, [])
 
@@ -144,7 +167,7 @@ def concepts_from_tags(tags: Mapping[str, Sequence[str]], min_images: int = 1) -
     if not counts:
         raise InputError(
             "concepts: no training image has tags; tagging needs them (COCO's instances_*.json or a `tags` "
-            "column), or set concepts to words"
+            "column), or set train_tagger.concepts to words (for a captioner: train_captioner.concepts)"
         )
     ranked = sorted(counts, key=lambda tag: (-counts[tag], tag))
     names = [tag for tag in ranked if counts[tag] >= min_images]
@@ -168,13 +191,17 @@ def from_tags(cut: Callable[[str], list[str]], settings: FromTags) -> ConceptSou
 
 def from_words(cut: Callable[[str], list[str]], settings: FromWords) -> ConceptSource:
     """The most frequent words of the training captions. Images without captions do not count."""
+    dropped = STOP_WORDS if settings.stop_words == "drop" else frozenset()
+
+    def words(caption: str) -> list[str]:
+        return [word for word in cut(caption) if word not in dropped]
 
     def choose(training: Sequence[Captioned]) -> Concepts:
-        captions = {record.id: [cut(each) for each in record.captions] for record in training}
-        return concepts_from_words(captions, settings.count)
+        captions = {record.id: [words(each) for each in record.captions] for record in training}
+        return concepts_from_words(captions, settings.count, settings.min_images)
 
     def names(record: Captioned) -> set[str]:
-        return {word for caption in record.captions for word in cut(caption)}
+        return {word for caption in record.captions for word in words(caption)}
 
     return ConceptSource(captioned_in, choose, names)
 

@@ -1,7 +1,7 @@
 """Finished trainings, kept in the scratch folder by what decides their result.
 
-The key is the digest of the settings that apply, the digests of all inputs, the kind of
-device, the number of processes and `TRAINER_VERSION`. So when an edited comment, a new
+The key is the digest of the settings that apply, the digests of what it reads, the kind of
+device, the numbers of processes and threads and `TRAINER_VERSION`. So when an edited comment, a new
 file in a shared package or the block of a variant that was not chosen makes DVC run a
 training stage again, the stage finishes in seconds with the same result.
 """
@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fne.core.errors import InputError
@@ -51,13 +52,14 @@ class Finished:
 def training_key(
     settings: Mapping[str, Any], lineage: Lineage, device: str, processes: int
 ) -> dict[str, Any]:
-    """Return everything that decides the result of a training."""
+    """Return everything that decides the result of a training that starts now, with the threads of torch."""
     return {
         "version": TRAINER_VERSION,
         "settings": dict(settings),
         "inputs": {name: entry["digest"] for name, entry in lineage.items()},
         "device": device,
         "processes": processes,
+        "threads": torch.get_num_threads(),
     }
 
 

@@ -43,7 +43,7 @@ def train_task(
         task: what is learned, with fresh weights; it ends with the weights that were kept.
         settings: the section of `params.yaml` that the task was made from.
         schedule: how it is trained.
-        lineage: the inputs that it learns from.
+        lineage: the digests of what it learns from.
         job: the device, the scratch folder and the processes.
     """
     key = training_key(settings.applied(), lineage, job.device.type, job.processes.count)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fne.core.params import PerPhase, Section, one_of
+from fne.core.params import PerPhase, Section, TrainingThreads, one_of
 from fne.core.variants import blocks, chosen, settings_of
 from fne.training.loop import KEEP, Schedule
 from fne.training.optim import CLIPS, OPTIMIZERS
@@ -19,6 +19,7 @@ class TrainingSection(Section):
     """What the trainer needs; a task's own section adds its keys. Lists have one value per phase."""
 
     seed: Annotated[int, Field(ge=0, lt=2**32)]
+    threads: TrainingThreads
     optimizer: Annotated[str, one_of(OPTIMIZERS)]
     optimizers: blocks(OPTIMIZERS)  # type: ignore[valid-type]
     clip: Annotated[float, Field(ge=0)]

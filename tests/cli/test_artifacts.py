@@ -1,6 +1,5 @@
 """What `fne inspect` and `fne verify` do with captioners and what these write."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from click.testing import CliRunner
 
 from fne.cli.artifacts import CAPTIONS, KINDS, WRITTEN, artifact_kind
 from fne.core.errors import InputError
+from fne.store.artifact import parse_metrics, write_metrics
 from stages.caption import main as caption
 from stages.train_captioner import main as train_captioner
 from tests.support.captions import write_world
@@ -88,9 +88,9 @@ def test_written_captions_are_described_with_examples(project):
 
 
 def test_scores_are_a_table_with_the_floors_and_say_that_the_captioner_collapsed(project):
-    content = json.loads(METRICS.read_text())
+    content = parse_metrics(METRICS.read_bytes())
     content["test_full"]["collapsed"] = True
-    METRICS.write_text(json.dumps(content))
+    write_metrics(METRICS, content)
     lines = kind(METRICS).describe(METRICS)
     assert lines[0] == "metrics/captions.json: test_full, captions of 8 images"
     assert [line.split()[0] for line in lines[2:6]] == ["captioner", "constant", "nearest", "consensus"]

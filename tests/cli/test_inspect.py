@@ -129,6 +129,16 @@ def test_metrics_come_as_a_table(folder):
     ]
 
 
+def test_figures_of_the_split_that_chose_the_epoch_carry_a_warning(folder):
+    direction = {"R@1": 10.0}
+    metrics = {"image_to_text": direction, "text_to_image": direction, "rsum": 20.0, "captions": 250}
+    (folder / "m.json").write_text(json.dumps({"val_full": metrics | {"images": 50}}))
+    assert inspect("m.json")[-1] == (
+        "  Warning: these images chose the epoch, so the figures are the best of many and too high; "
+        "report a test split"
+    )
+
+
 def test_what_guessing_would_score_is_shown_beside_the_sum_of_recalls(folder):
     direction = {"R@1": 10.0, "R@5": 20.0, "R@10": 30.0}
     metrics = {"image_to_text": direction, "text_to_image": direction, "rsum": 120.0, "captions": 250}
@@ -208,7 +218,13 @@ def test_another_json_file_is_refused(folder, content):
 
 def test_a_damaged_json_file_is_refused(folder):
     (folder / "x.json").write_text("{")
-    assert fault("x.json").startswith("Error: x.json: not valid JSON (")
+    assert fault("x.json").startswith("Error: x.json: damaged (")
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"tuned": false, "sha256": ["0"]}', '{"tuned": true}'])
+def test_damaged_metrics_of_tuning_are_one_line(folder, content):
+    (folder / "tuning.json").write_text(content)
+    assert fault("tuning.json").startswith("Error: tuning.json: damaged (")
 
 
 def test_whatever_else_a_stage_makes_tells_its_size_and_the_stage(folder):

@@ -161,7 +161,7 @@ def test_all_faults_are_found_and_not_only_the_first():
         "features/activations: 'notes.txt' does not belong to the store, move it elsewhere; "
         "remove it and run `dvc repro extract`"
     )
-    assert lines[2].startswith("metrics/retrieval.json: not valid JSON (")
+    assert lines[2].startswith("metrics/retrieval.json: damaged (")
 
 
 def test_the_summary_counts_the_faults():
@@ -300,7 +300,8 @@ def test_a_newer_format_is_refused_naming_the_version_it_needs():
         (REJECTS, b"id,path\n", "expected the columns id, path, caption, reason"),
         (REJECTS, b"", "expected the columns id, path, caption, reason"),
         (REJECTS, b"\xff", "not a table of rejects"),
-        (METRICS, b'{"R@1": NaN}', "not valid JSON (NaN is not a number)"),
+        (METRICS, b'{"R@1": NaN}', "damaged (NaN is not a number)"),
+        (METRICS, b'{"R@1": 1.0, "sha256": ["0"]}', "damaged (its content does not match its seal)"),
         (
             Path("models/history/plots/metrics/train/loss.tsv"),
             b"step\tloss\n0\tx\n",

@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from fne.core import device
-from fne.core.device import CUBLAS_VARIABLE, free_memory, is_out_of_memory, prepare_device
+from fne.core.device import (
+    CUBLAS_VARIABLE,
+    free_memory,
+    is_out_of_memory,
+    prepare_device,
+    use_training_threads,
+)
+from fne.core.errors import InputError
 from fne.core.params import Runtime
 
 CPU = torch.device("cpu")
@@ -90,3 +97,29 @@ def test_on_a_cpu_what_is_not_deterministic_is_an_error(settings_of_torch):
 )
 def test_errors_of_scarce_memory_are_told_from_others(error, expected):
     assert is_out_of_memory(error) == expected
+
+
+def test_the_threads_of_a_training_replace_those_of_the_runtime_and_its_processes_divide_them(monkeypatch):
+    runtime = Runtime.model_construct(device="cpu", threads=1)
+    prepare_device(runtime, training_threads=4)
+    assert torch.get_num_threads() == 4
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    prepare_device(runtime, training_threads=4)
+    assert torch.get_num_threads() == 2
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    prepare_device(runtime, training_threads=4)
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("OMP_THREAD_LIMIT", "1", "OMP_THREAD_LIMIT is 1, but training uses 2 threads; unset the variable"),
+        ("OMP_DYNAMIC", "TRUE", "OMP_DYNAMIC is true, so the load would decide about results; unset the variable"),
+    ],
+)  # fmt: skip
+def test_an_environment_that_takes_threads_from_a_training_is_refused(monkeypatch, variable, value, message):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(InputError, match=f"^{message}$"):
+        use_training_threads(2)
+    use_training_threads(1)

@@ -526,3 +526,12 @@ def test_a_value_out_of_bounds_is_reported(changes, message):
 def test_the_schema_is_loaded_without_torch():
     code = "import sys, fne.datasets.catalog; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_caption_of_more_than_the_limit_is_rejected_and_not_copied_whole(tmp_path):
+    write_karpathy(tmp_path, entry("a.jpg", "train", "a" * 100_000, "b" * 100_001), entry("b.jpg"))
+    result = build(tmp_path)
+    assert [len(caption) for caption in result.captioned[0].captions] == [100_000]
+    (reject,) = result.rejects
+    assert reject.reason == "caption 1 is too long: 100,001 characters, more than 100,000"
+    assert len(reject.caption) == 100_000

@@ -7,7 +7,16 @@ import pytest
 from fne.core.errors import InputError
 from fne.core.params import load_section, parse_section
 from fne.evaluation import protocols
-from fne.evaluation.protocols import PROTOCOLS, Evaluate, Protocol, choose_folds, metrics_name, refuse_leaks
+from fne.evaluation.protocols import (
+    NO_TEST,
+    PROTOCOLS,
+    TOO_HIGH,
+    Evaluate,
+    Protocol,
+    choose_folds,
+    metrics_name,
+    refuse_leaks,
+)
 from fne.store.catalog import Captioned
 from tests.support.imports import ROOT
 
@@ -27,7 +36,7 @@ def test_the_whole_split_keeps_the_order_of_the_catalog():
     ("there", "asked", "hint"),
     [
         ("test", "val", "only in test; use `dvc exp run -S evaluate.split=test`"),
-        ("val", "test", "only in val; use `dvc exp run -S evaluate.split=val`"),
+        ("val", "test", f"only in val; {NO_TEST}, or use `dvc exp run -S evaluate.split=val`, {TOO_HIGH}"),
         ("train", "test", "only in train; see `catalog` in params.yaml"),
     ],
 )

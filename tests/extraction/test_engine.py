@@ -9,6 +9,7 @@ import torch
 
 from fne.core import params
 from fne.core.errors import InputError
+from fne.core.signals import TERMINATED
 from fne.extraction.cache import hardware_name
 from fne.extraction.engine import (
     EngineConfig,
@@ -79,6 +80,37 @@ def test_a_killed_worker_gives_an_error_of_one_line(tmp_path):
         "a process that reads images was killed, possibly because memory ran out; finished rows are kept; "
         "lower runtime.workers and run again"
     )
+
+
+READING = """
+from fne.core.signals import StoppedError, graceful_stop
+from fne.extraction.engine import read_ahead
+
+with graceful_stop(print) as stopping:
+    for position in read_ahead(range(10**9), range(10**9), 2, pin=False):
+        if position == 20:
+            print("reading", flush=True)
+        if stopping():
+            raise StoppedError
+"""
+
+
+def test_sigterm_to_the_process_group_ends_as_the_main_process_decides():
+    for _ in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-c", READING],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            assert process.stdout.readline() == "reading\n"
+            os.killpg(process.pid, signal.SIGTERM)
+            printed, errors = process.communicate(timeout=60)
+        assert (process.returncode, errors) == (TERMINATED, "")
+        assert printed.startswith("terminated; ")
+        with pytest.raises(ProcessLookupError):  # no reading process is left
+            os.killpg(process.pid, 0)
 
 
 def test_an_image_that_changed_since_the_catalog_is_refused(tmp_path):

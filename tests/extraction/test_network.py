@@ -148,6 +148,16 @@ def test_weights_of_another_shape_are_refused(tmp_path):
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int64, torch.bool, torch.complex64])
+def test_weights_that_are_no_floating_point_numbers_are_refused(tmp_path, dtype):
+    state = {name: torch.empty(v.shape) for name, v in meta_state("alexnet").items()}
+    state["features.0.weight"] = state["features.0.weight"].to(dtype)
+    assert fault(tmp_path, "alexnet", state) == (
+        f"{tmp_path}/w: 'features.0.weight' has values of type {str(dtype)[6:]}, expected floating-point "
+        "numbers; quantized weights are not supported, use another weights file"
+    )
+
+
 def test_the_pooled_output_of_a_resnet_is_what_its_classifier_reads(tmp_path):
     torch.manual_seed(0)
     model = torchvision.models.resnet18(weights=None).eval()

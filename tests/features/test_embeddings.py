@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numba
@@ -13,6 +16,7 @@ from fne.features.statistics import Statistics, fit, standardize
 from fne.store.layout import Layer, count_views, view_layers
 from fne.store.rows import Rows
 from tests.support.features import store
+from tests.support.imports import ROOT
 
 LAYERS = [Layer("conv1", 1), Layer("conv2", 1), Layer("fc6", 2)]
 VALUES = np.array([[1, 4, 0, 5], [3, 4, 0, 5], [2, 8, 0, 5], [2, 0, 0, 5]], dtype=np.float32)
@@ -296,16 +300,29 @@ def test_a_constant_feature_is_ordinary_whatever_the_thresholds():
     assert discretize(np.array([[5.0], [9.0]]), ordinary, low=0.5, high=0.7).tolist() == [[0], [0]]
 
 
-def test_the_number_of_threads_changes_nothing():
+def test_the_number_of_threads_changes_nothing(monkeypatch):
     block = np.random.default_rng(0).normal(size=(101, 33)).astype(np.float32)
     ordinary = Statistics(np.zeros(33), np.ones(33), [])
-    before = numba.get_num_threads()
     found = []
-    for threads in (1, before):
-        numba.set_num_threads(threads)
+    for threads in (1, 3):
+        monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", threads)
         found.append(discretize(block, ordinary, -0.25, 0.15))
-    numba.set_num_threads(before)
     assert np.array_equal(*found)
+
+
+def test_discretizing_leaves_the_number_of_threads_of_torch_as_it_is():
+    """In a process of its own: numba sets the number only when it starts its threads."""
+    program = (
+        "import numpy as np, torch; from fne.features.embeddings import discretize; "
+        "from fne.features.statistics import Statistics; torch.set_num_threads(1); "
+        "discretize(np.ones((8, 3), np.float32), Statistics(np.zeros(3), np.ones(3), []), -0.25, 0.15); "
+        "print(torch.get_num_threads())"
+    )
+    own = {"NUMBA_NUM_THREADS": "4", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | own, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "1\n"
 
 
 NAMES = ["conv1_1", "conv1_2", "fc6", "fc7"]

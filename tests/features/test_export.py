@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fne.cli import main
+from fne.features import export
 from fne.store.catalog import Captioned, Image, write_captions, write_images
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import Rows, write_rows
@@ -158,6 +159,17 @@ def test_clip_retrieval_gets_an_array_and_aligned_metadata(folder):
     assert dict(zip(shown["id"], shown["caption"], strict=True))[f"{IDS[3]}#1"] == "b"
 
 
+def test_a_damaged_parameter_file_is_an_error_and_gives_no_wrong_paths():
+    store("vectors/images", "image_vectors")
+    write_images(Path("data/images.jsonl"), [Image(each, f"in/{each}", "0" * 64, 1, 9, 9) for each in IDS])
+    write_captions(Path("data/captions.jsonl"), [Captioned(each, "train", ("a", "b"), ()) for each in IDS])
+    Path("params.yaml").write_text("catalog: [")
+    result = CliRunner().invoke(main, ["export", "vectors/images", "--to", "clip-retrieval"])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: params.yaml: ")
+    assert not Path("exported").exists()
+
+
 def test_the_same_store_gives_the_same_bytes():
     store()
     for name in ("a.parquet", "b.parquet"):
@@ -176,6 +188,33 @@ def test_an_existing_target_is_never_replaced(form, name):
     assert (
         result.stderr == f"Error: {name}: exists already; remove it, or choose another name with --output\n"
     )
+
+
+@pytest.mark.parametrize("form", ["parquet", "npy", "clip-retrieval"])
+def test_a_folder_that_cannot_be_made_is_one_line(form):
+    store()
+    Path("file").write_text("mine")
+    result = CliRunner().invoke(main, ["export", "features/activations", "--to", form, "--output", "file/x"])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: file/x")
+    assert result.stderr.endswith(": cannot be written (File exists); choose another place\n")
+
+
+def test_an_export_that_was_interrupted_is_completed_by_the_same_command(monkeypatch):
+    rows = store()
+    arguments = ["export", "features/activations", "--to", "npy"]
+    with monkeypatch.context() as patch:
+        patch.setattr(export, "_write_array", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert CliRunner().invoke(main, arguments).exit_code != 0
+    assert [path.name for path in Path("exported").iterdir()] == ["activations.ids.txt"]
+    run(*arguments)
+    ids = Path("exported/activations.ids.txt").read_text().splitlines()
+    assert np.load("exported/activations.npy").tobytes() == bits(rows, ids)
+    Path("exported/activations.npy").unlink()
+    store(ids=IDS[:9])
+    result = CliRunner().invoke(main, arguments)
+    assert (result.exit_code, len(ids)) == (2, 50)
+    assert result.stderr.startswith("Error: exported/activations.ids.txt: exists already; remove it, or ")
 
 
 def test_without_pyarrow_its_extra_is_named(monkeypatch):

@@ -70,8 +70,8 @@ def test_a_program_that_cannot_be_run_is_named(tmp_path):
 def test_what_is_missing_is_reported(monkeypatch):
     monkeypatch.setattr(module, "_java", lambda: None)
     assert find_program() == (
-        "there is no `java`; install a Java runtime, for example with pip install 'fne-pipeline[meteor]'"
+        "there is no `java`; install a Java runtime, for example with `pip install -e '.[meteor]'`"
     )
     monkeypatch.setattr(module, "_java", lambda: "/usr/bin/java")
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    assert find_program() == "pycocoevalcap is not installed; pip install 'fne-pipeline[meteor]' installs it"
+    assert find_program() == "pycocoevalcap is not installed; `pip install -e '.[meteor]'` installs it"

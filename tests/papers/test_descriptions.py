@@ -56,7 +56,7 @@ def test_a_preset_of_tags_sets_everything_that_decides_what_is_trained(name):
         key for key in PARAMS["train_tagger"] if not any(f"train_tagger.{key}" in each for each in chosen)
     }
     # Blocks of variants that are not chosen do not apply.
-    assert left <= {"seed", "recognizers", "hint_readers"}
+    assert left <= {"seed", "threads", "recognizers", "hint_readers"}
 
 
 def test_the_ablations_differ_in_what_their_names_say():
@@ -153,7 +153,7 @@ def test_a_preset_of_captions_sets_everything_that_decides_what_is_trained(name,
         if not any(f"train_captioner.{key}" in each for each in chosen)
     }
     # Blocks of variants that are not chosen do not apply.
-    assert left <= {"seed", "recognizers", "cells", "optimizers"}
+    assert left <= {"seed", "threads", "recognizers", "cells", "optimizers"}
 
 
 def test_captioners_differ_in_what_their_names_say():

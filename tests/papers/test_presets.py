@@ -230,7 +230,7 @@ def test_a_preset_sets_or_leaves_every_key_on_purpose():
             has_network = each.dataset == "demo" and bool(each.overrides["finetune.epochs"])
             if not has_network and not each.name.split("/")[1].startswith(("VGG19-", "ResNet50-")):
                 left |= {f"embed.{key}" for key in PARAMS["embed"]}
-        left |= {"finetune.seed"} if each.overrides["finetune.epochs"] else set()
+        left |= {"finetune.seed", "finetune.threads"} if each.overrides["finetune.epochs"] else set()
         sections = {name: flattened(PARAMS[name]) for name in SECTIONS if name not in ("extract", "render")}
         for key, value in each.overrides.items():
             section, own = key.split(".", 1)
@@ -263,7 +263,8 @@ def settings_that_apply(chosen, start):
         put(content, key, value)
     sections = {name: flattened(content[name]) for name in SECTIONS if name != "render"}
     unused = UNUSED.get(sections["embed"]["kind"], ())
-    left = {*load("presets")["left"], "extract.weights", "extract.input", "extract.shards", "finetune.seed"}
+    left = {*load("presets")["left"], "extract.weights", "extract.input", "extract.shards"}
+    left |= {"finetune.seed", "finetune.threads"}
     if "/" in chosen.name:
         left |= {"tokenize.vectors"}  # the user's
     return {
@@ -548,8 +549,9 @@ def test_presets_for_own_data_set_every_key_of_the_training(name):
     Embed.model_validate(content["embed"])
     Tokenize.model_validate(content["tokenize"])
     applied = {f"train.{key}" for key in flattened(train.applied())}
-    # Parts that a closed form implies, the seed, and how clipping by zero would be done.
-    implied = {f"train.{key}" for key in ("image_head", "text_encoder", "similarity", "seed", "clip_by")}
+    # Parts that a closed form implies, seed and threads, and how clipping by zero would be done.
+    keys = ("image_head", "text_encoder", "similarity", "seed", "threads", "clip_by")
+    implied = {f"train.{key}" for key in keys}
     assert applied - set(overrides) <= implied | {"train.methods.cca.dim"}
 
 

@@ -7,6 +7,7 @@ import pytest
 from fne.core.dvc import Stage, bytes_md5
 from fne.core.errors import InputError
 from fne.papers.runs import (
+    RANKS,
     WORKSPACE,
     Result,
     _validation,
@@ -17,6 +18,7 @@ from fne.papers.runs import (
     split_digests,
 )
 from fne.store.catalog import Captioned
+from tests.faults.edits import flip
 from tests.support.paper_tables import FLICKR8K, project, run
 from tests.support.projects import change_params, commit, dvc, git
 
@@ -163,6 +165,16 @@ def test_without_the_cache_an_experiment_is_found_without_its_ranks(folder):
     assert remote.ranks is None
     assert remote.counts == local.counts  # of the same catalog, which is in the work tree
     assert remote.results[0].images == 6
+
+
+def test_damaged_ranks_are_reported_when_they_are_left_out(folder, capsys):
+    with open_project(folder) as found:
+        cached = found.file(found.run("second"), RANKS)
+        cached.chmod(0o644)
+        flip(cached, 0.5)
+        capsys.readouterr()
+        assert found.run("second").ranks is None
+    assert capsys.readouterr().err.startswith(f"{RANKS} of a run is left out: {cached}: ")
 
 
 def test_a_revision_is_a_run_and_another_catalog_makes_another_experiment(folder):

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from fne.core.files import file_digest
 from fne.store.annotations import read_written
+from fne.store.artifact import parse_metrics
 from stages.caption import main
 from stages.train_captioner import main as train_captioner
 from tests.support.captions import write_world
@@ -72,7 +73,7 @@ def test_only_the_scored_images_if_asked_for(caption):
     assert caption().exit_code == 0
     written, _ = read_written(OUTS[0])
     assert len(written) == 8
-    assert list(json.loads(OUTS[1].read_text())) == ["val_full"]
+    assert list(parse_metrics(OUTS[1].read_bytes())) == ["val_full"]
 
 
 def test_a_captioner_of_other_embeddings_is_refused(caption):

@@ -227,7 +227,8 @@ def test_splits_without_captions_are_noted(folder):
     assert result.output.splitlines()[-2:] == [
         "note: no image with captions is in split 'val', which training needs to choose its best epoch; "
         "see catalog.val_share",
-        "note: no image with captions is in split 'test'; set evaluate.split to val",
+        "note: no image with captions is in split 'test', which results are reported on; give it some training "
+        "images, or set evaluate.split to val, whose images choose the epoch",
     ]
 
 
@@ -251,3 +252,20 @@ def test_a_misspelled_column_stops_the_stage(folder):
         f"Error: {folder}/table/c.csv: the header has the unknown name 'splits' (did you mean 'split'?); "
         "rename or remove it; the known names are image, caption, split, tags, hints\n"
     )
+
+
+@pytest.mark.parametrize("target", ["loop.png", "nowhere.png"])
+def test_a_link_that_leads_nowhere_is_rejected_with_its_reason_and_no_traceback(folder, target):
+    (folder / "set/images/loop.png").symlink_to(target)
+    assert run(folder).exit_code == 0
+    photos = folder / "photos"
+    photos.mkdir()
+    for number in range(3):
+        (photos / f"{number}.png").write_bytes(encoded(picture(number)))
+    (photos / "loop.png").symlink_to(target)
+    (photos / "loop").symlink_to("loop")
+    result = run(folder, root=str(photos), max_rejects=1)
+    assert result.exit_code == 0, result.output
+    assert [line.split(",")[0] for line in (folder / "rejects.csv").read_text().splitlines()[1:]] == [
+        "loop.png"
+    ]

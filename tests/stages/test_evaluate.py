@@ -43,7 +43,8 @@ def test_a_split_without_captions_is_refused_with_what_to_type(run):
     assert (result.exit_code, result.stderr) == (
         2,
         "Error: params.yaml: evaluate.split is 'test', but the catalog has captions only in train, val; "
-        "use `dvc exp run -S evaluate.split=val`\n",
+        "give some training images the split 'test' in the data set, or use "
+        "`dvc exp run -S evaluate.split=val`, whose images choose the epoch, so that the figures are too high\n",
     )
 
 

@@ -14,6 +14,7 @@ from PIL import Image as Picture
 from fne.cli import main as fne
 from fne.models.matcher_file import NETWORK, is_tuned, read_model_file
 from fne.report.sources import RSUM, read_tables
+from fne.store.artifact import parse_metrics
 from fne.store.history import read_history_seal
 from fne.store.rows import Rows
 from fne.store.tensors import read_sealed, write_sealed
@@ -64,7 +65,7 @@ def test_switched_off_it_says_so_and_vectors_are_those_of_the_model(project):
     assert not is_tuned(Path("models/tuned.safetensors"))
     assert Path("models/tuned.safetensors").stat().st_size < 1000
     assert read_history_seal(Path("models/tuning")).points == 0
-    assert json.loads(Path("metrics/tuning.json").read_text()) == {"tuned": False}
+    assert parse_metrics(Path("metrics/tuning.json").read_bytes()) == {"tuned": False}
     described = CliRunner().invoke(fne, ["inspect", "metrics/tuning.json"])
     assert described.output == "metrics/tuning.json: the image network was not tuned\n"
     assert run("encode").exit_code == 0

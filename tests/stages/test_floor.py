@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 from fne.store.rows import Rows
+from tests.faults.edits import flip
 from tests.support.projects import change_params
 from tests.support.stages import write_activations, write_catalog
 
@@ -33,6 +34,15 @@ def test_too_few_images_leave_a_reason_and_no_fault(run):
     assert result.exit_code == 0
     assert "no closed-form floor (the training split has 3 captioned images" in result.stdout
     assert json.loads(Path("metrics/floor.json").read_text())["test_full"] == {}
+
+
+def test_damage_is_an_error_and_not_a_missing_floor(run):
+    run(*READY)
+    flip(next(Path("features/embeddings").glob("shard-*.h5")), 0.5)
+    result = run("floor")
+    assert result.exit_code == 2
+    assert "damaged" in result.stderr
+    assert not Path("metrics/floor.json").exists()
 
 
 def test_a_missing_key_of_the_block_is_named(run):

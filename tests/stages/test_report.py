@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from PIL import Image as Pillow
 
+from fne.store.artifact import write_metrics
 from fne.store.catalog import read_captions, write_captions
 from stages.report import main
 from tests.support.report import (
@@ -380,10 +381,20 @@ def test_captions_that_changed_since_the_evaluation_are_an_error(tmp_path):
     assert "was made from captions" in result.output
 
 
+def test_a_flipped_digit_of_the_metrics_does_not_reach_the_page(tmp_path):
+    run = write_run(tmp_path)
+    path = tmp_path / "retrieval.json"
+    write_metrics(path, json.loads(path.read_text()))
+    path.write_text(re.sub('"rsum": .', '"rsum": 9', path.read_text()).replace('"rsum": 99', '"rsum": 89'))
+    result = report(run)
+    assert result.exit_code == 2
+    assert f"{path}: damaged (its content does not match its seal); run `dvc repro evaluate`" in result.output
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "not valid JSON"),
+        ("{", "damaged"),
         ('{"val": {}}', "under 'test_full'"),
         ("[]", "under 'test_full'"),
         (None, "no such file"),

@@ -9,6 +9,7 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from fne.cli import main as fne
 from fne.store.annotations import read_tagged
+from fne.store.artifact import parse_metrics
 from fne.store.catalog import write_captions
 from stages.tag import main
 from stages.train_tagger import main as train
@@ -90,7 +91,7 @@ def test_a_split_without_tags_names_one_that_has_some(project):
     )
     change_params(project, {"tag": {"split": "val"}})
     assert invoke(main, "tag").exit_code == 0
-    assert json.loads(METRICS.read_text()).keys() == {"val_full"}
+    assert parse_metrics(METRICS.read_bytes()).keys() == {"val_full"}
 
 
 def test_tags_that_no_training_image_has_count_against_recall(project):

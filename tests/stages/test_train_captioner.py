@@ -28,7 +28,14 @@ def train(tmp_path, monkeypatch):
     change_params(
         tmp_path,
         {
-            "train_captioner": {"units": 8, "word_dim": 6, "batch": 32, "epochs": 1, "min_count": 1},
+            "train_captioner": {
+                "threads": 1,
+                "units": 8,
+                "word_dim": 6,
+                "batch": 32,
+                "epochs": 1,
+                "min_count": 1,
+            },
             "runtime": {"device": "cpu", "threads": 1},
         },
     )

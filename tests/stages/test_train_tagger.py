@@ -80,7 +80,8 @@ def test_a_data_set_without_tags_is_refused_in_one_line(train, tmp_path):
     assert (result.exit_code, result.stderr) == (
         2,
         "Error: data/captions.jsonl: concepts: no training image has tags; tagging needs them (COCO's "
-        "instances_*.json or a `tags` column), or set concepts to words\n",
+        "instances_*.json or a `tags` column), or set train_tagger.concepts to words (for a captioner: "
+        "train_captioner.concepts)\n",
     )
 
 

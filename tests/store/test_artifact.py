@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from dvc.repo.metrics.show import _extract_metrics
 
 from fne.core.errors import InputError
 from fne.store.artifact import (
@@ -10,10 +11,12 @@ from fne.store.artifact import (
     is_sealed,
     merge,
     parse_document,
+    parse_metrics,
     require_same_model,
     seal_bytes,
     seal_text,
     unseal_bytes,
+    write_metrics,
 )
 
 ACTIVATIONS = Artifact(Path("features/activations"), "activations", "a" * 64, {"crops": "ten"})
@@ -151,3 +154,21 @@ def test_vectors_of_a_tuned_network_are_not_mixed_with_those_of_the_model_before
     assert error.value.message == (
         "c holds tuned 222222222222…, but b was made from tuned 333333333333…; run `dvc repro`"
     )
+
+
+def test_a_flipped_digit_of_metrics_is_detected_and_plain_metrics_of_others_are_read(tmp_path):
+    path = tmp_path / "retrieval.json"
+    content = {"test_full": {"rsum": 497.2, "per": {1: 0.1}, "all": (1, 2)}}
+    write_metrics(path, content)
+    assert parse_metrics(path.read_bytes()) == json.loads(json.dumps(content))
+    for text in (b"497.2", b"497.3"):
+        assert parse_metrics(b'{"rsum": %s}' % text) == {"rsum": float(text)}
+    with pytest.raises(ValueError, match="its content does not match its seal"):
+        parse_metrics(path.read_bytes().replace(b"497.2", b"497.3"))
+
+
+def test_the_seal_of_metrics_is_no_column_of_dvc(tmp_path):
+    write_metrics(tmp_path / "metrics.json", {"rsum": 1.0})
+    content = json.loads((tmp_path / "metrics.json").read_bytes())
+    assert list(content) == ["rsum", "sha256"]
+    assert _extract_metrics(content, "metrics.json") == {"rsum": 1.0}

@@ -90,6 +90,27 @@ def test_a_damaged_result_says_how_to_get_it_again(study, tmp_path):
         find_result(tmp_path, study.cells[0], 0, 0)
 
 
+def test_two_results_that_changed_places_are_refused_with_both_names(study, tmp_path):
+    first, second = study.cells[:2]
+    places = []
+    for number, cell in enumerate((first, second)):
+        keep_result(tmp_path, cell, 0, 0, KEY | {"number": number}, RESULT)
+        places += sorted(set((tmp_path / "results").rglob("*.h5")) - set(places))
+    contents = [path.read_bytes() for path in places]
+    for path, content in zip(places, reversed(contents), strict=True):
+        path.write_bytes(content)
+    for path, cell, other in ((places[0], first, second), (places[1], second, first)):
+        with pytest.raises(InputError) as caught:
+            find_result(tmp_path, cell, 0, 0)
+        assert caught.value.message.startswith(
+            f"{path}: holds the result of '{other.name}', fold 0, seed 0 (key "
+        )
+        assert caught.value.message.endswith(
+            f"…), not of '{cell.name}', fold 0, seed 0; remove the file, and `fne study run` computes it again"
+        )
+    assert find_result(tmp_path, first, 0, 0, KEY | {"number": 0}) is None  # it is computed again
+
+
 def test_a_result_is_read_as_it_was_kept_and_only_for_its_own_key(study, tmp_path):
     cell = study.cells[0]
     assert find_result(tmp_path, cell, 0, 0) is None

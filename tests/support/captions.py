@@ -23,7 +23,7 @@ EMBEDDINGS, CAPTIONS, IMAGES = (
     Path("data/images.jsonl"),
 )
 SMALL = {"units": 16, "word_dim": 12, "batch": 16, "epochs": 2, "min_count": 1, "dropout": 0.3}
-READING = Reading("ptb", 1, 100, 20, "words", FromWords(count=30))
+READING = Reading("ptb", 1, 100, 20, "words", FromWords(count=30, min_images=1, stop_words="keep"))
 
 
 def write_world(folder: Path, noise: float = 0.1, seed: int = 0) -> None:

@@ -1,6 +1,5 @@
 """A tiny project whose activations are made up, for stages to run on in-process."""
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from fne.store.artifact import Lineage
+from fne.store.artifact import Lineage, parse_metrics
 from fne.store.catalog import Captioned, Image, write_captions, write_images
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import Rows, write_rows
@@ -110,5 +109,5 @@ def run(tmp_path, monkeypatch) -> Run:
 
 def metrics() -> dict[str, object]:
     """Read the metrics that `evaluate` wrote."""
-    found: dict[str, object] = json.loads(Path("metrics/retrieval.json").read_text())
+    found: dict[str, object] = parse_metrics(Path("metrics/retrieval.json").read_bytes())
     return found

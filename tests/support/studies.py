@@ -73,6 +73,7 @@ def write_study(folder: Path, **changes: object) -> Path:
     store(folder / "features/small", np.array(values, dtype=np.float32), LAYERS)
     params = load_params(ROOT / "params.yaml")
     put(params, "runtime.threads", 1)
+    put(params, "train.threads", 1)
     put(params, "runtime.device", "cpu")
     with (folder / "params.yaml").open("w", encoding="utf-8") as file:
         YAML().dump(params, file)

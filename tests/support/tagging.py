@@ -21,7 +21,14 @@ from tests.support.projects import change_params
 
 EMBEDDINGS, CAPTIONS = Path("features/embeddings"), Path("data/captions.jsonl")
 IMAGES = Path("data/images.jsonl")
-SMALL = {"units": 16, "word_dim": 8, "epochs": 2, "recognizer_rate": 0.02, "learning_rate": 0.01}
+SMALL = {
+    "threads": 1,
+    "units": 16,
+    "word_dim": 8,
+    "epochs": 2,
+    "recognizer_rate": 0.02,
+    "learning_rate": 0.01,
+}
 PARAMS = YAML(typ="safe").load(ROOT / "params.yaml")
 
 

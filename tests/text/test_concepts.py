@@ -2,7 +2,15 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
-from fne.text.concepts import ORDERS, concepts_from_tags, concepts_from_words, tag_sequences
+from fne.store.catalog import Captioned
+from fne.text.concepts import (
+    ORDERS,
+    FromWords,
+    concept_source,
+    concepts_from_tags,
+    concepts_from_words,
+    tag_sequences,
+)
 
 CAPTIONS = {
     "1": [["a", "dog", "dog"], ["a", "man"]],
@@ -107,3 +115,18 @@ def test_nothing_to_take_concepts_from_is_an_error():
         concepts_from_tags({"1": []})
     with pytest.raises(InputError, match="the most frequent, 'dog', has 2; lower min_images"):
         concepts_from_tags(TAGS, min_images=3)
+
+
+@pytest.mark.parametrize(
+    ("stop_words", "expected"), [("keep", {"a", "dog", "is", "running"}), ("drop", {"dog", "running"})]
+)
+def test_words_without_content_are_tags_only_if_they_are_kept(stop_words, expected):
+    source = concept_source("words", FromWords(count=10, min_images=2, stop_words=stop_words))
+    records = [Captioned(n, "train", (f"A dog is running {n}.",), ()) for n in "xy"]
+    assert set(source.choose(records).names) == expected
+    assert source.names(records[0]) == expected | {"x"}  # a rare word stays true, so it counts against recall
+
+
+def test_words_of_too_few_images_are_an_error_with_the_most_frequent_one():
+    with pytest.raises(InputError, match="no word has 3 training images; the most frequent, 'dog', has 2"):
+        concepts_from_words({"1": [["dog"]], "2": [["dog", "cat"]]}, count=5, min_images=3)

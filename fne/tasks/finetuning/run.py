@@ -1,6 +1,5 @@
 """The stage `finetune`, where the network is trained: what it reads, announces, trains and writes."""
 
-import json
 import signal
 from functools import partial
 from pathlib import Path
@@ -10,14 +9,13 @@ import numpy as np
 
 from fne.core import stat_cache
 from fne.core.device import prepare_device
-from fne.core.files import write_text
 from fne.core.params import Runtime
 from fne.core.processes import joined
 from fne.core.signals import graceful_stop
 from fne.core.terminal import say
 from fne.metrics.recall import has_started, validation_metrics
 from fne.models.matcher_file import write_tuned
-from fne.store.artifact import MODELS
+from fne.store.artifact import MODELS, write_metrics
 from fne.tasks.finetuning.settings import Finetune
 from fne.tasks.finetuning.train import Places, announcement, build_task, finetune, read_inputs
 from fne.training.history import write_history
@@ -36,7 +34,7 @@ def run_finetuning(
         InputError: if there is no network to train, or if settings and inputs do not fit.
     """
     stat_cache.use(runtime.scratch_folder())
-    device = prepare_device(runtime)
+    device = prepare_device(runtime, settings.threads)
     inputs = read_inputs(places, settings.epochs)
     with (
         joined(device) as processes,
@@ -48,11 +46,12 @@ def run_finetuning(
         done = finetune(task, settings, inputs, device, scratch, stopping, processes)
         if processes.first:
             found = tuning_metrics(done, inputs.validation.counts)
+            found |= {"threads": settings.threads, "images_at_once": task.network.part}
             made_with = settings.model_dump() | {key: found[key] for key in ("best_epoch", "started")}
             network = task.network.full_state()
             digest = write_tuned(tuned, task.matcher, network, made_with, inputs.lineage)
             write_history(history, done.points, digest, MODELS[0])
-            write_text(metrics, json.dumps(found, indent=2) + "\n")
+            write_metrics(metrics, found)
             say(summary(done.points, done.kept))
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from fne.core.params import PerPhase, Section, one_of
+from fne.core.params import PerPhase, Section, TrainingThreads, one_of
 from fne.training.progress import Phase, expand_phases
 
 # `finetune.first` for a network that is trained from its first layer on.
@@ -24,6 +24,7 @@ class Finetune(Section):
     epochs: Annotated[list[Annotated[int, Field(ge=0)]], PerPhase, Field(examples=[0])]
     learning_rate: Annotated[list[Rate], PerPhase, Field(examples=[0.01])]
     seed: Annotated[int, Field(ge=0, lt=2**32, examples=[0])]
+    threads: TrainingThreads
     first: Annotated[str, Field(min_length=1, examples=["all"])]
     batch: Annotated[int, Field(ge=4, multiple_of=2, examples=[32])]
     candidates: Annotated[int, Field(ge=1, examples=[256])]

@@ -237,9 +237,9 @@ def finetune(
         keep=settings.keep,
         validate_start=True,
     )
-    key = training_key(
-        {"task": "finetune", **settings.model_dump()}, inputs.lineage, device.type, processes.count
-    )
+    # Gradients are added up part by part.
+    made_with = {"task": "finetune", **settings.model_dump(), "images_at_once": task.network.part}
+    key = training_key(made_with, inputs.lineage, device.type, processes.count)
     try:
         return train_or_load(task, schedule, scratch, key, stopping, processes)
     finally:

@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fne.core.errors import InputError
-from fne.core.params import Section, one_of
+from fne.core.params import Section, TrainingThreads, one_of
 from fne.metrics.ranks import rank
 from fne.metrics.recall import sum_of_recalls, summarize
 from fne.models.matcher import Matcher, Shape
@@ -58,6 +58,10 @@ MOST_HELD = 0.2
 Positive = Annotated[float, Field(gt=0)]
 
 
+class AlignmentError(InputError):
+    """Intact inputs cannot be aligned in closed form; training may still work."""
+
+
 class ClosedForm(Section):
     """The keys of closed-form alignment; those with a list are chosen by the validation recalls."""
 
@@ -71,6 +75,14 @@ class ClosedForm(Section):
     choose_on: Annotated[str, one_of(["val", "train"]), Field(examples=["val"])]
     holdout: Annotated[int, Field(ge=1, examples=[1000])]
     seed: Annotated[int, Field(ge=0, examples=[0])]
+
+
+class Threads(Section):
+    """What a closed form needs of the section `train`, beside its own block."""
+
+    model_config = Section.model_config | {"extra": "ignore"}
+
+    threads: TrainingThreads
 
 
 @dataclass(frozen=True)
@@ -237,7 +249,7 @@ class Moments:
             dtype: what to compute with.
 
         Raises:
-            InputError: if the images or the captions do not vary.
+            AlignmentError: if the images or the captions do not vary.
         """
         assert self._origins is not None
         image_mean, text_mean = self._images / self.pairs, self._text / self.pairs
@@ -260,7 +272,7 @@ class Moments:
         failed = torch.empty((), dtype=torch.int32)
         torch.linalg.cholesky_ex(factor, out=(factor, failed))
         if failed:
-            raise InputError(
+            raise AlignmentError(
                 f"the image features cannot be regularized with {regularization:g}; "
                 "use larger values of image_regularization"
             )
@@ -299,7 +311,7 @@ class FewImages:
         """Return the ridge regression of the text features from the image features, as `Moments.solve` does.
 
         Raises:
-            InputError: if the images or the captions do not vary.
+            AlignmentError: if the images or the captions do not vary.
         """
         if self._prepared is None:
             self._prepared = self._prepare()
@@ -403,7 +415,8 @@ def fit(
         text: what `word_features` returns for the same captions and settings, if it is known already.
 
     Raises:
-        InputError: if there is too little memory, or too few images, or if a value is not finite.
+        AlignmentError: if there is too little memory, or too few images, or if they do not vary.
+        InputError: if the rows are damaged.
     """
     fitted_on, judged_by = _divide(training, validation, settings)
     if text is None:
@@ -458,13 +471,13 @@ def _divide(
     held = min(settings.holdout, int(MOST_HELD * len(training)))
     least = 2 if settings.choose_on == "val" else int(1 / MOST_HELD)
     if len(training) < least:
-        raise InputError(
+        raise AlignmentError(
             f"the training split has {len(training)} captioned images; closed-form alignment needs at least "
             f"{least}; see `catalog` in params.yaml"
         )
     if settings.choose_on == "val":
         if validation is None or not len(validation):
-            raise InputError(
+            raise AlignmentError(
                 "there are no captioned validation images to choose settings by; use choose_on: train"
             )
         return training, validation
@@ -482,19 +495,19 @@ def word_features(
     """Return the features of captions, which do not depend on the images; arguments as for `fit`.
 
     Raises:
-        InputError: if there is too little memory, or if no word is frequent enough.
+        AlignmentError: if there is too little memory, or if no word is frequent enough.
     """
     if settings.text == "vectors":
         if vectors is None or len(vectors) != words or not np.isfinite(vectors).all():
             found = (
                 "none" if vectors is None else f"an array of {vectors.shape}, or values that are not finite"
             )
-            raise InputError(f"text: vectors needs a vector for each of the {words} words, got {found}")
+            raise AlignmentError(f"text: vectors needs a vector for each of the {words} words, got {found}")
         return mean_features(vectors)
     weights = inverse_document_frequencies(bags, words, settings.min_count)
     kept = int(np.count_nonzero(weights))
     if not kept:
-        raise InputError(
+        raise AlignmentError(
             f"no word is in at least {settings.min_count} training captions, but not in all; lower min_count"
         )
     _refuse_large(3 * NUMBER * kept**2, f"the second moment of {kept:,} words", "raise min_count", memory)
@@ -505,15 +518,17 @@ def _require_variation(
     mean_variance: Tensor, image_mean: Tensor, text_covariance: Tensor, text_mean: Tensor
 ) -> None:
     if mean_variance <= CONSTANT * (mean_variance + image_mean.square().mean()):
-        raise InputError("the image features do not vary among the training images; nothing can be aligned")
+        raise AlignmentError(
+            "the image features do not vary among the training images; nothing can be aligned"
+        )
     if text_covariance.trace() <= CONSTANT * (text_covariance.trace() + text_mean.square().sum()):
-        raise InputError("all training captions have the same words; nothing can be aligned")
+        raise AlignmentError("all training captions have the same words; nothing can be aligned")
 
 
 def _refuse_large(needed: int, what: str, remedy: str, memory: int | None) -> None:
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if memory is None else memory
     if needed > available:
-        raise InputError(
+        raise AlignmentError(
             f"closed-form alignment needs {needed / 1e9:.1f} GB of memory for {what}, but there are "
             f"{available / 1e9:.1f} GB; {remedy}"
         )

@@ -1,13 +1,17 @@
 """Images and captions as tensors, and the order in which training sees them."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fne.core.files import text_digest
 from fne.models.words import pad_captions
 from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, captioned_in, read_captions, require_images, split_artifact
@@ -17,6 +21,8 @@ from fne.store.rows import Rows
 from fne.text.caption_vectors import CaptionVectors, read_caption_vectors
 from fne.text.tokens import Tokens, read_tokens
 from fne.text.vectors import WordVectors, read_word_vectors
+
+BLOCK = 1024  # images read at once
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,18 @@ class Pairs:
     def word_numbers(self) -> list[list[np.ndarray]]:
         """Return the word numbers of each caption of each image."""
         return [[self._tokens.read(each) for each in record.caption_ids] for record in self.captioned]
+
+    def digest(self) -> str:
+        """Return the digest of all that training reads of these pairs; other rows of the store are not."""
+        rows = self._embeddings
+        layers = [[layer.name, layer.features] for layer in rows.layers]
+        captions = [[record.id, *record.caption_ids] for record in self.captioned]
+        found = hashlib.sha256(json.dumps([rows.dtype, layers, captions]).encode())
+        for start in range(0, len(self), BLOCK):
+            found.update(rows.read(self.image_ids[start : start + BLOCK]).tobytes())
+        for words in (each for record in self.word_numbers() for each in record):
+            found.update(f"{len(words)} ".encode() + words.astype("<i8").tobytes())
+        return found.hexdigest()
 
     def images(self, ids: Sequence[str], views: Sequence[int] | None = None) -> Tensor:
         """Return image embeddings (images, features) in float32.
@@ -178,6 +196,25 @@ class Inputs:
     lineage: Lineage
     longest: int = 0  # words of a caption, of any split
     caption_vectors: CaptionVectors | None = None  # imported ones, which stand for words
+
+    @cached_property
+    def read(self) -> Lineage:
+        """The digests of what training reads, by which its result is kept.
+
+        The lineage names whole stores, and so changes when they get rows for other images.
+        """
+        parts = {"train": self.training.digest(), "val": self.validation.digest()}
+        parts["sizes"] = f"{self.features} {self.words} {self.longest}"
+        if self.vectors:
+            parts["vectors"] = self.vectors.artifact.digest
+        return {name: {"digest": digest} for name, digest in parts.items()}
+
+    @property
+    def read_in_order(self) -> Lineage:
+        """The same for closed forms, which add up in the order of the store."""
+        read = {*self.training.image_ids, *self.validation.image_ids}
+        order = text_digest("\n".join(each for each in self.training.rows.ids if each in read))
+        return self.read | {"order": {"digest": order}}
 
 
 def read_inputs(embeddings: Path, captions: Path, tokens: Path, vectors: Path | None = None) -> Inputs:

@@ -4,7 +4,6 @@ The model file has no weights, so it is only a sealed header; the vectors stay i
 torch would take longer than everything here, so the stage `train` does without it.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,6 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from fne.core.files import write_text
 from fne.core.params import Section, one_of
 from fne.core.terminal import say
 from fne.losses.classifier_file import write_classifier
@@ -20,7 +18,7 @@ from fne.metrics.numpy_ranks import rank_in_numpy
 from fne.metrics.recall import Metrics, retrieval_values
 from fne.models.matcher_file import IMPORTED, write_imported_model
 from fne.models.numpy_similarities import NUMPY_SIMILARITIES, scale_to_unit
-from fne.store.artifact import Lineage
+from fne.store.artifact import Lineage, write_metrics
 from fne.store.catalog import Captioned, captioned_in, read_captions, require_images, split_artifact
 from fne.store.history import MODEL, write_empty_history
 from fne.store.layout import count_views, mean_of_views
@@ -100,7 +98,7 @@ def write_imported(
     written = write_imported_model(model, captions, dim, similarity, made_with, sides.lineage)
     write_classifier(classifier, None, written.settings, written)
     write_empty_history(history, written.digest, MODEL)
-    write_text(metrics, json.dumps(found, indent=2) + "\n")
+    write_metrics(metrics, found)
     say(f"imported vectors, nothing is trained; {summary(found)}")
     for warning in warnings(found, IMPORTED):
         say(f"Warning: {warning}", err=True)

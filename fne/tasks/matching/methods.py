@@ -74,7 +74,8 @@ def train_by_steps(settings: Train, inputs: Inputs, job: Job) -> Made:
         settings.rate_factors(),
     )
     schedule = settings.schedule(settings.loss_titles(), validate_start=settings.starts_from != "random")
-    done = train_task(task, settings, schedule, inputs.lineage, job)
+    read = inputs.read if settings.start == "random" else inputs.read_in_order
+    done = train_task(task, settings, schedule, read, job)
     return Made(matcher, replace(done, collapsed=task.has_collapsed(done.points)), classes)
 
 
@@ -139,7 +140,7 @@ def aligned(method: str, settings: ClosedForm, inputs: Inputs, job: Job) -> tupl
     The first process fits it and the others receive it: processes on unlike machines would differ in the
     last bits.
     """
-    key = training_key({"method": method, **settings.model_dump()}, inputs.lineage, "cpu", processes=1)
+    key = training_key({"method": method, **settings.model_dump()}, inputs.read_in_order, "cpu", processes=1)
     done = load_finished(job.scratch, key, job.processes)
     if done is None:
         if job.processes.first:

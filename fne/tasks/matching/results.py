@@ -52,6 +52,18 @@ def _validation(values: Metrics, caption_counts: np.ndarray) -> dict[str, Any]:
     }
 
 
+def kept(found: Mapping[str, Any], phase: int) -> str:
+    """Say which epoch was kept, and of which phase; a closed form alone has no epochs.
+
+    Example:
+        >>> kept({"best_epoch": 0, "epochs": 21}, 1)
+        'no epoch was better than its start, which is kept'
+    """
+    if found["best_epoch"] == 0 < found["epochs"]:
+        return "no epoch was better than its start, which is kept"
+    return f"best epoch {found['best_epoch']} (phase {phase})"
+
+
 def summary(found: Mapping[str, Any]) -> str:
     """Describe the validation in one line.
 

@@ -1,22 +1,20 @@
 """The stage `train`, where a model is trained: what it reads, trains and writes."""
 
-import json
 import signal
 from functools import partial
 from pathlib import Path
 
 from fne.core.device import prepare_device
-from fne.core.files import write_text
 from fne.core.params import Runtime
 from fne.core.processes import joined
 from fne.core.signals import graceful_stop
 from fne.core.terminal import say
 from fne.losses.classifier_file import write_classifier
 from fne.models.matcher_file import write_model
-from fne.store.artifact import Artifact
+from fne.store.artifact import Artifact, write_metrics
 from fne.tasks.matching.data import read_inputs
 from fne.tasks.matching.methods import make_model
-from fne.tasks.matching.results import summary, training_metrics, warnings
+from fne.tasks.matching.results import kept, summary, training_metrics, warnings
 from fne.tasks.matching.settings import Train, require_precision
 from fne.training.history import write_history
 from fne.training.run import Job
@@ -37,7 +35,7 @@ def run_training(settings: Train, runtime: Runtime, sources: Four, outputs: Four
         InputError: if settings and inputs do not fit.
     """
     model, classifier, history, metrics = outputs
-    device = prepare_device(runtime)
+    device = prepare_device(runtime, settings.threads)
     require_precision(settings.precision, device)
     inputs = read_inputs(*sources)
     with (
@@ -48,12 +46,13 @@ def run_training(settings: Train, runtime: Runtime, sources: Four, outputs: Four
         if not processes.first:
             return
         found = training_metrics(made.done, inputs.validation.caption_counts)
+        found |= {"threads": settings.threads}
         made_with = settings.applied() | {key: found[key] for key in ("best_epoch", "started")}
         digest = write_model(model, made.matcher, made_with, inputs.lineage)
         written = Artifact(model, "model", digest, made_with, inputs.lineage)
         write_classifier(classifier, made.classes, settings.applied(), written)
         write_history(history, made.done.points, digest)
-        write_text(metrics, json.dumps(found, indent=2) + "\n")
-        say(f"best epoch {found['best_epoch']} (phase {made.done.kept.phase}): {summary(found)}")
+        write_metrics(metrics, found)
+        say(f"{kept(found, made.done.kept.phase)}: {summary(found)}")
         for warning in warnings(found, settings.method, settings.loss_titles()):
             say(f"Warning: {warning}", err=True)

@@ -195,7 +195,8 @@ class Train(TrainingSection):
         """Return the settings that apply: of the families' blocks, only those of the chosen variants."""
         if self.method != "steps":
             fixed = {key: CLOSED_FORM[key] for key in ("image_head", "text_encoder", "similarity")}
-            return {"method": self.method, "methods": chosen([self.method], self.methods), **fixed}
+            own = {"method": self.method, "methods": chosen([self.method], self.methods)}
+            return own | fixed | {"threads": self.threads}
         closed_form = self.closed_form_of_start()
         settings = super().applied()
         if closed_form is not None:

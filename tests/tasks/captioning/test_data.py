@@ -20,12 +20,16 @@ def test_captions_become_numbers_that_end(read):
 
 
 def test_rare_words_are_left_out(world):
-    frequent = inputs(world, Reading("ptb", 40, 100, 20, "words", FromWords(count=30)))
+    frequent = inputs(
+        world, Reading("ptb", 40, 100, 20, "words", FromWords(count=30, min_images=1, stop_words="keep"))
+    )
     assert frequent.words.words == ["a", "is", "it", "there"]
 
 
 def test_words_that_are_left_out_are_unknown(world):
-    few = inputs(world, Reading("ptb", 1, 3, 20, "words", FromWords(count=30)))
+    few = inputs(
+        world, Reading("ptb", 1, 3, 20, "words", FromWords(count=30, min_images=1, stop_words="keep"))
+    )
     assert len(few.words.words) == 3
     assert any(UNKNOWN in each for own in few.training.sequences for each in own)
 
@@ -77,14 +81,18 @@ def test_moments_are_those_of_the_training_rows(world):
 
 
 def test_long_captions_are_cut_and_counted(world):
-    short = inputs(world, Reading("ptb", 1, 100, 3, "words", FromWords(count=30)))
+    short = inputs(
+        world, Reading("ptb", 1, 100, 3, "words", FromWords(count=30, min_images=1, stop_words="keep"))
+    )
     assert short.notes[0] == "48 of 96 training captions are cut after 3 words"
     assert "48 of 96" in short.summary()
 
 
 def test_captions_that_are_all_too_long_are_refused(world):
     with pytest.raises(InputError) as error:
-        inputs(world, Reading("ptb", 1, 100, 2, "words", FromWords(count=30)))
+        inputs(
+            world, Reading("ptb", 1, 100, 2, "words", FromWords(count=30, min_images=1, stop_words="keep"))
+        )
     assert error.value.message == (
         f"{world / CAPTIONS}: all 96 training captions have more than 2 words; raise train_captioner.max_length"
     )

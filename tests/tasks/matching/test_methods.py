@@ -15,12 +15,14 @@ from fne.core.signals import StoppedError
 from fne.losses.instance import Classes, InstanceSettings, class_numbers, classifier_bytes, new_instance
 from fne.losses.mining import LossChoices
 from fne.models.matcher import Shape, new_matcher
+from fne.store.rows import Rows, write_rows
 from fne.tasks.matching import methods
-from fne.tasks.matching.data import Inputs
+from fne.tasks.matching.data import Inputs, Pairs
 from fne.tasks.matching.methods import label_images, make_model
 from fne.tasks.matching.settings import Train
 from fne.tasks.matching.task import MatchingTask, Objective
 from fne.tasks.matching.validate import validate
+from fne.text.tokens import read_tokens
 from fne.training.checkpoints import open_checkpoints
 from fne.training.loop import Schedule, Trainer
 from fne.training.optim import OPTIMIZERS
@@ -140,6 +142,29 @@ def test_a_closed_form_is_fitted_once_for_the_same_inputs(inputs, tmp_path, monk
     monkeypatch.setattr(methods, "align_pairs", lambda *arguments: pytest.fail("fitted again"))
     again, *_ = make_model(settings(method="cca"), inputs, job(tmp_path))
     assert equal(weights(first), weights(again))
+
+
+@pytest.mark.parametrize("changes", [{"method": "cca"}, {"method": "steps"}, {"start": "random"}])
+def test_rows_that_training_does_not_read_do_not_train_again(inputs, tmp_path, monkeypatch, changes):
+    chosen = settings(**changes)
+    first, *_ = make_model(chosen, inputs, job(tmp_path))
+    rows, captioned = inputs.training.rows, inputs.training.captioned
+    values = rows.read(rows.ids)
+
+    def with_rows(ids, values) -> Inputs:
+        write_rows(tmp_path / "more", "embeddings", rows.layers, rows.dtype, [(0, ids, values)], {}, {})
+        pairs = Pairs(captioned, Rows.open(tmp_path / "more"), read_tokens(tmp_path / "tokens.h5"))
+        return Inputs(pairs, pairs, FEATURES, WORDS, None, {"embeddings": {"digest": "other"}})
+
+    more = with_rows([*rows.ids, "test.png"], np.concatenate([values, values[:1]]))
+    with monkeypatch.context() as patch:
+        patch.setattr(methods, "align_pairs", lambda *arguments: pytest.fail("fitted again"))
+        patch.setattr(Trainer, "__init__", lambda *arguments, **named: pytest.fail("trained again"))
+        again, *_ = make_model(chosen, more, job(tmp_path))
+    assert equal(weights(first), weights(again))
+    values[3, 0] += 1 if values[3, 0] < 1 else -1
+    other, *_ = make_model(chosen, with_rows(rows.ids, values), job(tmp_path))
+    assert not equal(weights(first), weights(other))
 
 
 def test_a_space_with_fewer_dimensions_than_asked_for_is_reported(inputs, tmp_path, capsys):

@@ -51,7 +51,7 @@ def test_with_words_only_images_with_captions_count(tmp_path):
     silent = [replace(record, captions=()) if number % 2 else record for number, record in enumerate(WORLD)]
     found = opened(tmp_path, silent, concepts="words", concept_sources__words__count=5)
     assert set(found.training.ids) == {r.id for r in silent if r.captions and r.split == "train"}
-    assert found.concepts.names[0] == "a"
+    assert found.concepts.names[0] == "purple"
     assert len(found.concepts.names) == 5
 
 
@@ -63,7 +63,7 @@ def test_a_data_set_without_captions_is_tagged_by_its_tags(tmp_path):
 def test_a_data_set_without_tags_is_refused(tmp_path):
     assert message(tmp_path, [replace(record, tags=()) for record in WORLD]) == (
         "CATALOG: concepts: no training image has tags; tagging needs them (COCO's instances_*.json or a `tags` "
-        "column), or set concepts to words"
+        "column), or set train_tagger.concepts to words (for a captioner: train_captioner.concepts)"
     )
 
 
