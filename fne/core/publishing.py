@@ -8,6 +8,11 @@ So a stage reads the parameter file once, and notes the state of its inputs and 
 Its outputs are written under temporary names. At the end everything is compared with what is
 there now: if it is unchanged, the outputs get their names; otherwise they are removed, and the
 stage exits with code 2. What the scratch folder keeps is not affected.
+
+This does not cover the moment between that comparison and DVC's reading. Outputs therefore record
+what they were made with, and whoever reads them compares that with `dvc.lock`: see
+`fne.store.provenance`. The wrong entry of the run cache stays until it is removed, as
+docs/troubleshooting.md says.
 """
 
 import os
