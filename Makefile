@@ -30,7 +30,7 @@ demo: announce $(VENV)/installed ## Run all pipelines on the embedded data set
 announce:
 	@[ -e $(VENV)/installed ] || printf 'First, the environment: 6 GB in $(VENV), and as long as the download takes.\n'
 	@printf 'The demo draws 200 images and runs the pipelines of retrieval, tags and captions: 4 to 6 minutes on two cores, nothing is downloaded.\n'
-	@printf 'It keeps about 100 MB in this folder: data/, features/, models/, vectors/, report/, annotations/, .fne/ and .dvc/cache/.\n'
+	@printf 'It keeps about 100 MB in this folder: checked/, data/, features/, models/, vectors/, report/, annotations/, .fne/ and .dvc/cache/.\n'
 	@printf 'Stop it at any time with Ctrl-C: the same command continues.\n\n'
 
 test: $(VENV)/installed-dev check ## Lint, check types, run the tests

@@ -10,9 +10,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.support.imports import ROOT
-from tests.support.projects import change_params, commit, dvc, git, small_project, stages_run
+from tests.support.projects import change_params, commit, dvc, fails, git, small_project, stages_run
 
-STAGES = ["render", *YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]]
+STAGES = list(YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"])
+STAGES.insert(1, "render")  # after `check`
 AFTER_TRAIN = ["train", "finetune", "encode", "evaluate", "report"]
 AFTER_EMBED = ["train", "finetune", "encode", "evaluate", "floor", "report"]
 MADE = ["data", "features", "captions", "models", "vectors", "metrics", "report"]
@@ -68,16 +69,49 @@ def test_equal_inputs_give_equal_bytes(project, tmp_path):
 
 def test_a_training_key_runs_training_and_what_follows_it(project):
     output = dvc(project, "exp", "run", "--name", "narrow", "-S", "train.margin=0.1")
-    assert stages_run(output) == AFTER_TRAIN  # the floor depends on features and captions alone
+    assert stages_run(output) == ["check", *AFTER_TRAIN]  # the floor depends on features and captions alone
     table = dvc(project, "exp", "show", "--only-changed", "--csv")
     assert "narrow" in table
     assert "train.margin" in table
     assert "rsum" in dvc(project, "metrics", "diff", "HEAD", "narrow")
 
 
+def test_a_refused_value_costs_no_result(project):
+    before = digests(project)
+    status = dvc(project, "status")
+    output = fails(project, "exp", "run", "-S", "train.loss=triplet")
+    assert stages_run(output) == ["check"]
+    assert "'triplet' is not one of" in output
+    assert digests(project) == before
+    git(project, "checkout", "params.yaml")
+    assert dvc(project, "status") == status
+    assert git(project, "status", "--short") == ""
+
+
+def test_a_missing_data_set_is_refused_with_what_to_use(project):
+    output = fails(project, "exp", "run", "-S", "catalog.root=NOWHERE")
+    assert "root: no such folder or file 'NOWHERE'; use the folder of your data set" in output
+
+
+def test_a_key_of_the_evaluation_runs_the_check_and_the_evaluation(project):
+    output = dvc(project, "exp", "run", "-S", "evaluate.top=5")
+    assert stages_run(output) == ["check", "evaluate", "floor", "report"]
+
+
+def test_photographs_without_captions_are_refused_before_the_extraction_but_can_be_embedded(
+    project, tmp_path
+):
+    photos = shutil.copytree(project / "data/demo/images", tmp_path / "photos")
+    change_params(project, {"catalog": {"root": str(photos)}})
+    output = fails(project, "repro")
+    assert stages_run(output) == ["check", "catalog", "check_splits"]
+    assert "or run `dvc repro embed` for embeddings without a model" in output
+    assert "check_splits" not in stages_run(dvc(project, "repro", "embed"))
+
+
 def test_a_setting_of_the_fine_tuning_does_not_train_again(project):
     # It is off, so its out stays the same, and nothing follows.
-    assert stages_run(dvc(project, "exp", "run", "-S", "finetune.margin=0.25")) == ["finetune"]
+    assert stages_run(dvc(project, "exp", "run", "-S", "finetune.margin=0.25")) == ["check", "finetune"]
 
 
 def test_only_the_stage_finetune_depends_on_its_settings():
@@ -87,7 +121,7 @@ def test_only_the_stage_finetune_depends_on_its_settings():
         for name, stage in stages.items()
         if any(key.startswith("finetune") for key in stage.get("params", []))
     ]
-    assert reading == ["finetune"]
+    assert reading == ["check", "finetune"]
     outs = set(stages["finetune"]["outs"])
     following = [name for name, stage in stages.items() if outs & set(stage["deps"])]
     assert following == ["encode", "report"]
@@ -95,12 +129,12 @@ def test_only_the_stage_finetune_depends_on_its_settings():
 
 def test_another_kind_of_embedding_touches_neither_extraction_nor_statistics(project):
     output = dvc(project, "exp", "run", "-S", "embed.kind=layer", "-S", "embed.layer=fc7")
-    assert stages_run(output) == ["embed", *AFTER_EMBED]
+    assert stages_run(output) == ["check", "embed", *AFTER_EMBED]
 
 
 def test_another_threshold_touches_neither_extraction_nor_statistics(project):
     change_params(project, {"embed": {"low": -0.5}})
-    assert stages_run(dvc(project, "repro", "embed")) == ["embed"]
+    assert stages_run(dvc(project, "repro", "embed")) == ["check", "embed"]
 
 
 def test_a_speed_setting_runs_nothing(project):
@@ -113,14 +147,14 @@ def test_an_edited_comment_computes_no_image_even_without_the_scratch_folder(pro
     with (project / "fne/extraction/preprocess.py").open("a") as file:
         file.write("# A comment.\n")
     output = dvc(project, "repro", "extract")
-    assert stages_run(output) == ["extract"]
+    assert stages_run(output) == ["check", "extract"]
     assert "to do" not in output
 
 
 def test_only_new_images_are_computed(project):
     change_params(project, {"render": {"images": 83}})
     output = dvc(project, "repro", "extract")
-    assert stages_run(output) == ["render", "catalog", "extract"]
+    assert stages_run(output) == ["check", "render", "catalog", "extract"]
     assert "83 images: 80 done, 3 to do" in output
 
 
@@ -135,11 +169,12 @@ def test_a_corrected_caption_does_not_touch_extraction(project, tmp_path):
     change_params(clone, {"catalog": {"root": str(mine)}})
     # The same files elsewhere: the catalog is made anew, it is the same, and only the page, which names
     # the data set, follows.
-    assert stages_run(dvc(clone, "repro")) == ["catalog", "report"]
+    assert stages_run(dvc(clone, "repro")) == ["check", "catalog", "report"]
     dataset = json.loads((mine / "dataset.json").read_text())
     dataset["images"][0]["sentences"][0]["raw"] = "A corrected caption."
     (mine / "dataset.json").write_text(json.dumps(dataset))
-    assert stages_run(dvc(clone, "repro")) == ["catalog", "standardize", "tokenize", *AFTER_EMBED]
+    after = ["check_splits", "standardize", "tokenize", *AFTER_EMBED]
+    assert stages_run(dvc(clone, "repro")) == ["catalog", *after]
 
 
 def test_a_queued_experiment_on_a_users_data_set_runs(project, tmp_path):
@@ -165,20 +200,20 @@ def test_a_queued_experiment_on_a_users_data_set_runs(project, tmp_path):
 def test_an_experiment_in_a_temporary_copy_shares_the_scratch_folder(project):
     changes = ["-S", "extract.crops=five", "-S", "train.epochs=1"]
     output = dvc(project, "exp", "run", "--temp", "--name", "aside", *changes)
-    assert stages_run(output) == ["extract", "standardize", "embed", *AFTER_EMBED]
+    assert stages_run(output) == ["check", "extract", "standardize", "embed", *AFTER_EMBED]
     assert "aside" in dvc(project, "exp", "list")
     change_params(project, {"extract": {"crops": "five"}})
     assert "to do" not in dvc(project, "repro", "extract")
 
 
 def test_tags_are_a_pipeline_of_their_own(project):
-    assert stages_run(dvc(project, "repro", "tagging/dvc.yaml")) == ["train_tagger", "tag"]
+    assert stages_run(dvc(project, "repro", "tagging/dvc.yaml")) == ["check", "train_tagger", "tag"]
     assert stages_run(dvc(project, "repro", "tagging/dvc.yaml")) == []
     metrics = json.loads((project / "metrics/tags.json").read_text())["test_full"]
     # By chance, three of 22 tags are right in less than a quarter of the cases.
     assert metrics["top_3"]["image_precision"] > 35
     change_params(project, {"tag": {"top_k": 2}})
-    assert stages_run(dvc(project, "repro", "tagging/dvc.yaml")) == ["tag"]
+    assert stages_run(dvc(project, "repro", "tagging/dvc.yaml")) == ["check", "tag"]
     change_params(project, {"train_tagger": {"order": "frequent_first"}})
     assert stages_run(dvc(project, "repro")) == []
-    assert stages_run(dvc(project, "repro", "tagging/dvc.yaml")) == ["train_tagger", "tag"]
+    assert stages_run(dvc(project, "repro", "tagging/dvc.yaml")) == ["check", "train_tagger", "tag"]

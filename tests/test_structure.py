@@ -10,8 +10,18 @@ from ruamel.yaml import YAML
 from tests.support.imports import ROOT, all_imports, direct_imports
 
 PIPELINES = sorted(path.relative_to(ROOT) for path in [ROOT / "dvc.yaml", *ROOT.glob("*/dvc.yaml")])
+# By their addresses: every pipeline has a stage `check`.
 STAGES: dict[str, dict[str, Any]] = {
-    name: stage for path in PIPELINES for name, stage in YAML(typ="safe").load(ROOT / path)["stages"].items()
+    f"{path}:{name}": stage
+    for path in PIPELINES
+    for name, stage in YAML(typ="safe").load(ROOT / path)["stages"].items()
+}
+# The constant output of the stage `check` of each pipeline; that of the root also decides for the demo.
+CHECKED = {
+    "dvc.yaml": "checked/parameters.txt",
+    "demo/dvc.yaml": "checked/parameters.txt",
+    "tagging/dvc.yaml": "checked/tagging.txt",
+    "captioning/dvc.yaml": "checked/captioning.txt",
 }
 
 BASE = {"core", "store"}
@@ -53,6 +63,10 @@ def modules(folder: str) -> list[Path]:
     return [path.relative_to(ROOT) for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
+def script_of(stage: str) -> Path:
+    return Path(f"stages/{stage.rpartition(':')[2]}.py")
+
+
 def packages_of(stage: str) -> set[str]:
     """The packages of `fne` that a stage's imports reach."""
     return {each.parts[1] for each in all_imports(Path(f"stages/{stage}.py")) if each.parts[0] == "fne"}
@@ -60,7 +74,7 @@ def packages_of(stage: str) -> set[str]:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_depends_on_everything_it_imports(stage):
-    script = Path(f"stages/{stage}.py")
+    script = script_of(stage)
     listed = {Path(each) for each in STAGES[stage]["deps"]}
     imported = {script} | all_imports(script)
     assert [str(each) for each in sorted(imported) if not listed & {each, *each.parents}] == []
@@ -68,7 +82,7 @@ def test_a_stage_depends_on_everything_it_imports(stage):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_depends_on_no_folder_it_does_not_import(stage):
-    script = Path(f"stages/{stage}.py")
+    script = script_of(stage)
     needed = {script} | all_imports(script)
     needed |= {parent for each in needed for parent in each.parents}
     listed = {Path(each) for each in STAGES[stage]["deps"] if each.startswith(("fne/", "stages/"))}
@@ -79,6 +93,19 @@ def test_a_stage_depends_on_no_folder_it_does_not_import(stage):
 def test_code_is_listed_by_folders(stage):
     listed = [each for each in STAGES[stage]["deps"] if each.startswith("fne/")]
     assert [each for each in listed if not (ROOT / each).is_dir()] == []
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_nothing_is_removed_before_the_parameters_were_checked(stage):
+    pipeline, _, name = stage.rpartition(":")
+    needed = CHECKED[pipeline]
+    assert (needed in STAGES[stage]["outs"]) if name == "check" else (needed in STAGES[stage]["deps"])
+
+
+def test_every_section_is_checked_by_one_pipeline():
+    checked = [key for stage in STAGES if stage.endswith(":check") for key in STAGES[stage]["params"]]
+    sections = YAML(typ="safe").load(ROOT / "params.yaml")
+    assert sorted(checked) == sorted(name for name in sections if name != "runtime")
 
 
 def test_an_edit_of_training_code_never_runs_the_extraction():
@@ -98,7 +125,8 @@ def test_the_trainer_knows_tasks_only_by_their_protocol():
 
 
 def test_every_stage_has_a_file_and_every_file_a_stage():
-    assert sorted(STAGES) == sorted(path.stem for path in modules("stages") if path.stem != "__init__")
+    scripts = {path for path in modules("stages") if path.stem != "__init__"}
+    assert {script_of(stage) for stage in STAGES} == scripts
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -110,7 +138,7 @@ def test_a_stage_is_described_in_a_line(stage):
 def test_commands_are_constant(stage):
     commands = STAGES[stage]["cmd"]
     assert "${" not in str(commands)
-    assert f"python -m stages.{stage} " in (commands if isinstance(commands, str) else commands[-1])
+    assert f"python -m stages.{script_of(stage).stem} " in commands
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -121,8 +149,9 @@ def test_a_stage_names_its_artifacts_in_its_command(stage):
         *STAGES[stage].get("outs", []),
         *(name for each in STAGES[stage].get("metrics", []) for name in each),
     ]
-    # What the project itself ships is no artifact: its code, and the papers' printed results.
-    ours = ("fne/", "stages/", "papers/", "${")
+    # What the project itself ships is no artifact: its code, and the papers' printed results. That
+    # something was checked is none either.
+    ours = ("fne/", "stages/", "papers/", "checked/", "${")
     data = [each for each in STAGES[stage]["deps"] if not each.startswith(ours)]
     assert [each for each in outs + data if each not in command] == []
 

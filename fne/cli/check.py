@@ -13,22 +13,30 @@ import click
 
 from fne.core.errors import InputError, LinesError
 from fne.core.moved_keys import flattened
-from fne.core.options import INPUT, params_option
+from fne.core.options import params_option
 from fne.core.params import Runtime, Section, load_params, not_one_of, parse_section
 from fne.core.terminal import say
 from fne.datasets.catalog import Catalog
 from fne.datasets.demo.dataset import Render
 from fne.datasets.location import file_fault
-from fne.evaluation.protocols import NO_TEST, TOO_HIGH, Evaluate
+from fne.evaluation.protocols import Evaluate
 from fne.extraction.backbones import find_backbone
 from fne.extraction.extractor import ALGORITHMS, AUTO, Extract
+from fne.extraction.network import refuse_unfitting
 from fne.extraction.timm_networks import is_timm
-from fne.extraction.weights import Torchvision, parse_weights, says_its_input
+from fne.extraction.weights import (
+    File,
+    Torchvision,
+    named_file,
+    parse_weights,
+    read_header,
+    says_its_input,
+)
 from fne.features.embed import EXTRACTED
 from fne.features.embeddings import ALL, OF_VIEWS, ONE_LAYER, Embed, kept_layers
 from fne.papers.rule import DEMO_ROOT
 from fne.report.page import Report
-from fne.store.catalog import is_annotation_file, read_captions
+from fne.store.catalog import is_annotation_file
 from fne.store.layout import MANIFEST
 from fne.tasks.captioning.settings import Caption, TrainCaptioner
 from fne.tasks.finetuning.network import trained_taps
@@ -60,17 +68,10 @@ SECTIONS: dict[str, type[Section]] = {
 }
 
 
-# The stages that run before anything is imported.
-EARLY = ("render", "catalog")
-
-
 @click.command()
 @params_option
 @click.option(
     "--demo", is_flag=True, help="Also refuse parameters of another data set than the embedded one."
-)
-@click.option(
-    "--captions", type=INPUT, help="Also check that this catalog has the splits that later stages need."
 )
 @click.option(
     "-S",
@@ -79,41 +80,26 @@ EARLY = ("render", "catalog")
     multiple=True,
     help="Check with this override, as for `dvc exp run`; repeatable.",
 )
-@click.option(
-    "--stage",
-    "for_stage",
-    type=click.Choice(EARLY),
-    help="Check for this stage of the pipeline: a store that later stages need may still be missing.",
-)
 @click.option("--show", is_flag=True, help="Also print the settings that apply to the training.")
-def check(
-    params: Path,
-    demo: bool,
-    captions: Path | None,
-    overrides: tuple[str, ...],
-    for_stage: str | None,
-    show: bool,
-) -> None:
+def check(params: Path, demo: bool, overrides: tuple[str, ...], show: bool) -> None:
     """Validate all parameters before anything is computed.
 
     Reports every unknown key, wrong type, unknown variant and missing file, with the allowed
-    values. `dvc repro` runs this first.
+    values. The stage `check` does the same at the start of `dvc repro` and `dvc exp run`.
 
     \b
       fne check                                               the parameter file
       fne check -S train.loss=max_hinge -S train.margin=0.1   overrides, before they are run
       fne check --show                                        chosen variants and their keys
     """
-    if overrides and (demo or captions or for_stage):
-        raise click.UsageError("give either -S, or --demo, --captions and --stage")
+    if overrides and demo:
+        raise click.UsageError("give either -S or --demo")
     if overrides:
         check_overrides(params, overrides, show)
         return
-    sections = check_params(params, for_stage is not None)
+    sections = check_params(params)
     if demo:
         check_demo(params, sections)
-    if captions and captions.exists():
-        check_splits(params, sections, captions)
     say(f"{params}: {len(sections)} sections, all valid")
     if show:
         say(applied_settings(sections["train"]))
@@ -203,25 +189,6 @@ def check_demo(path: Path, sections: dict[str, Any]) -> None:
         )
 
 
-def check_splits(path: Path, sections: dict[str, Any], captions: Path) -> None:
-    """Check that training and evaluation will find their splits, before hours of extraction.
-
-    A data set without captions is valid: its embeddings can be computed.
-
-    Raises:
-        InputError: if `evaluate.split` has no captions, but another split could be evaluated.
-    """
-    splits = {record.split for record in read_captions(captions)[0] if record.captions}
-    chosen = sections["evaluate"].split
-    if splits and "val" not in splits:
-        say("Warning: split 'val' has no captioned images, and `train` needs them", err=True)
-    if "val" in splits and chosen not in splits:
-        raise InputError(
-            f"{path}: evaluate.split is '{chosen}', but the catalog has captions only in "
-            f"{', '.join(sorted(splits))}; {NO_TEST}, or use `-S evaluate.split=val`, {TOO_HIGH}"
-        )
-
-
 def _unknown_keys(params: dict[str, Any], overrides: Sequence[str]) -> list[str]:
     """Find overrides of keys that the file does not have, which DVC would refuse without a reason."""
     known = flattened(params)
@@ -253,39 +220,47 @@ def _missing_files(folder: Path, catalog: Catalog | None, extract: Extract | Non
     if catalog and catalog.root != DEMO_ROOT:
         fault = _root_fault(folder / catalog.root, catalog)
         faults += [f"section 'catalog': root: {fault}"] * bool(fault)
-    if extract:
-        weights = folder / extract.weights
-        if not weights.is_file():
-            faults.append(
-                f"section 'extract': weights: no such file '{extract.weights}'; "
-                "use weights/random.yaml, weights/imagenet.yaml or your own weights file"
-            )
-        elif weights.suffix in (".yaml", ".yml"):
-            try:
-                named = parse_weights(weights)
-            except InputError as error:
-                faults.append(f"section 'extract': weights: {error.message}")
-            else:
-                if isinstance(named, Torchvision) and extract.backbone not in named.sha256:
-                    fault = f"{weights} has none for {extract.backbone}, only for {', '.join(named.sha256)}"
-                    faults.append(f"section 'extract': weights: {fault}")
-        else:
-            faults += _input_faults(weights, extract)
-    return faults
+    return faults + (_weights_faults(folder / extract.weights, extract) if extract else [])
 
 
-def _input_faults(weights: Path, extract: Extract) -> list[str]:
-    """Check that something says how a weights file expects images."""
+def _weights_faults(weights: Path, extract: Extract) -> list[str]:
+    """Check that a weights file is one, fits the network, and says how its weights expect images."""
+    place = "section 'extract': weights:"
+    if not weights.is_file():
+        return [
+            f"{place} no such file '{extract.weights}'; use weights/random.yaml, weights/imagenet.yaml or "
+            "your own weights file"
+        ]
     try:
+        if weights.suffix in (".yaml", ".yml"):
+            named = parse_weights(weights)
+            if isinstance(named, File):
+                _refuse_unfitting(named_file(weights, named), extract)
+            if isinstance(named, Torchvision) and extract.backbone not in named.sha256:
+                return [
+                    f"{place} {weights} has none for {extract.backbone}, only for {', '.join(named.sha256)}"
+                ]
+            return []
+        _refuse_unfitting(weights, extract)
         # The configuration of a network of timm says it.
         if extract.input != AUTO or is_timm(extract.backbone) or says_its_input(weights):
             return []
     except InputError as error:
-        return [f"section 'extract': weights: {error.message}"]
+        return [f"{place} {error.message}"]
     return [
         f"section 'extract': input: {weights} does not say how its weights expect images; set it to "
         "torchvision (RGB, 0..1, mean and deviation of ImageNet) or caffe (BGR, 0..255, mean pixel)"
     ]
+
+
+def _refuse_unfitting(weights: Path, extract: Extract) -> None:
+    header = read_header(weights)
+    try:
+        known = find_backbone(extract.backbone).names
+    except InputError:
+        return  # `_missing_layer` says so, as it does for unknown layers
+    named = extract.layers if set(extract.layers) <= set(known) else ALL
+    refuse_unfitting(extract.backbone, header, named)
 
 
 def _root_fault(root: Path, catalog: Catalog) -> str | None:

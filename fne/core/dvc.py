@@ -17,7 +17,7 @@ import shlex
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -32,6 +32,9 @@ PIPELINE, LOCK = "dvc.yaml", "dvc.lock"
 OUTS = ("outs", "metrics", "plots")
 # Entries of a lock file that have another digest than MD5, or one for each file of a folder.
 OTHER_DIGESTS = ("etag", "checksum", "files", "ds")
+# The constant outputs of stages that only check. What such a stage read last need not be what results
+# were made with.
+CHECKED = "checked"
 MAX_PATH, MAX_NAME = 4000, 255  # of a path, and of each part of it
 SHOWN = 3  # damaged objects that are named
 MD5 = re.compile(r"[0-9a-f]{32}(\.dir)?")
@@ -52,9 +55,10 @@ class Stage:
     Attributes:
         address: its name for `dvc repro`.
         declared: all outs, and whether DVC caches each; Git keeps the others.
-        deps: the MD5 of each dependency at the last run, by path.
+        deps: the MD5 of each dependency at the last run, by path; none for a stage that only checks.
         outs: the MD5 of each out at the last run, by path.
-        params: the parameters of the last run: a mapping from keys to values for each parameter file.
+        params: the parameters of the last run: a mapping from keys to values for each parameter file; none
+            for a stage that only checks.
         folder: the folder that it runs in, which paths among its parameters start from.
     """
 
@@ -438,14 +442,17 @@ def _stage(
     params = recorded.get("params") or {}
     if not _is_mapping_of_mappings(params):
         raise InputError(f"{in_lock}: 'params' is not a mapping of parameter files; {advice}")
-    return Stage(
+    outs = _digests(recorded.get("outs"), base, in_lock, advice)
+    stage = Stage(
         address,
         dict(_declared(declared, base, f"{place}{pipeline}: stage '{name}'")),
         _digests(recorded.get("deps"), base, in_lock, advice),
-        _digests(recorded.get("outs"), base, in_lock, advice),
+        outs,
         {_joined(base, file): dict(values) for file, values in params.items()},
         base,
     )
+    only_checks = outs and all(posixpath.dirname(path) == CHECKED for path in outs)
+    return replace(stage, deps={}, params={}) if only_checks else stage
 
 
 def _declared(block: Mapping[str, Any], base: str, place: str) -> Iterator[tuple[str, bool]]:

@@ -49,7 +49,7 @@ EMOJI = "captions with emoji or other symbols, kept"
 REPEATED = "captions that repeat another one of the same image, kept"
 # The consequences if no image with captions is in a split.
 NEEDED = {
-    "val": "'val', which training needs to choose its best epoch; see catalog.val_share",
+    "val": "'val', which training needs to choose its best epoch; give it some training images",
     "test": (
         "'test', which results are reported on; give it some training images, or set evaluate.split to val, "
         "whose images choose the epoch"

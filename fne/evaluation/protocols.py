@@ -8,6 +8,7 @@ Every artifact carries the settings and digests of what it was made from. So lea
 whatever was run in between.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from fne.core.errors import InputError
+from fne.core.errors import InputError, LinesError
 from fne.core.params import Section, one_of
 from fne.store.artifact import Artifact, Lineage
 from fne.store.catalog import (
@@ -34,6 +35,8 @@ FULL = "full"
 NO_TEST = "give some training images the split 'test' in the data set"
 TOO_HIGH = "whose images choose the epoch, so that the figures are too high"
 SCORED = ("test", "val")  # the splits that may be scored
+# The captioned images that training needs of a split, and what for.
+NEEDED = {"train": (2, "training"), "val": (1, "choosing the best epoch")}
 # Published code of the field also puts the words of the validation captions into the vocabulary.
 KNOWN_WORDS = ("train", "val")
 
@@ -44,6 +47,36 @@ class Protocol:
 
     folds: int
     images: int
+
+
+def require_splits(captioned: Sequence[Captioned], captions: Path, split: str) -> None:
+    """Refuse a catalog that has too few captions for training, or none to score.
+
+    Args:
+        captioned: the catalog.
+        captions: its path, for messages.
+        split: the split to score.
+
+    Raises:
+        InputError: saying what to do, for every split that lacks captions.
+    """
+    counts = Counter(record.split for record in captioned if record.captions)
+    if not counts:
+        tagger = ", or `dvc repro tagging/dvc.yaml` for a tagger" * any(record.tags for record in captioned)
+        raise InputError(
+            f"{captions}: no image has captions, which training and evaluation need; add some to the data "
+            f"set, or run `dvc repro embed` for embeddings without a model{tagger}"
+        )
+    faults = [
+        f"{captions}: {counts[name]} captioned images in split '{name}', {purpose} needs at least {least}; "
+        "give more images that split in the data set; without splits there, see catalog.val_share"
+        for name, (least, purpose) in NEEDED.items()
+        if counts[name] < least
+    ]
+    if not counts[split] and split not in NEEDED:
+        faults.append(_nothing_to_score(captioned, split))
+    if faults:
+        raise LinesError("\n".join(faults))
 
 
 def choose_folds(name: str, captioned: Sequence[Captioned], split: str) -> list[list[Captioned]]:

@@ -89,13 +89,7 @@ def build_network(
     # Networks of timm may hold values that are computed when they are built, and are in no weights file.
     with device if is_timm(backbone) else torch.device("meta"):
         model = build_backbone(backbone)
-    expected = model.state_dict()
-    _check_fit(expected, backbone, weights)
-    if is_timm(backbone):
-        _check_complete(expected, backbone, weights)
-    taps = _available(known.taps, expected, weights)
-    if layers != ALL:
-        taps = _named(backbone, known, layers, taps, expected, weights)
+    taps = _fitting_taps(backbone, known, model.state_dict(), weights, layers)
     modules = dict[str, nn.Module]()
     for name, module in known.modules(model).items():
         prefix = f"{name}." if name else ""
@@ -109,6 +103,18 @@ def build_network(
             break
     kept = [Layer(tap.layer, tap.features or len(weights.state[f"{tap.weighted}.weight"])) for tap in taps]
     return Network(modules, taps, kept, activations, known.side, known.version)
+
+
+def refuse_unfitting(backbone: str, weights: Weights, layers: str | Sequence[str] = ALL) -> None:
+    """Refuse weights that `build_network` would refuse, by their names, shapes and types alone.
+
+    Raises:
+        InputError: as `build_network` does.
+    """
+    known = find_backbone(backbone)
+    with torch.device("cpu" if is_timm(backbone) else "meta"):
+        expected = build_backbone(backbone).state_dict()
+    _fitting_taps(backbone, known, expected, _without_unused(known, weights), layers)
 
 
 @torch.inference_mode()
@@ -186,6 +192,17 @@ def _without_unused(backbone: Backbone, weights: Weights) -> Weights:
         if not any(is_part(name, module) for module in backbone.unused)
     }
     return replace(weights, state=used)
+
+
+def _fitting_taps(
+    backbone: str, known: Backbone, expected: State, weights: Weights, layers: str | Sequence[str]
+) -> tuple[Tap, ...]:
+    """Return the taps of the layers, after checking that the weights fit."""
+    _check_fit(expected, backbone, weights)
+    if is_timm(backbone):
+        _check_complete(expected, backbone, weights)
+    taps = _available(known.taps, expected, weights)
+    return taps if layers == ALL else _named(backbone, known, layers, taps, expected, weights)
 
 
 def _check_complete(expected: State, backbone: str, weights: Weights) -> None:

@@ -11,15 +11,18 @@ safetensors file that `fne import` converted says it in its metadata. A bare fil
 import hashlib
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.error import URLError
+from zipfile import is_zipfile
 
 import torch
 from pydantic import Field, TypeAdapter, ValidationError
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load
 from torch import Tensor
 
@@ -139,6 +142,18 @@ def parse_weights(path: Path) -> Named:
         raise InputError(f"{path}: {faults}; see weights/random.yaml and weights/imagenet.yaml") from None
 
 
+def named_file(path: Path, named: File) -> Path:
+    """Return the weights file that a YAML file names.
+
+    Raises:
+        InputError: if it is missing.
+    """
+    file = path.parent / named.file
+    if not file.is_file():
+        raise InputError(f"{path}: names '{named.file}', but there is no {file}; save the file there")
+    return file
+
+
 def has_digest(path: Path, backbone: str, digest: str) -> bool:
     """Return whether a file names or contains the weights with a digest, without loading them.
 
@@ -152,6 +167,24 @@ def has_digest(path: Path, backbone: str, digest: str) -> bool:
         return _random_artifact(path, named, backbone).digest == digest
     expected = named.sha256 if isinstance(named, File) else named.sha256.get(backbone)
     return expected is not None and digest.startswith(expected)
+
+
+def read_header(path: Path) -> Weights:
+    """Return the weights of a file that is no YAML file, without reading their values where that is possible.
+
+    The tensors have their names, types and shapes. Only the format of torch before version 1.6 must be read
+    completely. There is no digest.
+
+    Raises:
+        InputError: if the file is not a readable weights file.
+    """
+    check_regular(path)
+    with _readable_weights(path):
+        if path.suffix == ".safetensors":
+            state = _safetensors_header(path)
+        else:
+            state = torch.load(path, "cpu", weights_only=True, mmap=is_zipfile(path))
+    return Weights(Artifact(path, "weights", ""), _checked_state(path, state))
 
 
 def says_its_input(path: Path) -> bool:
@@ -304,9 +337,7 @@ def _from_transforms(path: Path, name: str, transforms: Any) -> InputFormat:
 
 
 def _from_named_file(path: Path, named: File) -> Weights:
-    file = path.parent / named.file
-    if not file.is_file():
-        raise InputError(f"{path}: names '{named.file}', but there is no {file}; save the file there")
+    file = named_file(path, named)
     weights, recorded = _from_file(file)
     if not weights.artifact.digest.startswith(named.sha256):
         raise InputError(
@@ -348,12 +379,47 @@ def _from_file(path: Path) -> tuple[Weights, InputFormat | None]:
     check_regular(path)
     content = read_bytes(path)
     description = _read_description(path, content) if path.suffix == ".safetensors" else None
-    try:
+    with _readable_weights(path):
         state = (
             load(content)
             if path.suffix == ".safetensors"
             else torch.load(BytesIO(content), "cpu", weights_only=True)
         )
+    _checked_state(path, state)
+    settings: dict[str, Any] = {"kind": "file", "file": path.name, "untrained": False}
+    floats = {name: value.float() if value.is_floating_point() else value for name, value in state.items()}
+    if description:
+        settings["source"] = description.source_sha256
+    recorded = description.input if description else None
+    return Weights(Artifact(path, "weights", hashlib.sha256(content).hexdigest(), settings), floats), recorded
+
+
+def _safetensors_header(path: Path) -> State:
+    with safe_open(path, framework="pt") as file:
+        names: list[str] = file.keys()
+        slices = {name: file.get_slice(name) for name in names}
+        # A slice without rows has the type; a scalar cannot be sliced.
+        return {
+            name: each[:0].new_empty(shape, device="meta")
+            if (shape := each.get_shape())
+            else file.get_tensor(name)
+            for name, each in slices.items()
+        }
+
+
+def _checked_state(path: Path, state: Any) -> State:
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise InputError(
+            f"{path}: expected a dict of tensors, found {type(state).__name__}; use another weights file"
+        )
+    return state
+
+
+@contextmanager
+def _readable_weights(path: Path) -> Iterator[None]:
+    """Turn what safetensors and torch raise for files that are no weights into an `InputError`."""
+    try:
+        yield
     except (SafetensorError, OSError, RuntimeError, ValueError, EOFError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(
@@ -364,13 +430,3 @@ def _from_file(path: Path) -> tuple[Weights, InputFormat | None]:
             f"{path}: refused, because it contains more than tensors ({type(error).__name__}); "
             "use another weights file"
         ) from None
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise InputError(
-            f"{path}: expected a dict of tensors, found {type(state).__name__}; use another weights file"
-        )
-    settings: dict[str, Any] = {"kind": "file", "file": path.name, "untrained": False}
-    floats = {name: value.float() if value.is_floating_point() else value for name, value in state.items()}
-    if description:
-        settings["source"] = description.source_sha256
-    recorded = description.input if description else None
-    return Weights(Artifact(path, "weights", hashlib.sha256(content).hexdigest(), settings), floats), recorded

@@ -2,11 +2,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner
+from safetensors.torch import save_file
 
 from fne.cli import main
 from fne.cli.check import SECTIONS
-from fne.store.catalog import Captioned, write_captions
+from fne.extraction.backbones import build_backbone
 from fne.store.layout import Layer
 from fne.store.rows import write_rows
 from tests.support.imports import ROOT
@@ -127,6 +129,60 @@ def test_weights_that_the_file_does_not_have_for_the_backbone_are_a_fault(projec
     )
 
 
+def first_layers(backbone: str) -> dict[str, torch.Tensor]:
+    """The weights of the first convolutions of a network, which are a valid file."""
+    with torch.device("meta"):
+        state = build_backbone(backbone).state_dict()
+    return {name: torch.zeros(value.shape) for name, value in list(state.items())[:4]}
+
+
+@pytest.mark.parametrize("name", ["mine.safetensors", "mine.pth"])
+def test_weights_of_another_network_are_refused_by_their_names_alone(project, name):
+    save = save_file if name.endswith(".safetensors") else torch.save
+    save(first_layers("vgg16"), name)
+    change("weights: weights/random.yaml", f"weights: {name}")
+    change("input: auto", "input: torchvision")
+    assert check().exit_code == 0
+    change("backbone: vgg16", "backbone: resnet50")
+    result = check()
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Error: params.yaml: section 'extract': weights: {name}: does not fit resnet50, which has no "
+        "'features.0.bias' (4 unknown names); set extract.backbone and extract.weights to the same network\n",
+    )
+
+
+def test_weights_of_another_network_that_a_yaml_file_names_are_refused(project):
+    save_file(first_layers("vgg16"), "mine.safetensors")
+    Path("mine.yaml").write_text(f"kind: file\nfile: mine.safetensors\nsha256: '{'0' * 64}'\ninput: caffe\n")
+    change("weights: weights/random.yaml", "weights: mine.yaml")
+    assert check().exit_code == 0
+    change("backbone: vgg16", "backbone: alexnet")
+    assert "mine.safetensors: does not fit alexnet, which has no 'features.2.bias'" in check().stderr
+    Path("mine.safetensors").unlink()
+    assert "mine.yaml: names 'mine.safetensors', but there is no mine.safetensors" in check().stderr
+
+
+def test_a_layer_that_the_weights_do_not_have_is_refused(project):
+    save_file(first_layers("vgg16"), "mine.safetensors")
+    change("weights: weights/random.yaml", "weights: mine.safetensors")
+    change("input: auto", "input: torchvision")
+    change("layers: all # all", "layers: [fc7] # all")
+    result = check()
+    assert (result.exit_code, "weights: mine.safetensors: " in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["mine.safetensors", "mine.pth"])
+@pytest.mark.parametrize("content", [b"", b"A text that is no file of weights.", b"PK\x03\x04 cut"])
+def test_a_file_that_is_not_weights_is_refused(project, name, content):
+    Path(name).write_bytes(content)
+    change("weights: weights/random.yaml", f"weights: {name}")
+    result = check()
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"Error: params.yaml: section 'extract': weights: {name}: ")
+    assert result.stderr.count("\n") == 1
+
+
 def test_a_layer_that_the_backbone_does_not_have_is_a_fault(project):
     change("kind: fne", "kind: layer")
     change("layer: fc7", "layer: fc8")
@@ -199,17 +255,6 @@ def test_a_source_without_a_store_is_a_fault(project):
     )
 
 
-@pytest.mark.parametrize("stage", ["catalog", "render"])
-def test_the_first_stages_do_not_demand_a_store_that_is_imported_later(project, stage):
-    change("source: features/activations", "source: features/imported")
-    result = CliRunner().invoke(main, ["check", "--stage", stage])
-    assert result.exit_code == 0
-    assert result.stderr == (
-        "Warning: params.yaml: section 'embed': source: no row store in 'features/imported'; use "
-        "features/activations, or a store that `fne import` or `fne join` wrote\n"
-    )
-
-
 def test_layers_of_an_imported_store_are_not_checked_against_the_backbone(project):
     write_rows(project / "mine", "activations", [Layer("pool", 1)], "float32", [], {}, {})
     change("source: features/activations", "source: mine")
@@ -236,36 +281,6 @@ def test_the_demo_refuses_another_data_set(project):
         "Error: params.yaml: catalog.root is 'mine', which is not the embedded data set; run `dvc repro` for your own "
         "data set, or set catalog.root to data/demo for the demo\n"
     )
-
-
-def write_splits(*splits: str) -> None:
-    write_captions(Path("captions.jsonl"), [Captioned(split, split, ("x",), ()) for split in splits])
-
-
-def test_a_missing_split_is_reported_before_the_extraction(project):
-    write_splits("train", "val")
-    result = check("--captions", "captions.jsonl")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: params.yaml: evaluate.split is 'test', but the catalog has captions only in train, val; "
-        "give some training images the split 'test' in the data set, or use "
-        "`-S evaluate.split=val`, whose images choose the epoch, so that the figures are too high\n",
-    )
-
-
-def test_a_catalog_without_validation_images_gives_a_warning(project):
-    write_splits("train", "test")
-    result = check("--captions", "captions.jsonl")
-    assert (result.exit_code, result.stderr) == (
-        0,
-        "Warning: split 'val' has no captioned images, and `train` needs them\n",
-    )
-
-
-def test_a_catalog_without_captions_is_valid(project):
-    write_captions(Path("captions.jsonl"), [Captioned("a", "gallery", (), ())])
-    result = check("--captions", "captions.jsonl")
-    assert (result.exit_code, result.stderr) == (0, "")
 
 
 def test_overrides_are_checked_without_changing_the_file(project):
@@ -310,7 +325,7 @@ def test_an_override_that_cannot_be_parsed_is_refused(project):
 def test_options_without_effect_on_overrides_are_refused(project):
     result = check("-S", "train.margin=0.1", "--demo")
     assert result.exit_code == 2
-    assert "give either -S, or --demo, --captions and --stage" in result.stderr
+    assert "give either -S or --demo" in result.stderr
 
 
 @pytest.mark.parametrize(("loss", "applies"), [("max_hinge", True), ("sum_hinge", False)])

@@ -396,6 +396,20 @@ def test_paths_start_at_the_root_whatever_folder_a_stage_runs_in():
     assert stages["a/dvc.yaml:x"].declared == {"b/c": True}
 
 
+def test_what_a_stage_read_that_only_checks_made_nothing():
+    recorded = {
+        name: {
+            "deps": [{"path": "code", "md5": MD5}],
+            "params": {"params.yaml": {"train": {"margin": 0.2}}},
+            "outs": [{"path": out, "md5": MD5}],
+        }
+        for name, out in (("check", "checked/parameters.txt"), ("train", "model"))
+    }
+    check, train = read_stages(["dvc.yaml"], {"dvc.lock": json.dumps({"stages": recorded}).encode()}.get)
+    assert (check.deps, check.params, check.outs) == ({}, {}, {"checked/parameters.txt": MD5})
+    assert (train.deps, train.params) == ({"code": MD5}, {"params.yaml": {"train": {"margin": 0.2}}})
+
+
 def test_a_listing_has_the_files_of_a_folder(project):
     md5 = str(pipeline_outs()[STORE].md5)
     cached = cache_object(cache_folder(), md5)

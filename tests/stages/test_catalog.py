@@ -68,7 +68,7 @@ def test_the_stage_writes_two_sorted_files_and_a_summary(folder):
         "captions with control characters, line breaks or repeated spaces, replaced by single spaces: 1",
         f"rejects, in {folder}/rejects.csv: 0",
         "note: no image with captions is in split 'val', which training needs to choose its best epoch; "
-        "see catalog.val_share",
+        "give it some training images",
     ]
     assert [image["id"] for image in records(folder / "images.jsonl")] == ["a.jpg", "b.jpg", "c.jpg"]
     assert records(folder / "captions.jsonl")[1] == {
@@ -226,7 +226,7 @@ def test_splits_without_captions_are_noted(folder):
     assert result.exit_code == 0
     assert result.output.splitlines()[-2:] == [
         "note: no image with captions is in split 'val', which training needs to choose its best epoch; "
-        "see catalog.val_share",
+        "give it some training images",
         "note: no image with captions is in split 'test', which results are reported on; give it some training "
         "images, or set evaluate.split to val, whose images choose the epoch",
     ]

@@ -87,6 +87,11 @@ def dvc(folder: Path, *arguments: str) -> str:
     return _run(folder, sys.executable, "-m", "dvc", *arguments)
 
 
+def fails(folder: Path, *arguments: str) -> str:
+    """Run a command of DVC that must fail, and return what it printed."""
+    return _run(folder, sys.executable, "-m", "dvc", *arguments, fails=True)
+
+
 def git(folder: Path, *arguments: str) -> str:
     """Run Git and return what it printed."""
     return _run(folder, "git", *arguments)
@@ -97,10 +102,10 @@ def stages_run(output: str) -> list[str]:
     return re.findall(r"^Running stage '(?:[\w/.]+:)?(\w+)'", output, flags=re.MULTILINE)
 
 
-def _run(folder: Path, *command: str) -> str:
+def _run(folder: Path, *command: str, fails: bool = False) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_", "GIT_"))}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     environment["OMP_NUM_THREADS"] = "1"
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{command} gave {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    assert bool(done.returncode) == fails, f"{command} gave {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr

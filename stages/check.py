@@ -1,0 +1,45 @@
+"""Stage `check`: validate all parameters, before any other stage of its pipeline.
+
+DVC removes the outputs of a stage before its command runs. So a refused value must be refused by a
+stage that has no results to lose. All other stages depend on the output of this one, which is
+constant: none of them runs again because of it.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from fne.cli.check import SECTIONS, check_params
+from fne.core.errors import InputError, LinesError
+from fne.core.files import write_text
+from fne.core.options import TABLE, params_option
+from fne.core.publishing import stage
+from fne.core.terminal import say
+from fne.store.catalog import CAPTIONS_FILE
+
+
+@stage(*(name for name in SECTIONS if name != "runtime"))
+@click.argument("checked", type=TABLE)
+@params_option
+def main(checked: Path, params: Path) -> None:
+    """Refuse faults of the parameter file, and write the constant file CHECKED."""
+    # Before anything is refused: DVC has removed the file, and nothing else must be missing afterwards.
+    write_text(checked, "The parameters were valid.\n")
+    # Git takes a file of the same size and second for unchanged: `git checkout` would keep what DVC wrote.
+    with suppress(OSError):
+        os.utime(params)
+    try:
+        # Without a catalog, there may still be a store to import.
+        sections = check_params(params, early=not CAPTIONS_FILE.exists())
+    except InputError as error:
+        raise LinesError(
+            f"{error.message}\nNo result was removed; set a valid value, or restore the committed ones with "
+            f"`git checkout {params}`"
+        ) from None
+    say(f"{params}: {len(sections)} sections, all valid")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from stages.check_splits import main
+from tests.support.projects import change_params
+from tests.support.stages import SPLITS, write_catalog
+
+CHECKED = "checked/splits.txt"
+
+
+def check() -> Result:
+    return CliRunner().invoke(main, ["data/captions.jsonl", CHECKED])
+
+
+def test_a_catalog_with_all_splits_is_accepted(run):
+    assert check().exit_code == 0
+    assert Path(CHECKED).is_file()
+
+
+def test_a_catalog_without_validation_images_is_refused(run):
+    write_catalog(["train" if split == "val" else split for split in SPLITS])
+    result = check()
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: data/captions.jsonl: 0 captioned images in split 'val', choosing the best epoch needs at least 1; "
+        "give more images that split in the data set; without splits there, see catalog.val_share\n",
+    )
+    assert Path(CHECKED).is_file()
+
+
+def test_the_split_that_is_scored_needs_captions(run):
+    write_catalog(["train" if split == "test" else split for split in SPLITS])
+    result = check()
+    assert result.exit_code == 2
+    assert "evaluate.split is 'test', but the catalog has captions only in train, val" in result.stderr
+    change_params(Path(), {"evaluate": {"split": "val"}})
+    assert check().exit_code == 0
+
+
+def test_photographs_without_captions_are_refused_with_what_can_be_computed(run):
+    write_catalog(["gallery"] * len(SPLITS))
+    result = check()
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: data/captions.jsonl: no image has captions, which training and evaluation need; add some to the "
+        "data set, or run `dvc repro embed` for embeddings without a model\n",
+    )
