@@ -248,7 +248,7 @@ def test_a_missing_split_is_reported_before_the_extraction(project):
     assert (result.exit_code, result.stderr) == (
         2,
         "Error: params.yaml: evaluate.split is 'test', but the catalog has captions only in train, val; "
-        "give some training images the split 'test' in the data set, or use "
+        "hold out some training images with `-S catalog.test_from_train=0.1`, or use "
         "`-S evaluate.split=val`, whose images choose the epoch, so that the figures are too high\n",
     )
 
