@@ -20,7 +20,9 @@ READY = ("standardize", "embed", "tokenize", "train", "finetune", "encode")
 @pytest.mark.parametrize("split", ["test", "val"])
 def test_metrics_are_named_by_their_split_and_protocol(run, split):
     change_params(Path(), {"evaluate": {"split": split}})
-    assert run(*READY, "evaluate").exit_code == 0
+    result = run(*READY, "evaluate")
+    assert result.exit_code == 0
+    assert ("Warning: these images chose the epoch" in result.stderr) == (split == "val")
     [(name, found)] = metrics().items()
     assert name == f"{split}_full"
     assert (found["images"], found["captions"]) == (4, 8)
