@@ -97,7 +97,7 @@ def test_too_few_captions_for_the_words_give_a_warning_before_training(tmp_path)
     own = [replace(each, captions=(*each.captions, f"{each.split} {each.id}")) for each in captioned]
     write_captions(tmp_path / CAPTIONS, own)
     assert inputs(tmp_path).notes[0] == (
-        "Warning: 48 training images are few for a captioner: 2.4 captions per word, less than 5; expect captions "
+        "Warning: 48 training images are few for a captioner: 2.4 captions per word, less than 3; expect captions "
         "no better than those of similar images. The figures of docs/captions.md come from 6,000 training images "
         "with 30,000 captions, 8.6 per word"
     )
