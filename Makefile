@@ -22,7 +22,7 @@ demo: announce $(VENV)/installed ## Run all pipelines on the embedded data set
 	@printf '  source $(VENV)/bin/activate     # in every new shell\n'
 	@printf '  fne search %s\n' '$(SENTENCE)'
 	@printf '  dvc exp run -S embed.layers=fc      # a variant; then: fne compare HEAD --html compare.html\n'
-	@printf '  fne describe scene-0007.jpg         # a sentence and tags for an image\n'
+	@printf '  fne describe scene-0029.jpg         # a sentence and tags for a test image\n'
 	@printf '  the report: file://%s/report/index.html\n' '$(CURDIR)'
 	@printf '  and the captions: file://%s/report/captions.html\n' '$(CURDIR)'
 	@printf '  your own images and captions: docs/data.md\n'

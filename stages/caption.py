@@ -25,7 +25,7 @@ from fne.tasks.captioning.settings import Caption
 from fne.tasks.captioning.write import write_store
 
 
-@stage("caption")
+@stage("caption", "catalog.root")
 @click.argument("model", type=INPUT)
 @click.argument("embeddings", type=INPUT)
 @click.argument("images", type=INPUT)
@@ -52,7 +52,7 @@ def main(
     settings, runtime = load_section(params, "caption", Caption), load_runtime(params)
     stat_cache.use(runtime.scratch_folder())
     device = prepare_device(runtime)
-    root = image_root(load_key(params, "catalog", "root"))
+    root = load_key(params, "catalog", "root")
     captioner, file = read_captioner(model)
     words, concepts = vocabulary(file)
     rows = Rows.open(embeddings, "embeddings")
@@ -76,10 +76,10 @@ def main(
     examples = choose_examples(
         scores, by_image, {each.id: each for each in captioned}, settings.examples, settings.seed
     )
-    thumbnails = make_thumbnails([each.id for each in examples], catalog, root)
+    thumbnails = make_thumbnails([each.id for each in examples], catalog, image_root(root))
     training = read_history(history, file.artifact, main=MAIN, item="caption")
-    record = page_record(settings.model_dump(), lineage, input_digests(), PAGE)
-    text = render_captions(scores, lineage, training, examples, captioned, thumbnails, meteor, record)
+    record = page_record(settings.model_dump() | {"root": root}, lineage, input_digests(), PAGE)
+    text = render_captions(scores, lineage, training, examples, captioned, thumbnails, meteor, root, record)
     write_text(page, text)
 
 

@@ -60,9 +60,9 @@ def main(
         evaluation = evaluate(folds, images, sentences, similarity, settings.top, device, processes)
         if processes.first:
             places = Places(metrics, intervals, curves, ranks)
-            line, warning = write_results(evaluation, settings, lineage, places)
+            line, warnings = write_results(evaluation, settings, lineage, places)
             say(line)
-            if warning:
+            for warning in warnings:
                 say(f"Warning: {warning}", err=True)
 
 

@@ -25,7 +25,7 @@ from fne.tasks.tagging.score import images_to_tag, recorded_source, tag_images, 
 from fne.tasks.tagging.settings import Tag
 
 
-@stage("tag")
+@stage("tag", "catalog.root")
 @click.argument("model", type=INPUT)
 @click.argument("embeddings", type=INPUT)
 @click.argument("images", type=INPUT)
@@ -50,7 +50,7 @@ def main(
 ) -> None:
     """Tag the images of a split with a MODEL; score the TAGS and show them on a PAGE."""
     settings, runtime = load_section(params, "tag", Tag), load_runtime(params)
-    root = image_root(load_key(params, "catalog", "root"))
+    root = load_key(params, "catalog", "root")
     stat_cache.use(runtime.scratch_folder())
     device = prepare_device(runtime)
     tagger = read_tagger(model)
@@ -87,10 +87,10 @@ def main(
         bounds,
     )
     examples = choose_tag_examples(results, tagged, concepts, settings.examples, settings.seed)
-    thumbnails = make_thumbnails([each.id for each in examples], catalog, root)
+    thumbnails = make_thumbnails([each.id for each in examples], catalog, image_root(root))
     training = read_history(history, tagger.artifact, main=MAIN, item="image")
-    record = page_record(settings.model_dump(), lineage, input_digests(), PAGE)
-    text = render_tags(results, tagged, examples, lineage, training, captioned, thumbnails, record)
+    record = page_record(settings.model_dump() | {"root": root}, lineage, input_digests(), PAGE)
+    text = render_tags(results, tagged, examples, lineage, training, captioned, thumbnails, root, record)
     write_text(page, text)
 
 

@@ -19,6 +19,7 @@ from ruamel.yaml import YAML
 from benchmarks.__main__ import BENCHMARKS
 from fne.cli import main as fne
 from fne.cli.check import SECTIONS
+from fne.core.moved_keys import flattened
 from fne.core.params import parse_section
 from fne.datasets.demo.dataset import Render, describe_dataset
 from fne.features.embeddings import EMBEDDINGS
@@ -318,3 +319,22 @@ def test_hosted_continuous_integration_runs_the_test_targets():
     targets = re.findall(r"^make (\S+)$", (ROOT / ".ci/run").read_text(), flags=re.MULTILINE)
     assert workflow["strategy"]["matrix"]["target"] == targets == ["test", "test-system"]
     assert workflow["steps"][-1]["run"] == "make ${{ matrix.target }}"
+
+
+def test_the_line_that_compares_experiments_is_narrow_and_the_same_everywhere():
+    texts = [README, DOCUMENTS["docs/experiments.md"], CliRunner().invoke(fne, ["--help"]).stdout]
+    [pattern] = {
+        drop for text in texts for drop in re.findall(r"exp show --only-changed --drop '([^']*)'", text)
+    }
+    assert all(f"exp show --only-changed --drop '{pattern}'" in text for text in texts)
+    names = [
+        name
+        for path in (ROOT / "metrics").glob("*.json")
+        for name in flattened(YAML(typ="safe").load(path))
+        if not re.match(pattern, name)
+    ]
+    assert "validation.rsum" in names
+    assert len(names) < 12, names
+    kept = ("embed.layers", "train.margin", "catalog.root", "metrics/tuning.json:validation.rsum")
+    assert not any(re.match(pattern, key) for key in kept)
+    assert re.match(pattern, "fne/core")

@@ -57,7 +57,8 @@ def main() -> None:
     \b
       dvc repro                             run all stages that changed
       dvc exp run -S embed.layers=fc        run a variant
-      dvc exp show --only-changed           list variants; choose by validation.rsum
+      dvc exp show --only-changed --drop '.*(_full|_to_|/[^:]+$)|made'
+                                            list variants; choose by validation.rsum
       dvc metrics show                      show recalls and ranks
 
     The commands below search, and check parameters, artifacts and the machine.

@@ -22,6 +22,7 @@ from fne.core.files import read_bytes
 from fne.core.terminal import printable
 from fne.datasets.rejects import COLUMNS
 from fne.losses.classifier_file import read_classifier
+from fne.metrics.caption_scores import best_baseline
 from fne.metrics.floors import floor_artifact
 from fne.metrics.recall import chosen_by, small_split_warning
 from fne.models.describer_file import FORMAT as DESCRIBER
@@ -551,16 +552,27 @@ def _describe_metrics(path: Path) -> Lines:
 def _caption_table(path: Path, split: str, metrics: dict[str, Any]) -> Lines:
     systems = [name for name, value in metrics.items() if isinstance(value, dict)]
     names = [name for name in metrics[systems[0]] if "-" in name or name == "METEOR"]
+    several = "CIDEr-D" in names  # images
     return [
         f"{path}: {split}, captions of {metrics['images']} images",
-        "  " + " " * 10 + "".join(f"{name:>9}" for name in names),
+        "  " + " " * 10 + "".join(f"{name:>9}" for name in [*names, "words", "distinct"]),
         *(
-            f"  {system:<10}" + "".join(f"{metrics[system][name]:>9.3f}" for name in names)
+            f"  {system:<10}"
+            + "".join(f"{metrics[system][name]:>9.3f}" for name in names)
+            + f"{metrics[system]['words_used']:>9.0f}{metrics[system]['distinct_captions']:>9.0%}"
             for system in systems
         ),
+        *[_above_baseline(metrics)] * several,
         *["  the captioner writes the same for (nearly) all images"] * bool(metrics["collapsed"]),
         *_chosen(split),
     ]
+
+
+def _above_baseline(metrics: dict[str, Any]) -> str:
+    """Compare the captioner with the best baseline."""
+    best = best_baseline(metrics)
+    difference = metrics[CAPTIONER]["CIDEr-D"] - metrics[best]["CIDEr-D"]
+    return f"  CIDEr-D of the captioner: {difference:+.3f} to the best baseline, '{best}'"
 
 
 def _metrics_table(path: Path, split: str, metrics: dict[str, Any]) -> Lines:

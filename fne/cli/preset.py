@@ -47,6 +47,7 @@ def preset(name: str | None, dataset: str, following: str, list_all: bool) -> No
       fne preset two-branch/VGG19-K10 --dataset flickr30k       a system of another paper
       dvc exp run $(fne preset semantic/RIA --dataset demo) tagging/dvc.yaml
       dvc exp run $(fne preset own/fine-tuned)                  your own data: what scored best
+      dvc exp run $(fne preset own/fine-tuned-small)            the same for fewer than 2,000 images
 
     A preset sets all parameters of the embedding, the vocabulary and the training. The folder
     of the data set (catalog.root), the weights (extract.weights) and, in two-branch/…, the word

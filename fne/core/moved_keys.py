@@ -50,6 +50,7 @@ BEFORE: dict[str, dict[str, Any]] = {
         "columns.image": "auto",
         "columns.split": "auto",
         "columns.tags": "auto",
+        "test_from_train": 0.0,
         "val_images": 0,
     },
     "extract": {"layers": "all", "views": "mean"},

@@ -10,7 +10,7 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Self
@@ -51,8 +51,8 @@ REPEATED = "captions that repeat another one of the same image, kept"
 NEEDED = {
     "val": "'val', which training needs to choose its best epoch; give it some training images",
     "test": (
-        "'test', which results are reported on; give it some training images, or set evaluate.split to val, "
-        "whose images choose the epoch"
+        "'test', which results are reported on; hold out training images with catalog.test_from_train=0.1, "
+        "or set evaluate.split to val, whose images choose the epoch"
     ),
 }
 
@@ -74,6 +74,7 @@ class Splitting:
         test_share: the fraction of images for `test`.
         seed: the seed of the random order.
         val_images: how many images of `val` stay, the first ones in the data set's order; 0: all.
+        test_from_train: the fraction of `train` that becomes `test`, for a data set without one.
     """
 
     restval: str
@@ -81,6 +82,7 @@ class Splitting:
     test_share: float
     seed: int
     val_images: int = 0
+    test_from_train: float = 0.0
 
 
 COLUMNS_EXAMPLE = f"{{{', '.join(f'{name}: auto' for name in COLUMNS)}}}"
@@ -96,6 +98,7 @@ class Catalog(Section):
     restval: Annotated[str, one_of(RESTVAL)]
     val_share: Fraction
     test_share: Fraction
+    test_from_train: Fraction
     seed: Annotated[int, Field(ge=0)]
     val_images: Annotated[int, Field(ge=0, examples=[0])]
     captions_per_image: Annotated[int, Field(ge=0, examples=[0])]
@@ -105,7 +108,9 @@ class Catalog(Section):
     @property
     def splitting(self) -> Splitting:
         """The keys that concern splits."""
-        return Splitting(self.restval, self.val_share, self.test_share, self.seed, self.val_images)
+        return Splitting(
+            self.restval, self.val_share, self.test_share, self.seed, self.val_images, self.test_from_train
+        )
 
     @model_validator(mode="after")
     def _something_is_left_for_train(self) -> Self:
@@ -254,7 +259,7 @@ def resolve_splits(
     `gallery`.
 
     Raises:
-        InputError: if only some images have a split.
+        InputError: if only some images have a split, or if test images are to be held out and exist.
     """
     without = [record for record in records if record.split is None]
     if without and len(without) < len(records):
@@ -279,17 +284,36 @@ def resolve_splits(
         if split == "restval":
             split = splitting.restval
         splits[record.id] = split if split and record.id in described else "gallery"
-    return splits, dropped
+    return splits | _hold_out(splits, splitting), dropped
 
 
 def draw_splits(ids: Sequence[str], splitting: Splitting) -> dict[str, str]:
     """Assign a split to each id, with exact fractions, in an order that depends only on seed and id."""
     val = round(len(ids) * splitting.val_share)
     test = round(len(ids) * splitting.test_share)
-    ordered = sorted(ids, key=lambda each: hashlib.sha256(f"{splitting.seed}:{each}".encode()).digest())
+    ordered = _shuffled(ids, splitting.seed)
     names = ["val"] * val + ["test"] * test
     names += ["train"] * (len(ids) - len(names))
     return dict(zip(ordered, names, strict=True))
+
+
+def _hold_out(splits: Mapping[str, str], splitting: Splitting) -> dict[str, str]:
+    """Return the training images that become test images, with that split."""
+    counts, fraction = Counter(splits.values()), splitting.test_from_train
+    if not fraction:
+        return {}
+    if counts["test"]:
+        raise InputError(
+            f"params.yaml: catalog.test_from_train is {fraction}, but {counts['test']} images have the split "
+            "'test' already; set it to 0"
+        )
+    training = [each for each, split in splits.items() if split == "train"]
+    return dict.fromkeys(_shuffled(training, splitting.seed)[: round(len(training) * fraction)], "test")
+
+
+def _shuffled(ids: Iterable[str], seed: int) -> list[str]:
+    """Return the ids in an order that depends only on seed and id."""
+    return sorted(ids, key=lambda each: hashlib.sha256(f"{seed}:{each}".encode()).digest())
 
 
 def clean(raw: str | None) -> tuple[str, list[str]]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.evaluation.protocols import FULL, choose_folds, metrics_name
-from fne.metrics.caption_scores import CAPTIONER, CONSENSUS, CaptionScores, score_captions
+from fne.metrics.caption_scores import CAPTIONER, CaptionScores, score_captions
 from fne.metrics.intervals import LEVEL, SAMPLES
 from fne.metrics.meteor import find_program, meteor
 from fne.store.annotations import Written
@@ -17,7 +17,7 @@ from fne.store.catalog import Captioned, in_split
 from fne.store.rows import Rows
 from fne.text.caption_vocabulary import ptb_words
 
-ABOVE = "CIDEr-D_above_consensus"
+ABOVE = "CIDEr-D_above_best_baseline"
 BLOCK = 1024  # training images compared at once
 
 
@@ -153,11 +153,12 @@ def write_scores(
         difference, low, high = scores.above
         found[ABOVE] = difference
         limits[ABOVE] = [low, high]
-        floor = scores.metrics[CONSENSUS]["CIDEr-D"]
+        baseline = scores.metrics[scores.best_baseline]["CIDEr-D"]
         line += (
-            f", CIDEr-D {own['CIDEr-D']:.3f}, consensus floor {floor:.3f} "
-            f"({difference:+.3f}, {low:+.3f} to {high:+.3f})"
+            f", CIDEr-D {own['CIDEr-D']:.3f}, best baseline {baseline:.3f} ({scores.best_baseline}; "
+            f"{difference:+.3f}, {low:+.3f} to {high:+.3f})"
         )
+    line += f", {own['words_used']:.0f} different words, {own['distinct_captions']:.0%} distinct sentences"
     origin = {"made_with": dict(settings), "made_from": {"captioner": lineage["captioner"]["digest"]}}
     write_metrics(metrics, {scores.name: found})
     write_metrics(bounds, {scores.name: limits | {"level": LEVEL, "samples": SAMPLES}} | origin)

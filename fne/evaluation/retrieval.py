@@ -19,6 +19,7 @@ from fne.metrics.intervals import LEVEL, SAMPLES, Ranked, as_bounds, intervals
 from fne.metrics.ranks import Ranking, Similarity, rank
 from fne.metrics.recall import (
     chance_of_rsum,
+    chosen_by,
     has_started,
     mean_over_folds,
     small_split_warning,
@@ -173,8 +174,8 @@ class Places:
 
 def write_results(
     evaluation: Evaluation, settings: Evaluate, lineage: Lineage, places: Places
-) -> tuple[str, str | None]:
-    """Write all results; return the main one as a line, and a warning if it says little."""
+) -> tuple[str, list[str]]:
+    """Write all results; return the main one as a line, and warnings if it says little or is too high."""
     name = metrics_name(settings.split, settings.protocol)
     write_arrays(places.ranks, "ranks", evaluation.stored(), settings.model_dump() | {"name": name}, lineage)
     model = lineage.get("tuned", lineage["model"])["settings"]
@@ -192,8 +193,13 @@ def write_results(
         largest,
     )
     fold_images = len(evaluation.caption_counts()[0])
+    chooses = model.get("keep") == "best" and model.get("method", "steps") == "steps"
+    warnings = [
+        small_split_warning(fold_images, found["guessing"], len(settings.recalls)),
+        chosen_by(name) if chooses else None,
+    ]
     return (
         f"{name}: {found['images']} images, sum of recalls {found['rsum']:.1f} "
         f"({bounds['rsum']['low']:.1f} to {bounds['rsum']['high']:.1f}), guessing {found['guessing']:.1f}",
-        small_split_warning(fold_images, found["guessing"], len(settings.recalls)),
+        [warning for warning in warnings if warning],
     )

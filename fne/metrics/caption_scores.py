@@ -1,8 +1,8 @@
-"""Scores of a captioner beside floors that need no captioner.
+"""Scores of a captioner beside baselines that need no captioner.
 
-A captioner must beat the consensus of neighbors on the same images and features, or it has learned
-nothing. So every score is shown beside three floors: one sentence for all images, a caption of the
-nearest training image, and the consensus of the captions of the nearest ones.
+A captioner must beat all baselines on the same images and features, or it has learned nothing. So every
+score is shown beside three of them: one sentence for all images, a caption of the nearest training image,
+and the consensus of the captions of the nearest ones. The best of them is what a captioner is compared with.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ from fne.metrics.captions import cider_d, collapse_warning, intervals, summarize
 from fne.metrics.intervals import SAMPLES, SEED, draws, percentiles
 
 CAPTIONER, CONSTANT, NEAREST, CONSENSUS = "captioner", "constant", "nearest", "consensus"
+BASELINES = (CONSENSUS, NEAREST, CONSTANT)
 USUAL_REFERENCES = 5  # human captions per image, of published figures
 
 
@@ -28,7 +29,7 @@ class CaptionScores:
         candidates: of the captioner and of each floor, the caption of each image.
         metrics: of the captioner and of each floor.
         intervals: the same keys, 95 % intervals over images.
-        above: by how much the captioner's CIDEr-D is above the consensus, and the interval of that.
+        above: by how much the captioner's CIDEr-D is above that of the best baseline, and its interval.
         per_image: the CIDEr-D of the captioner for each image; empty for a single image.
         warning: what is wrong with the captioner, if anything.
         notes: remarks about the figures, for the reader.
@@ -45,12 +46,25 @@ class CaptionScores:
     notes: list[str] = field(default_factory=list)
 
     @property
+    def best_baseline(self) -> str:
+        """The baseline with the highest CIDEr-D, of several images."""
+        return best_baseline(self.metrics)
+
+    @property
     def beats_floors(self) -> bool | None:
-        """Whether the captioner is clearly above the consensus and below no floor; None for one image."""
-        if self.above is None:
-            return None
-        own = self.metrics[CAPTIONER]["CIDEr-D"]
-        return self.above[1] > 0 and all(each["CIDEr-D"] <= own for each in self.metrics.values())
+        """Whether the captioner is clearly above the best baseline; None for one image."""
+        return None if self.above is None else self.above[1] > 0
+
+
+def best_baseline(metrics: Mapping[str, Mapping[str, float]]) -> str:
+    """Return the baseline with the highest CIDEr-D.
+
+    Example:
+        >>> scores = {"constant": 0.2, "nearest": 0.9, "consensus": 0.7}
+        >>> best_baseline({name: {"CIDEr-D": score} for name, score in scores.items()})
+        'nearest'
+    """
+    return max(BASELINES, key=lambda name: metrics[name]["CIDEr-D"])
 
 
 def score_captions(
@@ -83,13 +97,14 @@ def score_captions(
     several = len(ids) > 1
     values = {each: cider_d(written[each], own_references).per_image for each in written} if several else {}
     warning = collapse_warning(candidates)
+    metrics = {each: summarize(own, own_references, known) for each, own in written.items()}
     return CaptionScores(
         name,
         own_references,
         written,
-        {each: summarize(own, own_references, known) for each, own in written.items()},
+        metrics,
         {each: intervals(own, own_references) for each, own in written.items()},
-        mean_with_interval(values[CAPTIONER] - values[CONSENSUS]) if several else None,
+        mean_with_interval(values[CAPTIONER] - values[best_baseline(metrics)]) if several else None,
         dict(zip(ids, values[CAPTIONER].tolist(), strict=True)) if several else {},
         warning,
         _notes(own_references),

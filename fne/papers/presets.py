@@ -180,7 +180,7 @@ def own_preset(name: str) -> Preset:
         InputError: if there is no such preset.
     """
     if name not in own_names():
-        allowed = " and ".join(own_names())
+        allowed = ", ".join(own_names())
         raise InputError(f"there is no preset '{name}' for your own data; there are {allowed}")
     rules = _load(FOLDER / f"{OWN}.yaml")
     overrides = _in_order(rules["all"] | rules["presets"][split_address(name)[1]])

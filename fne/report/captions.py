@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fne.metrics.caption_scores import CAPTIONER, CONSENSUS, CONSTANT, NEAREST, CaptionScores
-from fne.report.facts import counts, describer_facts, describer_phases, settings_of
+from fne.report.facts import catalog_head, counts, describer_facts, describer_phases, settings_of
 from fne.report.page import render_page
 from fne.report.sources import History
 from fne.store.annotations import Written
@@ -98,6 +98,7 @@ def render_captions(
     captioned: Sequence[Captioned],
     thumbnails: Mapping[str, str],
     meteor: Mapping[str, float] | str,
+    root: str,
     record: str,
 ) -> str:
     """Return the page as HTML; equal inputs give equal text.
@@ -110,6 +111,7 @@ def render_captions(
         captioned: the catalog of captions.
         thumbnails: a data URI per image id; images without one are shown by their id.
         meteor: METEOR of the captioner and of each floor, or why there is none.
+        root: the value of `catalog.root`.
         record: what the page records about itself, see `fne.report.record`.
     """
     names = [*SCORES, *([] if isinstance(meteor, str) else ["METEOR"])]
@@ -126,11 +128,12 @@ def render_captions(
             (title, explanation, [form.format(scores.metrics[each][key]) for each in TITLES])
             for key, (title, explanation, form) in OTHERS.items()
         ],
+        "best_baseline": TITLES[scores.best_baseline][0] if scores.above else "",
         "titles": [title for title, _ in TITLES.values()],
         "meteor_missing": meteor if isinstance(meteor, str) else "",
         "phases": describer_phases(model, history),
         "examples": examples,
-        "facts": describer_facts(model) | counts(captioned, lineage),
+        "facts": catalog_head(lineage, root, captioned) | describer_facts(model) | counts(captioned, lineage),
     }
     return render_page("captions.html", values, lineage, history, thumbnails, record)
 

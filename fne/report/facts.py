@@ -13,6 +13,7 @@ from typing import Any
 
 from fne.papers.presets import load, papers
 from fne.papers.runs import split_digests
+from fne.report.record import catalog_state
 from fne.report.sources import History
 from fne.store.artifact import Lineage
 from fne.store.catalog import SPLITS, Captioned
@@ -97,11 +98,15 @@ def head(
         captioned: the catalog of captions.
         experiment: DVC's name of the experiment, or None for a run of `dvc repro`.
     """
-    return {
-        "Data set": dataset_title(root, captioned),
+    return catalog_head(lineage, root, captioned) | {
         "Experiment": experiment or "work tree (dvc repro)",
         "Features": feature_source(lineage),
     }
+
+
+def catalog_head(lineage: Lineage, root: str, captioned: Iterable[Captioned]) -> dict[str, str]:
+    """Return the data set of a page and the state of its catalog, which pages of the same catalog share."""
+    return {"Data set": dataset_title(root, captioned), "Catalog": f"state {catalog_state(lineage)}"}
 
 
 def dataset_title(root: str, captioned: Iterable[Captioned]) -> str:

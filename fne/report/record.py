@@ -27,6 +27,25 @@ def page_record(settings: dict[str, Any], lineage: Lineage, files: dict[str, str
     return json.dumps({**named, "settings": settings, "made_from": digests, "files": files})
 
 
+def catalog_state(lineage: Lineage) -> str:
+    """Return the start of the digest of the images and captions that a page is about."""
+    digests = [lineage[name]["digest"] for name in ("images", "captions") if name in lineage]
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()[:8]
+
+
+def pages_of_other_catalogs(page: Path, lineage: Lineage) -> list[Path]:
+    """Return the pages beside a page that are about other images or captions, and damaged ones."""
+
+    def differs(path: Path) -> bool:
+        try:
+            artifact = page_artifact(path)
+        except InputError:
+            return True
+        return artifact is not None and catalog_state(artifact.lineage) != catalog_state(lineage)
+
+    return [path for path in sorted(page.parent.glob("*.html")) if path != page and differs(path)]
+
+
 def page_artifact(path: Path) -> Artifact | None:
     """Return a page as an artifact; None if it was made before pages had a record.
 

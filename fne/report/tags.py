@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fne.metrics.labels import average_precisions, per_class
-from fne.report.facts import counts, describer_facts, describer_phases, settings_of
+from fne.report.facts import catalog_head, counts, describer_facts, describer_phases, settings_of
 from fne.report.page import render_page
 from fne.report.sources import History
 from fne.store.annotations import Tagged
@@ -199,6 +199,7 @@ def render_tags(
     history: History,
     captioned: Sequence[Captioned],
     thumbnails: Mapping[str, str],
+    root: str,
     record: str,
 ) -> str:
     """Return the page as HTML; equal inputs give equal text.
@@ -211,6 +212,7 @@ def render_tags(
         history: the metrics that training logged.
         captioned: the catalog.
         thumbnails: a data URI per image id; images without one are shown by their id.
+        root: the value of `catalog.root`.
         record: what the page records about itself, see `fne.report.record`.
     """
     model = settings_of(lineage, "tagger")
@@ -232,7 +234,8 @@ def render_tags(
         "confusions": confusions(results),
         "examples": examples,
         "phases": describer_phases(model, history),
-        "facts": {"Concepts": f"{len(results.counts)} ({model.get('concepts', 'tags')})"}
+        "facts": catalog_head(lineage, root, captioned)
+        | {"Concepts": f"{len(results.counts)} ({model.get('concepts', 'tags')})"}
         | describer_facts(model)
         | counts(captioned, lineage),
     }

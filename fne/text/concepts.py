@@ -76,7 +76,8 @@ class Concepts:
         if self.coverage < MIN_COVERAGE:
             found.append(
                 f"the {len(self.names)} concepts cover {self.coverage:.0%} of the occurrences, "
-                f"less than {MIN_COVERAGE:.0%}; take more words, or tags of fewer images"
+                f"less than {MIN_COVERAGE:.0%}; raise {_key('words.count')}, or lower "
+                "min_images there"
             )
         always = [name for name, count in zip(self.names, self.counts, strict=True) if count == self.images]
         if always:
@@ -142,7 +143,7 @@ def concepts_from_words(
         word, found = max(images.items(), key=lambda each: each[1])
         raise InputError(
             f"concepts: no word has {min_images} training images; the most frequent, {word!r}, has {found}; "
-            "lower min_images"
+            f"lower {_key('words.min_images')}"
         )
     names = sorted(frequent, key=lambda word: (-occurrences[word], word))[:count]
     covered = sum(occurrences[name] for name in names) / occurrences.total()
@@ -174,7 +175,7 @@ def concepts_from_tags(tags: Mapping[str, Sequence[str]], min_images: int = 1) -
     if not names:
         raise InputError(
             f"concepts: no tag has {min_images} training images; the most frequent, {ranked[0]!r}, has "
-            f"{counts[ranked[0]]}; lower min_images"
+            f"{counts[ranked[0]]}; lower {_key('tags.min_images')}"
         )
     covered = sum(counts[name] for name in names) / counts.total()
     return Concepts(names, [counts[name] for name in names], len(tags), covered, ranked[len(names) :])
@@ -251,6 +252,11 @@ def tag_sequences(labels: np.ndarray, order: np.ndarray) -> list[list[int]]:
 def _refuse_no_images(images: Mapping[str, object]) -> None:
     if not images:
         raise InputError("concepts: there are no training images; check the splits of the data set")
+
+
+def _key(name: str) -> str:
+    """Return the full name of a key of concepts, of a tagger and of a captioner."""
+    return f"train_tagger.concept_sources.{name} (for a captioner: train_captioner.concept_sources.{name})"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -90,10 +90,15 @@ def test_written_captions_are_described_with_examples(project):
 def test_scores_are_a_table_with_the_floors_and_say_that_the_captioner_collapsed(project):
     content = parse_metrics(METRICS.read_bytes())
     content["test_full"]["collapsed"] = True
+    for name, score in {"captioner": 0.5, "constant": 0.1, "nearest": 0.75, "consensus": 0.25}.items():
+        content["test_full"][name] |= {"CIDEr-D": score, "words_used": 7.0, "distinct_captions": 0.5}
     write_metrics(METRICS, content)
     lines = kind(METRICS).describe(METRICS)
     assert lines[0] == "metrics/captions.json: test_full, captions of 8 images"
     assert [line.split()[0] for line in lines[2:6]] == ["captioner", "constant", "nearest", "consensus"]
+    assert lines[1].split()[-2:] == ["words", "distinct"]
+    assert lines[2].split()[-2:] == ["7", "50%"]
+    assert lines[6] == "  CIDEr-D of the captioner: -0.250 to the best baseline, 'nearest'"
     assert lines[-1] == "  the captioner writes the same for (nearly) all images"
 
 

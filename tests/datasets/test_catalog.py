@@ -2,6 +2,7 @@ import subprocess
 import sys
 import unicodedata
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,7 @@ SECTION = {
     "restval": "drop",
     "val_share": 0.1,
     "test_share": 0.1,
+    "test_from_train": 0.0,
     "seed": 0,
     "max_rejects": 0,
     "val_images": 0,
@@ -428,6 +430,25 @@ def test_images_without_usable_captions_go_to_the_gallery_and_do_not_count_for_t
     records = [record(name, None) for name in IDS]
     splits, _ = resolve_splits(records, set(IDS[:20]), splitting())
     assert Counter(splits.values()) == {"train": 14, "val": 2, "test": 4, "gallery": 30}
+
+
+def test_training_images_are_held_out_for_a_data_set_without_test_images():
+    records = [record(name, "train") for name in IDS] + [record("v.jpg", "val"), record("g.jpg", "train")]
+    wanted = replace(splitting(), test_from_train=0.2)
+    found, _ = resolve_splits(records, {*IDS, "v.jpg"}, wanted)
+    assert Counter(found.values()) == {"train": 40, "test": 10, "val": 1, "gallery": 1}
+    assert resolve_splits(records[::-1], {*IDS, "v.jpg"}, wanted)[0] == found
+    unchanged, _ = resolve_splits(records, {*IDS, "v.jpg"}, splitting())
+    assert Counter(unchanged.values()) == {"train": 50, "val": 1, "gallery": 1}
+
+
+def test_test_images_are_not_held_out_twice():
+    records = [record("a", "train"), record("b", "test")]
+    with pytest.raises(InputError) as caught:
+        resolve_splits(records, {"a", "b"}, replace(splitting(), test_from_train=0.5))
+    assert caught.value.message == (
+        "params.yaml: catalog.test_from_train is 0.5, but 1 images have the split 'test' already; set it to 0"
+    )
 
 
 def test_splits_for_some_images_only_are_an_error():

@@ -84,14 +84,16 @@ def test_metrics_and_intervals_are_written_with_the_floors(captioned, rows, tmp_
     metrics = json.loads((tmp_path / "m.json").read_text())["test_full"]
     intervals = json.loads((tmp_path / "i.json").read_text())
     assert list(metrics) == [
-        "captioner", "constant", "nearest", "consensus", "images", "collapsed", "CIDEr-D_above_consensus",
+        "captioner", "constant", "nearest", "consensus", "images", "collapsed", "CIDEr-D_above_best_baseline",
     ]  # fmt: skip
     assert (metrics["images"], metrics["collapsed"]) == (8, True)
     assert "METEOR" not in metrics["captioner"]
     assert intervals["made_from"] == {"captioner": "ab"}
-    low, high = intervals["test_full"]["CIDEr-D_above_consensus"]
-    assert low <= metrics["CIDEr-D_above_consensus"] <= high < 0  # the neighbors know the truth
+    low, high = intervals["test_full"]["CIDEr-D_above_best_baseline"]
+    assert low <= metrics["CIDEr-D_above_best_baseline"] <= high < 0  # the neighbors know the truth
     assert line.startswith("test_full: 8 images, BLEU-4 0.")
+    assert f"best baseline {metrics[found.best_baseline]['CIDEr-D']:.3f} ({found.best_baseline}; " in line
+    assert ", 3 different words, 12% distinct sentences; " in line
     assert line.endswith(
         "the captioner ignores the images: 1 different caption for 8 images, most often 'a red circle'"
     )

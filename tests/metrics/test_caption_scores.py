@@ -28,8 +28,8 @@ CANDIDATES = {"1": "a dog runs", "2": "men play soccer", "3": "a red car on the 
 NEAREST_IMAGES = np.array([[0, 3], [1, 2], [2, 1]])
 
 
-def scored(candidates=CANDIDATES, references=REFERENCES):
-    return score_captions("test_full", candidates, references, TRAINING, NEAREST_IMAGES)
+def scored(candidates=CANDIDATES, references=REFERENCES, neighbors=NEAREST_IMAGES):
+    return score_captions("test_full", candidates, references, TRAINING, neighbors)
 
 
 def test_the_floors_are_shown_beside_the_captioner():
@@ -49,25 +49,24 @@ def test_the_floors_are_shown_beside_the_captioner():
         assert low <= metrics["CIDEr-D"] <= high
 
 
-def test_the_difference_to_the_consensus_is_paired():
-    found = scored()
-    expected = found.metrics[CAPTIONER]["CIDEr-D"] - found.metrics[CONSENSUS]["CIDEr-D"]
-    assert found.above[0] == pytest.approx(expected)
-    same = scored(dict(scored().candidates[CONSENSUS]))
+@pytest.mark.parametrize(
+    ("neighbors", "best"),
+    [([[0, 3], [1, 2], [2, 1]], NEAREST), ([[1, 0, 3], [0, 1, 1], [0, 2, 2]], CONSENSUS)],
+)
+def test_the_difference_to_the_best_baseline_is_paired(neighbors, best):
+    found = scored(neighbors=np.array(neighbors))
+    highest = max(found.metrics[name]["CIDEr-D"] for name in (CONSTANT, NEAREST, CONSENSUS))
+    assert found.best_baseline == best
+    assert found.above[0] == pytest.approx(found.metrics[CAPTIONER]["CIDEr-D"] - highest)
+    same = scored(dict(found.candidates[best]), neighbors=np.array(neighbors))
     assert same.above == (0.0, 0.0, 0.0)
     assert same.beats_floors is False
 
 
-def test_a_captioner_below_any_floor_does_not_beat_them():
+def test_a_captioner_beats_the_floors_if_the_whole_interval_is_above_the_best_one():
     found = scored()
-    better = replace(found, above=(0.5, 0.1, 0.9))
-    assert better.beats_floors is (
-        found.metrics[CAPTIONER]["CIDEr-D"] >= max(each["CIDEr-D"] for each in found.metrics.values())
-    )
-    above_all = found.metrics | {CAPTIONER: found.metrics[CAPTIONER] | {"CIDEr-D": 9.9}}
-    assert replace(better, metrics=above_all).beats_floors is True
-    below_nearest = above_all | {NEAREST: found.metrics[NEAREST] | {"CIDEr-D": 10.0}}
-    assert replace(better, metrics=below_nearest).beats_floors is False
+    assert replace(found, above=(0.5, 0.1, 0.9)).beats_floors is True
+    assert replace(found, above=(0.5, -0.1, 1.1)).beats_floors is False
 
 
 def test_one_sentence_for_all_images_is_detected():

@@ -556,16 +556,23 @@ def test_presets_for_own_data_set_every_key_of_the_training(name):
 
 
 def test_the_defaults_train_as_the_preset_for_own_data_does():
-    """But for the batch, which is small for the small demo."""
-    overrides = own_preset("own/fine-tuned").overrides
+    """But for the batch and the patience, which are those of the preset for small data sets."""
     defaults = {f"train.{key}": value for key, value in flattened(PARAMS["train"]).items()}
-    other = {key for key, value in overrides.items() if key.startswith("train.") and defaults[key] != value}
-    assert other == {"train.batch", "train.start"}
+    for name, expected in {
+        "own/fine-tuned": {"train.batch", "train.patience", "train.start"},
+        "own/fine-tuned-small": {"train.start"},
+    }.items():
+        overrides = own_preset(name).overrides
+        other = {
+            key for key, value in overrides.items() if key.startswith("train.") and defaults[key] != value
+        }
+        assert other == expected
 
 
 def test_a_preset_for_own_data_that_does_not_exist_names_those_that_do():
     with pytest.raises(InputError) as caught:
         own_preset("FNE-POE")
     assert caught.value.message == (
-        "there is no preset 'FNE-POE' for your own data; there are own/closed-form and own/fine-tuned"
+        "there is no preset 'FNE-POE' for your own data; there are own/closed-form, own/fine-tuned, "
+        "own/fine-tuned-small"
     )

@@ -5,6 +5,7 @@ import pytest
 
 from fne.metrics.caption_scores import score_captions
 from fne.report.captions import MAIN, choose_examples, render_captions
+from fne.report.record import catalog_state
 from fne.report.sources import History
 from fne.store.annotations import Sentence, Written
 from fne.store.catalog import Captioned
@@ -31,7 +32,9 @@ def page_of(captions, written, examples=12, meteor="there is no `java`", history
     history = history or History(
         {MAIN: {1: 0.1, 2: 0.3}, "train/loss": {1: 5.0, 2: 4.0}}, main=MAIN, item="caption"
     )
-    return render_captions(scores, LINEAGE, history, shown, captioned, {}, meteor, '{"x": 1}'), shown
+    return render_captions(
+        scores, LINEAGE, history, shown, captioned, {}, meteor, "data/own", '{"x": 1}'
+    ), shown
 
 
 CAPTIONS = [
@@ -49,6 +52,18 @@ def test_scores_are_shown_beside_the_floors():
         assert title in page
     assert "METEOR was not computed: there is no `java`." in page
     assert "Images have 2 human captions; figures cannot be compared" in page
+
+
+def test_the_headline_compares_with_the_best_baseline():
+    page, _ = page_of(CAPTIONS, WRITTEN)
+    found = re.search(r'<p class="statement">(.*?)</p>', page)[1]
+    assert "the best baseline, “Consensus of neighbors” (95" in found
+
+
+def test_the_page_names_its_data_set_and_the_state_of_its_catalog():
+    page, _ = page_of(CAPTIONS, WRITTEN)
+    assert "<dt>Data set</dt><dd>own</dd>" in page
+    assert f"<dt>Catalog</dt><dd>state {catalog_state(LINEAGE)}</dd>" in page
 
 
 def test_meteor_has_a_column_if_it_was_computed():

@@ -1,9 +1,10 @@
 import json
 
 import pytest
+from click.testing import CliRunner
 
 from fne.core.errors import InputError
-from fne.report.record import page_artifact
+from fne.report.record import catalog_state, page_artifact, page_record, pages_of_other_catalogs
 from stages.report import main
 from tests.support.report import read_run, write_run
 
@@ -25,6 +26,25 @@ def test_a_page_records_its_settings_and_what_it_was_made_from(page, tmp_path):
 def test_a_page_of_an_earlier_version_has_no_record(page):
     page.write_text("<!DOCTYPE html><html></html>")
     assert page_artifact(page) is None
+
+
+def test_a_page_beside_the_report_is_named_if_it_is_about_another_catalog(page, tmp_path):
+    lineage = page_artifact(page).lineage
+    other = lineage | {"captions": {"digest": "0" * 64}}
+    assert (
+        catalog_state(other)
+        != catalog_state(lineage)
+        == catalog_state(lineage | {"model": other["captions"]})
+    )
+    records = {"same": page_record({}, lineage, {}), "tags": page_record({}, other, {}), "captions": "{"}
+    for name, record in records.items():
+        escaped = record.replace('"', "&#34;")
+        (tmp_path / f"{name}.html").write_text(f'<meta name="fne-record" content="{escaped}">')
+    (tmp_path / "compare.html").write_text("<!DOCTYPE html><html></html>")
+    found = pages_of_other_catalogs(page, lineage)
+    assert found == [tmp_path / "captions.html", tmp_path / "tags.html"]
+    message = CliRunner().invoke(main, write_run(tmp_path, examples=3, seed=7).arguments).output
+    assert f"captions.html, {tmp_path}/tags.html: made from another catalog than {page}; " in message
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from fne.metrics.labels import label_intervals, label_metrics
+from fne.report.record import catalog_state
 from fne.report.sources import History
 from fne.report.tags import (
     Results,
@@ -57,7 +58,9 @@ def page(found=None, tagged=TAGGED, count=4):
     history = History({"train/loss": {1: 3.0, 2: 1.0}, "val/f1_sum": {1: 5.0, 2: 9.0}}, main="val/f1_sum")
     captioned = [Captioned(each.id, "test", (), ("dog",)) for each in tagged]
     thumbnails = {"a.jpg": "data:image/jpeg;base64,AAAA"}
-    return render_tags(found, tagged, examples, LINEAGE, history, captioned, thumbnails, '{"a": 1}')
+    return render_tags(
+        found, tagged, examples, LINEAGE, history, captioned, thumbnails, "data/own", '{"a": 1}'
+    )
 
 
 def test_every_tag_has_its_scores_frequency_and_place():
@@ -106,6 +109,7 @@ def test_the_page_shows_three_averages_and_escapes_tags():
     assert "<b>x</b>" not in text
     assert "Untrained weights" in text
     assert "not a concept" in text
+    assert f"<dt>Catalog</dt><dd>state {catalog_state(LINEAGE)}</dd>" in text
     assert '<meta name="fne-record" content="{&#34;a&#34;: 1}">' in text
     assert text.endswith("</html>")
 

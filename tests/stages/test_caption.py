@@ -57,7 +57,7 @@ def test_every_image_gets_sentences_and_the_split_is_scored(caption):
     metrics = json.loads(OUTS[1].read_text())["test_full"]
     assert metrics["images"] == 8
     assert {"BLEU-4", "ROUGE-L", "CIDEr-D", "length_ratio"} <= metrics["captioner"].keys()
-    assert "CIDEr-D_above_consensus" in json.loads(OUTS[2].read_text())["test_full"]
+    assert "CIDEr-D_above_best_baseline" in json.loads(OUTS[2].read_text())["test_full"]
     assert "What the captioner writes about images" in OUTS[3].read_text()
 
 

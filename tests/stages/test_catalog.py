@@ -40,6 +40,7 @@ def run(folder: Path, **changes: object) -> Result:
         "restval": "drop",
         "val_share": 0.1,
         "test_share": 0.1,
+        "test_from_train": 0.0,
         "seed": 0,
         "val_images": 0,
         "captions_per_image": 0,
@@ -227,8 +228,8 @@ def test_splits_without_captions_are_noted(folder):
     assert result.output.splitlines()[-2:] == [
         "note: no image with captions is in split 'val', which training needs to choose its best epoch; "
         "give it some training images",
-        "note: no image with captions is in split 'test', which results are reported on; give it some training "
-        "images, or set evaluate.split to val, whose images choose the epoch",
+        "note: no image with captions is in split 'test', which results are reported on; hold out training "
+        "images with catalog.test_from_train=0.1, or set evaluate.split to val, whose images choose the epoch",
     ]
 
 

@@ -20,7 +20,9 @@ READY = ("standardize", "embed", "tokenize", "train", "finetune", "encode")
 @pytest.mark.parametrize("split", ["test", "val"])
 def test_metrics_are_named_by_their_split_and_protocol(run, split):
     change_params(Path(), {"evaluate": {"split": split}})
-    assert run(*READY, "evaluate").exit_code == 0
+    result = run(*READY, "evaluate")
+    assert result.exit_code == 0
+    assert ("Warning: these images chose the epoch" in result.stderr) == (split == "val")
     [(name, found)] = metrics().items()
     assert name == f"{split}_full"
     assert (found["images"], found["captions"]) == (4, 8)
@@ -43,7 +45,7 @@ def test_a_split_without_captions_is_refused_with_what_to_type(run):
     assert (result.exit_code, result.stderr) == (
         2,
         "Error: params.yaml: evaluate.split is 'test', but the catalog has captions only in train, val; "
-        "give some training images the split 'test' in the data set, or use "
+        "hold out some training images with `-S catalog.test_from_train=0.1`, or use "
         "`dvc exp run -S evaluate.split=val`, whose images choose the epoch, so that the figures are too high\n",
     )
 

@@ -113,7 +113,7 @@ def test_the_head_names_the_data_set_the_experiment_and_the_source_of_the_featur
     run = write_run(tmp_path, more=made)
     monkeypatch.setenv("DVC_EXP_NAME", "brown-axle")
     text = text_of(run)
-    assert " Data set photos Experiment brown-axle " in text
+    assert re.search(" Data set photos Catalog state [0-9a-f]{8} Experiment brown-axle ", text)
     assert " Features extracted with vgg16, ten crops, untrained weights " in text
     monkeypatch.delenv("DVC_EXP_NAME")
     assert " Experiment work tree (dvc repro) " in text_of(run)

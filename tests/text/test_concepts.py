@@ -91,9 +91,9 @@ def test_a_sequence_is_the_sorted_list_of_an_images_tags(seed):
 def test_concepts_that_say_little_are_named():
     concepts = concepts_from_words({"1": [["a", "b", "c"]], "2": [["a", "d", "e"]]}, count=1)
     coverage, always = concepts.warnings()
-    assert (
-        coverage
-        == "the 1 concepts cover 33% of the occurrences, less than 80%; take more words, or tags of fewer images"
+    assert coverage == (
+        "the 1 concepts cover 33% of the occurrences, less than 80%; raise train_tagger.concept_sources.words.count "
+        "(for a captioner: train_captioner.concept_sources.words.count), or lower min_images there"
     )
     assert always == "every training image has 'a', which cannot tell images apart"
     assert concepts_from_tags(TAGS).warnings() == []
@@ -113,8 +113,11 @@ def test_nothing_to_take_concepts_from_is_an_error():
         concepts_from_words({"1": [[]]}, 5)
     with pytest.raises(InputError, match="no training image has tags"):
         concepts_from_tags({"1": []})
-    with pytest.raises(InputError, match="the most frequent, 'dog', has 2; lower min_images"):
+    lower = r"the most frequent, 'dog', has 2; lower train_tagger\.concept_sources\.{0}\.min_images \(for a"
+    with pytest.raises(InputError, match=lower.format("tags")):
         concepts_from_tags(TAGS, min_images=3)
+    with pytest.raises(InputError, match=lower.format("words")):
+        concepts_from_words({"1": [["dog"]], "2": [["dog", "sea"]]}, 5, min_images=3)
 
 
 @pytest.mark.parametrize(

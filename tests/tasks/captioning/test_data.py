@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -86,6 +88,19 @@ def test_long_captions_are_cut_and_counted(world):
     )
     assert short.notes[0] == "48 of 96 training captions are cut after 3 words"
     assert "48 of 96" in short.summary()
+
+
+def test_too_few_captions_for_the_words_give_a_warning_before_training(tmp_path):
+    write_world(tmp_path)
+    assert "Warning" not in inputs(tmp_path).summary()
+    captioned, _ = read_captions(tmp_path / CAPTIONS)
+    own = [replace(each, captions=(*each.captions, f"{each.split} {each.id}")) for each in captioned]
+    write_captions(tmp_path / CAPTIONS, own)
+    assert inputs(tmp_path).notes[0] == (
+        "Warning: 48 training images are few for a captioner: 2.4 captions per word, less than 3; expect captions "
+        "no better than those of similar images. The figures of docs/captions.md come from 6,000 training images "
+        "with 30,000 captions, 8.6 per word"
+    )
 
 
 def test_captions_that_are_all_too_long_are_refused(world):
