@@ -8,9 +8,6 @@ So a stage reads the parameter file once, and notes the state of its inputs and 
 Its outputs are written under temporary names. At the end everything is compared with what is
 there now: if it is unchanged, the outputs get their names; otherwise they are removed, and the
 stage exits with code 2. What the scratch folder keeps is not affected.
-
-An edit after this comparison and before DVC reads the file is not prevented. The next stage and `fne verify`
-notice it, because artifacts hold the settings that they were made with (`fne.store.provenance`).
 """
 
 import os

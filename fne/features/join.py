@@ -100,7 +100,7 @@ def common_ids(stores: Sequence[Rows], common: bool) -> list[str]:
     sets = [set(rows.ids) for rows in stores]
     everything, shared = set.union(*sets), set.intersection(*sets)
     if not shared:
-        raise InputError(f"{_listing(stores)}: have no id in common")
+        raise InputError(f"{_listing(stores)}: have no id in common; join their rows with --rows")
     for rows, own in zip(stores, sets, strict=True):
         missing = sorted(everything - own)
         if missing and not common:
@@ -231,7 +231,7 @@ def _require_same_columns(first: Rows, rows: Rows) -> None:
         a, b = (own.get(key, "none recorded") for own in (ours, theirs))
         if a != b:
             raise InputError(
-                f"{_named(first)} and {_named(rows)} have another {key}: {a} and {b}; join rows of the same "
+                f"{_named(first)} and {_named(rows)} differ in {key}: {a} and {b}; join rows of the same "
                 "network, which `fne import --photos` records for imported ones"
             )
 

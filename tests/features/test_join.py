@@ -137,7 +137,10 @@ def test_common_keeps_the_ids_that_all_stores_have():
 def test_stores_without_a_common_id_are_refused(common):
     write("a", FIRST[:4], [Layer("conv", 3)], ids=IDS[:4])
     write("b", SECOND[4:], [Layer("pool", 2)], ids=IDS[4:])
-    assert fault([Path("a"), Path("b")], common=common) == "a, b: have no id in common"
+    assert (
+        fault([Path("a"), Path("b")], common=common)
+        == "a, b: have no id in common; join their rows with --rows"
+    )
 
 
 def test_stores_of_the_same_image_files_keep_that_ancestor_and_no_weights():
@@ -249,7 +252,7 @@ def test_rows_of_another_kind_are_refused_with_both_digests(changes, settings, f
     stores = store_of("a", 0, 6), store_of("b", 6, 9, settings, **changes)
     first, second = (f"{path} ({Rows.open(path).artifact.digest[:12]}…)" for path in stores)
     assert refused_rows(*stores) == (
-        f"{first} and {second} have another {fault}; join rows of the same network, which `fne import --photos` "
+        f"{first} and {second} differ in {fault}; join rows of the same network, which `fne import --photos` "
         "records for imported ones"
     )
 
