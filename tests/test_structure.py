@@ -207,6 +207,6 @@ def test_tests_mirror_the_tree():
             continue
         subject = Path(*path.parts[1:-1], path.name.removeprefix("test_"))
         package = Path(*path.parts[1:-1], "__init__.py")
-        names = {subject, subject.with_name(f"{subject.stem}_.py")}
+        names = {subject, *(subject.with_name(name.format(subject.stem)) for name in ("{}_.py", "__{}__.py"))}
         names |= {package} if subject.stem == path.parts[-2] else set()
         assert any((ROOT / base / each).exists() for base in ("fne", ".") for each in names), path

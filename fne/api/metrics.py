@@ -5,8 +5,8 @@ from typing import Any
 
 from fne.api.project import open_project
 from fne.core.errors import InputError
-from fne.core.files import FETCH, read_bytes
-from fne.store.artifact import parse_metrics
+from fne.core.files import FETCH
+from fne.store.artifact import read_metrics
 
 FOLDER = "metrics"
 
@@ -33,10 +33,4 @@ def load_metrics(root: str | Path = ".") -> dict[str, Any]:
     files = sorted(folder.glob("*.json"))
     if not files:
         raise InputError(f"{folder}: no metrics; {FETCH}")
-    metrics = {}
-    for file in files:
-        try:
-            metrics[file.stem] = parse_metrics(read_bytes(file))
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{file}: damaged ({error}); run `dvc repro`") from None
-    return metrics
+    return {file.stem: read_metrics(file, "run `dvc repro`") for file in files}

@@ -39,7 +39,7 @@ from fne.report.record import page_artifact
 from fne.report.sources import read_tables
 from fne.store.annotations import CAPTIONS_FORMAT, read_tagged, read_written
 from fne.store.arrays import Arrays, read_arrays
-from fne.store.artifact import Artifact, Format, parse_metrics
+from fne.store.artifact import METRICS_SEAL, Artifact, Format, parse_metrics, read_metrics
 from fne.store.catalog import (
     CAPTIONS_FILE,
     RECORD_NAME,
@@ -483,10 +483,10 @@ def _describe_tuned(path: Path) -> Lines:
 
 
 def _describe_label_metrics(path: Path) -> Lines:
+    splits = read_metrics(path, "run `dvc repro tagging/dvc.yaml`")
     try:
-        splits = parse_metrics(read_bytes(path))
         return [line for name, metrics in splits.items() for line in _label_table(path, name, metrics)]
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{path}: not the metrics of tags ({error!r}); run `dvc repro tagging/dvc.yaml`"
         ) from None
@@ -512,7 +512,7 @@ def _label_table(path: Path, name: str, metrics: dict[str, Any]) -> Lines:
 def _check_history(path: Path, done: Done) -> Contents:
     read_tables(path)
     if read_history_seal(path).points:
-        _check_json(path / "metrics.json", done)
+        _check_json(path / "metrics.json")
     return _open_history(path)
 
 
@@ -520,18 +520,26 @@ def _open_history(path: Path) -> Contents:
     return Contents(read_history_seal(path).artifact)
 
 
-def _check_json(path: Path, done: Done) -> Contents:
+def _check_json(path: Path) -> bytes:
     try:
         content = read_bytes(path)
         json.loads(content, parse_constant=_refuse)
-        parse_metrics(content)
     except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: damaged ({error})") from None
+    return content
+
+
+def _check_metrics(path: Path, done: Done) -> Contents:
+    content = _check_json(path)
+    try:
+        parse_metrics(content)
+    except ValueError as error:
         raise InputError(f"{path}: damaged ({error})") from None
     return Contents()
 
 
 def _check_floor(path: Path, done: Done) -> Contents:
-    _check_json(path, done)
+    _check_metrics(path, done)
     return _open_floor(path)
 
 
@@ -540,12 +548,12 @@ def _open_floor(path: Path) -> Contents:
 
 
 def _describe_metrics(path: Path) -> Lines:
+    if METRICS_SEAL.encode() not in _check_json(path):
+        return []  # not metrics of a stage
+    splits = read_metrics(path, "run `dvc repro`")
     try:
-        splits = parse_metrics(read_bytes(path))
         return [line for split, metrics in splits.items() for line in _metrics_table(path, split, metrics)]
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: damaged ({error})") from None
-    except (KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return []  # not a table of metrics
 
 
@@ -608,16 +616,17 @@ def _describe_tuning(path: Path) -> Lines:
 
 
 def _describe_training(path: Path, title: str = "training", stage: str = "train") -> Lines:
+    remedy = f"run `dvc repro {stage}`"
+    found = read_metrics(path, remedy)
+    if found == {"tuned": False}:
+        return [f"{path}: the image network was not tuned"]
     try:
-        found = parse_metrics(read_bytes(path))
-        if found == {"tuned": False}:
-            return [f"{path}: the image network was not tuned"]
         went = "started" if found["started"] else "did not start"
         epochs = f"best epoch {found['best_epoch']} of {found['epochs']}, {found['updates']:,} updates"
         table = _metrics_table(path, "validation", found["validation"])
         collapsed = ", collapsed to one point" if found["collapsed"] else ""
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: damaged ({error!r}); run `dvc repro {stage}`") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: damaged ({error!r}); {remedy}") from None
     return [*table, f"  {title}  {went}{collapsed}; {epochs}"]
 
 
@@ -683,14 +692,14 @@ KINDS: dict[str, Kind] = {
         lambda path, done: _open_vocabulary(path), _open_vocabulary, _describe_vocabulary
     ),
     "floor.json": Kind(_check_floor, _open_floor, _describe_metrics),
-    "training.json": Kind(_check_json, None, _describe_training),
-    "tuning.json": Kind(_check_json, None, _describe_tuning),
-    ".json": Kind(_check_json, None, _describe_metrics),
+    "training.json": Kind(_check_metrics, None, _describe_training),
+    "tuning.json": Kind(_check_metrics, None, _describe_tuning),
+    ".json": Kind(_check_metrics, None, _describe_metrics),
     ".h5": Kind(_check_arrays, lambda path: Contents(read_arrays(path).artifact), _describe_arrays),
     ".safetensors": Kind(_check_model, _open_model, _describe_model),
     TAGGER: Kind(_check_tagger, _open_tagger, _describe_tagger),
     TAGS: Kind(_check_tags, lambda path: Contents(read_tagged(path).artifact), _describe_tags),
-    "tags.json": Kind(_check_json, None, _describe_label_metrics),
+    "tags.json": Kind(_check_metrics, None, _describe_label_metrics),
     CLASSIFIER: Kind(
         _check_classifier, lambda path: Contents(read_classifier(path).artifact), _describe_classifier
     ),

@@ -1,12 +1,14 @@
-"""Joining stores of activations: the layers of several networks side by side, as one store.
+"""Joining stores of activations: side by side, the layers of several networks, or below each other, the rows.
 
-The new store has the columns of all sources, in their order, and the rows of the ids that all of them have.
-Every source is recorded in its settings with its digest, settings and lineage.
+Side by side, the new store has the columns of all sources, in their order, and the rows of the ids that all
+of them have. Below each other, it has the rows of all sources, which must have the same columns. Every source
+is recorded in its settings with its digest, settings and lineage.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +22,10 @@ from fne.store.layout import MANIFEST, Layer, plan_shards
 from fne.store.rows import Rows, write_rows
 
 SHARD = 1 << 26  # bytes: several times this is in memory while a shard is written
+# The settings of a store that name its sources: the layers are side by side, or the rows below each other.
+JOINED, APPENDED = "joined", "appended"
+# What settings say of the origin of rows and not of the network.
+ORIGIN = {"imported", "checked", APPENDED}
 
 
 def join_stores(sources: Sequence[Path], store: Path, common: bool = False) -> Rows:
@@ -37,33 +43,51 @@ def join_stores(sources: Sequence[Path], store: Path, common: bool = False) -> R
         InputError: if a source lacks ids, if none are in common, if two sources were made from different
             image files, or if a value is not finite.
     """
-    if len(sources) < 2:
-        raise InputError(f"expected at least two stores to join, got {len(sources)}")
-    for source in sources:
-        if source.resolve() == store.resolve():
-            raise InputError(f"{store}: is one of the stores to join; choose another folder with --to")
-    opened = [Rows.open(source, "activations") for source in sources]
-    for rows in opened:
-        refuse_without_rows(rows)
+    opened = _open(sources, store)
     ids = common_ids(opened, common)
     layers = joined_layers(opened)
     dtype = np.result_type(*(np.dtype(rows.dtype) for rows in opened)).name
     columns = [[layer.name for layer in each] for each in layers]
     settings = {
-        "joined": [
-            {
-                "store": rows.artifact.path.name,
-                "digest": rows.artifact.digest,
-                "layers": names,
-                "settings": rows.artifact.settings,
-                "lineage": rows.artifact.lineage,
-            }
-            for rows, names in zip(opened, columns, strict=True)
-        ]
+        JOINED: [_described(rows) | {"layers": names} for rows, names in zip(opened, columns, strict=True)]
     }
     shards = _joined_shards(opened, ids, dtype, store)
     flat = [layer for each in layers for layer in each]
     write_rows(store, "activations", flat, dtype, shards, settings, common_lineage(opened))
+    return Rows.open(store, "activations")
+
+
+def append_stores(sources: Sequence[Path], store: Path) -> Rows:
+    """Write the rows of several stores of activations below each other, one shard in memory at a time.
+
+    The shards of the first store stay as they are, with their order. So DVC keeps them once, and a training
+    that reads only rows of the first store is known to be finished.
+
+    Args:
+        sources: the folders of at least two stores.
+        store: the folder of the new one; see `check_destination`.
+
+    Returns:
+        The new store.
+
+    Raises:
+        InputError: if the stores have other layers, types or networks, or other rows for the same id.
+    """
+    opened = _open(sources, store)
+    first = opened[0]
+    for rows in opened:
+        if JOINED in rows.artifact.settings:
+            raise InputError(
+                f"{rows.artifact.path}: has the layers of several stores; join the rows of each of them "
+                "first, and then the layers"
+            )
+        _require_same_columns(first, rows)
+    settings = _network(first) | {APPENDED: [_described(rows) | {"rows": len(rows.ids)} for rows in opened]}
+    # What only some of the rows were made from is in the settings alone.
+    shared = set.intersection(*(set(rows.artifact.lineage) for rows in opened))
+    lineage = {name: entry for name, entry in _agreed(opened).items() if name in shared}
+    shards = _appended_shards(opened, store)
+    write_rows(store, "activations", first.layers, first.dtype, shards, settings, lineage)
     return Rows.open(store, "activations")
 
 
@@ -76,7 +100,7 @@ def common_ids(stores: Sequence[Rows], common: bool) -> list[str]:
     sets = [set(rows.ids) for rows in stores]
     everything, shared = set.union(*sets), set.intersection(*sets)
     if not shared:
-        raise InputError(f"{_listing(stores)}: have no id in common")
+        raise InputError(f"{_listing(stores)}: have no id in common; join their rows with --rows")
     for rows, own in zip(stores, sets, strict=True):
         missing = sorted(everything - own)
         if missing and not common:
@@ -115,7 +139,6 @@ def common_lineage(stores: Sequence[Rows]) -> Lineage:
     Raises:
         InputError: if two stores were made from different image files.
     """
-    lineages = [rows.artifact.lineage for rows in stores]
     made_from = [
         (rows.artifact.path, rows.artifact.lineage["images"]["digest"])
         for rows in stores
@@ -126,8 +149,13 @@ def common_lineage(stores: Sequence[Rows]) -> Lineage:
         if digest != expected:
             raise InputError(
                 f"{first} was made from images {expected[:12]}…, but {path} was made from images "
-                f"{digest[:12]}…; join stores of the same images"
+                f"{digest[:12]}…; join stores of the same images, or their rows with --rows"
             )
+    return _agreed(stores)
+
+
+def _agreed(stores: Sequence[Rows]) -> Lineage:
+    lineages = [rows.artifact.lineage for rows in stores]
     agreed: Lineage = {}
     for name in sorted(set().union(*lineages)):
         entries = [lineage[name] for lineage in lineages if name in lineage]
@@ -161,6 +189,79 @@ def check_destination(store: Path, name: str = "activations") -> None:
     others = sorted(file.name for file in store.iterdir() if file.name not in expected or not file.is_file())
     if others:
         raise InputError(f"{store}: holds other files beside the store, the first is {others[0]!r}; {hint}")
+
+
+def _open(sources: Sequence[Path], store: Path) -> list[Rows]:
+    if len(sources) < 2:
+        raise InputError(f"expected at least two stores to join, got {len(sources)}")
+    for source in sources:
+        if source.resolve() == store.resolve():
+            raise InputError(f"{store}: is one of the stores to join; choose another folder with --to")
+    opened = [Rows.open(source, "activations") for source in sources]
+    for rows in opened:
+        refuse_without_rows(rows)
+    return opened
+
+
+def _described(rows: Rows) -> dict[str, Any]:
+    artifact = rows.artifact
+    return {
+        "store": artifact.path.name,
+        "digest": artifact.digest,
+        "settings": artifact.settings,
+        "lineage": artifact.lineage,
+    }
+
+
+def _network(rows: Rows) -> dict[str, Any]:
+    """Return what a store records of the network that computed its rows, and of its input; {} if unknown."""
+    settings = rows.artifact.settings
+    return {key: settings[key] for key in settings if key not in ORIGIN} if "backbone" in settings else {}
+
+
+def _require_same_columns(first: Rows, rows: Rows) -> None:
+    """Refuse a store whose rows cannot be compared with those of the first."""
+    ours, theirs = (
+        {f"layer {number}": f"{layer.name} {layer.features}" for number, layer in enumerate(each.layers, 1)}
+        | {"type of values": each.dtype}
+        | {f"network ({key})": value for key, value in _network(each).items()}
+        for each in (first, rows)
+    )
+    for key in ours | theirs:
+        a, b = (own.get(key, "none recorded") for own in (ours, theirs))
+        if a != b:
+            raise InputError(
+                f"{_named(first)} and {_named(rows)} differ in {key}: {a} and {b}; join rows of the same "
+                "network, which `fne import --photos` records for imported ones"
+            )
+
+
+def _named(rows: Rows) -> str:
+    return f"{rows.artifact.path} ({rows.artifact.digest[:12]}…)"
+
+
+def _appended_shards(stores: Sequence[Rows], store: Path) -> Iterator[tuple[int, list[str], np.ndarray]]:
+    owners: dict[str, Rows] = {}
+    number = -1
+    for rows in stores:
+        start = number + 1
+        for shard in tracked(rows.shards, f"join {rows.artifact.path.name}", len(rows.shards), "shard"):
+            block = rows.read(shard.ids)
+            check_finite(rows, shard.ids, block)
+            new = []
+            for place, row_id in enumerate(shard.ids):
+                owner = owners.setdefault(row_id, rows)
+                if owner is rows:
+                    new.append(place)
+                elif not np.array_equal(owner.read([row_id])[0], block[place]):
+                    raise InputError(
+                        f"{_named(owner)} and {_named(rows)} have different rows for {row_id!r}; import "
+                        "the second without it"
+                    )
+            if new:
+                number = start + shard.number
+                yield number, [shard.ids[place] for place in new], block[new]
+    check_destination(store)  # again: reading may have taken long
 
 
 def _joined_shards(

@@ -93,7 +93,7 @@ def parse_floor(content: bytes, place: str) -> dict[str, Any]:
     """
     try:
         found = parse_metrics(content)
-        if not isinstance(found, dict) or not isinstance(found.get("made_from"), dict):
+        if not isinstance(found.get("made_from"), dict):
             raise ValueError("it names no inputs")
     except (ValueError, RecursionError) as error:
         raise InputError(f"{place}: damaged ({error}); run `dvc repro --force floor`") from None

@@ -6,7 +6,7 @@ and its digest, and from the catalog. Values are returned as text, ready to be s
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,18 +124,26 @@ def feature_source(lineage: Lineage) -> str:
     """Return where the features of the images came from."""
     made = settings_of(lineage, "activations")
     if "joined" in made:
-        return f"joined from {' and '.join(str(each['store']) for each in made['joined'])}"
+        return _stores(made["joined"])
     if "backbone" in made:
         weights = settings_of(lineage, "weights")
         kind = (
             "untrained" if weights.get("untrained") else weights.get("name") or weights.get("file") or "own"
         )
         network = f"{made['backbone']}, {made.get('crops', 'ten')} crops, {kind} weights"
+        if "appended" in made:
+            return f"{_stores(made['appended'])}; {network}"
         if "imported" in made:  # and recognized by some photos
             photos = made["checked"]["photos"]
             return f"imported from {made['imported']['source']}; {photos} photos agree with {network}"
         return f"extracted with {network}"
+    if "appended" in made:
+        return _stores(made["appended"])
     return f"imported from {made['source']}" if "source" in made else "unknown"
+
+
+def _stores(sources: Sequence[Mapping[str, Any]]) -> str:
+    return f"joined from {' and '.join(str(each['store']) for each in sources)}"
 
 
 def counts(captioned: Iterable[Captioned], lineage: Lineage) -> dict[str, str]:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.core.files import files_in, read_bytes
+from fne.core.files import files_in
 from fne.metrics.recall import mean_over_folds, sum_of_recalls, summarize
 from fne.store.arrays import Arrays, read_arrays
-from fne.store.artifact import MODELS, Artifact, merge, parse_metrics, require_same_model
+from fne.store.artifact import MODELS, Artifact, merge, read_metrics, require_same_model
 from fne.store.history import MODEL, read_history_seal
 
 TUNED = MODELS[0]  # what a tuned model is called in lineages
@@ -213,15 +213,16 @@ def read_training(path: Path, evaluation: Artifact, model: str = MODEL) -> dict[
         InputError: if it is damaged, or if it belongs to another model.
     """
     stage = "finetune" if model == TUNED else "train"
+    remedy = f"run `dvc repro {stage}`"
+    content = read_metrics(path, remedy)
     try:
-        content: dict[str, Any] = parse_metrics(read_bytes(path))
         found = content["best_epoch"]
         wanted = evaluation.lineage.get(model, {}).get("settings", {}).get("best_epoch")
         complete = {"rsum", "guessing"} <= content["validation"].keys()
         if not complete or not {"epochs", "updates", "started", "collapsed"} <= content.keys():
             raise ValueError("keys are missing")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{path}: damaged ({error}); run `dvc repro {stage}`") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: damaged ({error}); {remedy}") from None
     if wanted is not None and found != wanted:
         raise InputError(
             f"{path} has the best epoch {found}, but the model that was evaluated has {wanted}; "
@@ -328,12 +329,9 @@ def _count(value: Any) -> int:
 
 
 def _read_json(path: Path, name: str, extra_keys: set[str]) -> dict[str, Any]:
-    try:
-        content = parse_metrics(read_bytes(path))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: damaged ({error}); run `dvc repro evaluate`") from None
+    content = read_metrics(path, "run `dvc repro evaluate`")
     expected = {"image_to_text", "text_to_image", "rsum"} | extra_keys
-    found = content.get(name) if isinstance(content, dict) else None
+    found = content.get(name)
     if not isinstance(found, dict) or not expected <= found.keys():
         raise InputError(
             f"{path}: expected {', '.join(sorted(expected))} under '{name}'; run `dvc repro evaluate`"

@@ -88,6 +88,14 @@ def write_arrays(
         temporary.write_bytes(seal_bytes(file_image(content | values)))
 
 
+def arrays_digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """Return the digest of some arrays, whatever file they are in."""
+    found = hashlib.sha256()
+    for name, values in sorted(arrays.items()):
+        found.update(json.dumps([name, values.dtype.str, values.shape]).encode() + values.tobytes())
+    return found.hexdigest()
+
+
 def read_arrays(path: Path, name: str | None = None) -> Arrays:
     """Read the artifact `name`, or any, from one HDF5 file, checking its seal.
 

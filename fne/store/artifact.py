@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from fne.core.errors import InputError
-from fne.core.files import text_digest, write_text
+from fne.core.files import read_bytes, text_digest, write_text
 
 # The first version of a text format that has a seal.
 SEALED_SINCE = 2
 OPENING = b'{"sha256": "'
 ENDING = b"fne-sha256:"
-SEAL = "sha256"  # of metrics
+METRICS_SEAL = "sha256"
 HEX = 64
 # What makes vectors, the last stage first.
 MODELS = ("tuned", "model")
@@ -210,22 +210,41 @@ def parse_document(path: Path, content: bytes, form: Format, remedy: str) -> dic
 
 
 def write_metrics(path: Path, content: dict[str, Any]) -> None:
-    """Write metrics as plain JSON for DVC; the last entry is the digest of the others.
+    """Write metrics as plain JSON for DVC, with a seal."""
+    write_text(path, seal_metrics(content))
+
+
+def seal_metrics(content: dict[str, Any]) -> str:
+    """Return metrics as JSON whose last entry is the digest of the others.
 
     DVC shows each number and text of a metrics file as a column, but no list: so the digest is in one.
     """
     content = json.loads(json.dumps(content))  # as it will be read
-    write_text(path, json.dumps(content | {SEAL: [_metrics_digest(content)]}, indent=2) + "\n")
+    return json.dumps(content | {METRICS_SEAL: [_metrics_digest(content)]}, indent=2) + "\n"
 
 
-def parse_metrics(content: bytes) -> Any:
-    """Return metrics without their seal; files of earlier versions have none.
+def read_metrics(path: Path, remedy: str) -> dict[str, Any]:
+    """Read metrics, without their seal.
+
+    Raises:
+        InputError: if they are missing or damaged.
+    """
+    try:
+        return parse_metrics(read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: damaged ({error}); {remedy}") from None
+
+
+def parse_metrics(content: bytes) -> dict[str, Any]:
+    """Return metrics without their seal.
 
     Raises:
         ValueError, RecursionError: if the file is damaged.
     """
     found = json.loads(content)
-    if isinstance(found, dict) and SEAL in found and found.pop(SEAL) != [_metrics_digest(found)]:
+    if not isinstance(found, dict) or METRICS_SEAL not in found:
+        raise ValueError("it has no seal")
+    if found.pop(METRICS_SEAL) != [_metrics_digest(found)]:
         raise ValueError("its content does not match its seal")
     return found
 

@@ -34,7 +34,7 @@ SECTIONS = {
     "captioner": ("train_captioner",),
     "catalog": ("catalog",),
     "embeddings": ("embed",),
-    "floor": ("evaluate", "train.methods.cca"),
+    "floor": ("evaluate", "train.methods.cca", "train.threads"),
     "model": ("train",),
     "ranks": ("evaluate",),
     "report": ("report", "catalog.root"),
@@ -139,10 +139,10 @@ def _differences(made_with: dict[str, Any], stage: Stage) -> Iterator[tuple[str,
         made = LEFT_OUT.get(name, {}) | flattened(made_with[name])
         for section, values in product(sections, stage.params.values()):
             content = values.get(section)
-            key = section.rpartition(".")[2]
-            if isinstance(content, str) and content != made.get(key, content):  # a single key
-                yield section, made[key], content
-            if not isinstance(content, dict):
+            if not isinstance(content, dict):  # a single key, or None if the stage does not record it
+                key = section.rpartition(".")[2]
+                if content is not None and content != made.get(key, content):
+                    yield section, made[key], content
                 continue
             current = resolved(section, upgraded(section, content))
             for key, recorded in flattened(current).items():

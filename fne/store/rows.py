@@ -40,6 +40,7 @@ from fne.store.layout import (
 )
 
 MUCH = 1 << 30  # bytes
+BLOCK = 1024  # rows read at once
 # The setting of a store that has no rows on purpose; its value is the reason.
 WITHOUT_ROWS = "without_rows"
 # Ids and their rows (ids, features).
@@ -165,7 +166,7 @@ class Rows:
         return numbers, places - self._starts[numbers]
 
     def blocks(
-        self, ids: Sequence[str] | None = None, size: int = 1024, dtype: DTypeLike | None = None
+        self, ids: Sequence[str] | None = None, size: int = BLOCK, dtype: DTypeLike | None = None
     ) -> Iterator[Block]:
         """Yield ids and their rows, `size` at a time: `ids` in that order, or all rows of the store.
 
@@ -200,6 +201,14 @@ class Rows:
         """Hash a shard, whatever is known about it, and return its rows as stored."""
         _check_shard(self.artifact.path, self.shards[number])
         return _map_shard(self.artifact.path, self.shards[number], self.features, self.dtype)
+
+    def digest(self, ids: Sequence[str]) -> str:
+        """Return the digest of the rows of `ids`, in that order; other rows of the store do not change it."""
+        layers = [[layer.name, layer.features] for layer in self.layers]
+        found = hashlib.sha256(json.dumps([self.dtype, layers, list(ids)]).encode())
+        for start in range(0, len(ids), BLOCK):
+            found.update(self.read_stored(ids[start : start + BLOCK]).tobytes())
+        return found.hexdigest()
 
     def plan(self) -> dict[int, list[str]]:
         """Return the ids of each shard by its number, for a store that is made from the rows of this one."""

@@ -7,7 +7,7 @@ training stage again, the stage finishes in seconds with the same result.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from torch import Tensor
 from fne.core.errors import InputError
 from fne.core.files import check_own, text_digest
 from fne.core.processes import ALONE, Processes
-from fne.store.artifact import Lineage
+from fne.store.catalog import Captioned
+from fne.store.rows import Rows
 from fne.store.tensors import read_description, read_sealed, write_sealed
 from fne.training.progress import Point, point_from_json
 
@@ -50,17 +51,31 @@ class Finished:
 
 
 def training_key(
-    settings: Mapping[str, Any], lineage: Lineage, device: str, processes: int
+    settings: Mapping[str, Any], read: Mapping[str, str], device: str, processes: int
 ) -> dict[str, Any]:
-    """Return everything that decides the result of a training that starts now, with the threads of torch."""
+    """Return everything that decides the result of a training that starts now, with the threads of torch.
+
+    Args:
+        settings: those that apply.
+        read: the digests of what it reads, by name. Digests of whole artifacts would change when a store gets
+            rows for other images.
+        device: the type of the device.
+        processes: how many train together.
+    """
     return {
         "version": TRAINER_VERSION,
         "settings": dict(settings),
-        "inputs": {name: entry["digest"] for name, entry in lineage.items()},
+        "inputs": dict(read),
         "device": device,
         "processes": processes,
         "threads": torch.get_num_threads(),
     }
+
+
+def digest_of(rows: Rows, captioned: Sequence[Captioned]) -> str:
+    """Return the digest of some images: their rows, and what the catalog says of each."""
+    records = [[each.id, each.captions, each.tags, each.hints] for each in captioned]
+    return text_digest(json.dumps([rows.digest([each.id for each in captioned]), records]))
 
 
 def load_finished(scratch: Path, key: Mapping[str, Any], processes: Processes = ALONE) -> Finished | None:

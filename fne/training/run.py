@@ -1,6 +1,6 @@
 """A training from its settings to its result: taken from the scratch folder where it is finished."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from fne.core.processes import ALONE, Processes
-from fne.store.artifact import Lineage
 from fne.training.checkpoints import open_checkpoints
 from fne.training.loop import Schedule, Trainer
 from fne.training.progress import Point
@@ -35,7 +34,7 @@ class Job:
 
 
 def train_task(
-    task: Task[AnyBatch], settings: TrainingSection, schedule: Schedule, lineage: Lineage, job: Job
+    task: Task[AnyBatch], settings: TrainingSection, schedule: Schedule, read: Mapping[str, str], job: Job
 ) -> Finished:
     """Train a task; killed and run again, it continues from the last checkpoint.
 
@@ -43,10 +42,10 @@ def train_task(
         task: what is learned, with fresh weights; it ends with the weights that were kept.
         settings: the section of `params.yaml` that the task was made from.
         schedule: how it is trained.
-        lineage: the digests of what it learns from.
+        read: the digests of what it reads, by name.
         job: the device, the scratch folder and the processes.
     """
-    key = training_key(settings.applied(), lineage, job.device.type, job.processes.count)
+    key = training_key(settings.applied(), read, job.device.type, job.processes.count)
     return train_or_load(task, schedule, job.scratch, key, job.stopping, job.processes)
 
 

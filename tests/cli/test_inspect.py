@@ -1,4 +1,3 @@
-import json
 import os
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from fne.losses.instance import Classes, InstanceSettings, new_instance
 from fne.models.matcher import Shape, new_matcher
 from fne.models.matcher_file import write_model
 from fne.store.arrays import write_arrays
-from fne.store.artifact import Artifact
+from fne.store.artifact import Artifact, write_metrics
 from fne.store.catalog import Captioned, Image, write_captions, write_images
 from fne.store.layout import Layer
 from fne.store.rows import write_rows
@@ -119,7 +118,7 @@ def test_metrics_come_as_a_table(folder):
         "images": 5,
         "captions": 25,
     }
-    (folder / "m.json").write_text(json.dumps({"test_full": metrics}))
+    write_metrics(folder / "m.json", {"test_full": metrics})
     assert inspect("m.json") == [
         "m.json: test_full, 5 images, 25 captions",
         "                         R@1          R@5         R@10  median rank    mean rank",
@@ -132,7 +131,7 @@ def test_metrics_come_as_a_table(folder):
 def test_figures_of_the_split_that_chose_the_epoch_carry_a_warning(folder):
     direction = {"R@1": 10.0}
     metrics = {"image_to_text": direction, "text_to_image": direction, "rsum": 20.0, "captions": 250}
-    (folder / "m.json").write_text(json.dumps({"val_full": metrics | {"images": 50}}))
+    write_metrics(folder / "m.json", {"val_full": metrics | {"images": 50}})
     assert inspect("m.json")[-1] == (
         "  Warning: these images chose the epoch, so the figures are the best of many and too high; "
         "report a test split"
@@ -154,7 +153,7 @@ def test_what_guessing_would_score_is_shown_beside_the_sum_of_recalls(folder):
         ),
     ):
         content = metrics | {"images": images, "guessing": guessing}
-        (folder / "m.json").write_text(json.dumps({"test_full": content}))
+        write_metrics(folder / "m.json", {"test_full": content})
         expected = [f"  sum of recalls 120.0 of 600; guessing {guessing}", *more]
         assert inspect("m.json")[-len(expected) :] == expected
 
@@ -170,7 +169,7 @@ def test_training_metrics_say_how_the_training_went(folder):
         "started": False,
         "collapsed": True,
     }
-    (folder / "training.json").write_text(json.dumps(content))
+    write_metrics(folder / "training.json", content)
     found = inspect("training.json")
     assert found[0] == "training.json: validation, 50 images, 250 captions"
     assert found[-1] == (
@@ -179,12 +178,14 @@ def test_training_metrics_say_how_the_training_went(folder):
 
 
 def test_damaged_training_metrics_are_refused_in_one_line(folder):
-    (folder / "training.json").write_text("{}")
-    result = CliRunner().invoke(main, ["inspect", "training.json"])
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: training.json: damaged (KeyError('started')); run `dvc repro train`\n",
-    )
+    for content, reason in (({}, "KeyError('started')"), (None, "it has no seal")):
+        if content is None:
+            (folder / "training.json").write_text("{}")
+        else:
+            write_metrics(folder / "training.json", content)
+        result = CliRunner().invoke(main, ["inspect", "training.json"])
+        expected = f"Error: training.json: damaged ({reason}); run `dvc repro train`\n"
+        assert (result.exit_code, result.stderr) == (2, expected)
 
 
 def test_the_report_tells_how_to_open_it(folder):

@@ -71,3 +71,15 @@ def test_a_missing_id_ends_with_exit_code_2_and_names_the_option():
     assert result.exit_code == 2
     assert "c: lacks 1 of the 3 ids of all stores, the first is 'r02'" in result.stderr
     assert run("a", "c", "--common").exit_code == 0
+
+
+def test_rows_are_added_to_a_store():
+    store(Path("more"), FIRST, [Layer("conv", 2)])
+    result = run("a", "more", "--rows")
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[1:3] == ["  a    3 rows", "  more    3 rows"]
+    assert run("a", "b", "--rows").exit_code == 2
+    assert (
+        "--common is for joining layers; --rows keeps all images"
+        in run("a", "b", "--rows", "--common").stderr
+    )

@@ -25,7 +25,7 @@ from fne.models.matcher import Shape, new_matcher
 from fne.models.matcher_file import write_model
 from fne.report.record import page_record
 from fne.store.arrays import write_arrays
-from fne.store.artifact import Artifact, merge, seal_text
+from fne.store.artifact import Artifact, merge, seal_text, write_metrics
 from fne.store.catalog import (
     Captioned,
     Image,
@@ -116,7 +116,7 @@ def project(tmp_path, monkeypatch):
     Path("models/history/plots/metrics/train/loss.tsv").write_text("step\tloss\n0\t1.5\n")
     Path("models/history/metrics.json").write_text("{}")
     seal_history(Path("models/history"), 1, digest)
-    METRICS.write_text("{}")
+    write_metrics(METRICS, {})
     PAGE.write_text("<!DOCTYPE html><html></html>")
     return tmp_path
 
@@ -302,6 +302,7 @@ def test_a_newer_format_is_refused_naming_the_version_it_needs():
         (REJECTS, b"\xff", "not a table of rejects"),
         (METRICS, b'{"R@1": NaN}', "damaged (NaN is not a number)"),
         (METRICS, b'{"R@1": 1.0, "sha256": ["0"]}', "damaged (its content does not match its seal)"),
+        (METRICS, b'{"R@1": 1.0}', "damaged (it has no seal)"),
         (
             Path("models/history/plots/metrics/train/loss.tsv"),
             b"step\tloss\n0\tx\n",

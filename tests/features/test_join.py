@@ -8,7 +8,7 @@ import pytest
 from fne.core.errors import InputError
 from fne.features import join
 from fne.features.embed import open_source
-from fne.features.join import check_destination, join_stores
+from fne.features.join import append_stores, check_destination, join_stores
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import Rows, write_rows
 
@@ -26,12 +26,15 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def write(path, values, layers, ids=IDS, dtype="float32", lineage=None, name="activations") -> Path:
+def write(
+    path, values, layers, ids=IDS, dtype="float32", lineage=None, name="activations", settings=None
+) -> Path:
     shards = [
         (number, own, values[[ids.index(each) for each in own]])
         for number, own in plan_shards(ids, 2).items()
     ]
-    write_rows(Path(path), name, layers, dtype, shards, {"source": f"{path}.npz"}, lineage or {})
+    settings = settings or {"source": f"{path}.npz"}
+    write_rows(Path(path), name, layers, dtype, shards, settings, lineage or {})
     return Path(path)
 
 
@@ -134,7 +137,10 @@ def test_common_keeps_the_ids_that_all_stores_have():
 def test_stores_without_a_common_id_are_refused(common):
     write("a", FIRST[:4], [Layer("conv", 3)], ids=IDS[:4])
     write("b", SECOND[4:], [Layer("pool", 2)], ids=IDS[4:])
-    assert fault([Path("a"), Path("b")], common=common) == "a, b: have no id in common"
+    assert (
+        fault([Path("a"), Path("b")], common=common)
+        == "a, b: have no id in common; join their rows with --rows"
+    )
 
 
 def test_stores_of_the_same_image_files_keep_that_ancestor_and_no_weights():
@@ -149,7 +155,7 @@ def test_stores_of_different_image_files_are_refused():
     write("b", SECOND, [Layer("pool", 2)], lineage={"images": {"digest": "c" * 64, "settings": {}}})
     assert fault([Path("a"), Path("b")]) == (
         "a was made from images aaaaaaaaaaaa…, but b was made from images cccccccccccc…; join stores of the "
-        "same images"
+        "same images, or their rows with --rows"
     )
 
 
@@ -188,6 +194,89 @@ def test_a_damaged_source_is_refused():
     content[-1] ^= 1
     shard.write_bytes(content)
     assert fault(sources).startswith(f"{shard}: damaged")
+
+
+NETWORK = {"backbone": "vgg16", "crops": "ten", "weights": "b" * 64}
+WEIGHTS = {"weights": {"digest": "b" * 64, "settings": {}}}
+ONE = [Layer("fc", 3)]
+
+
+def store_of(path, first, last, settings=NETWORK, **changes) -> Path:
+    """A store of some of the rows, whose network is known."""
+    made = {"layers": ONE, "ids": IDS[first:last], "values": FIRST[first:last]} | changes
+    return write(path, **made, settings=settings)
+
+
+def refused_rows(*sources) -> str:
+    with pytest.raises(InputError) as caught:
+        append_stores(sources, Path("joined"))
+    assert not Path("joined").exists()
+    return caught.value.message
+
+
+def test_rows_are_added_and_the_files_and_the_order_of_the_first_store_stay():
+    first, second = store_of("a", 0, 6), store_of("b", 5, 9)
+    rows = append_stores([first, second], Path("joined"))
+    assert np.array_equal(rows.read(IDS), FIRST)
+    assert rows.ids[:6] == Rows.open(first).ids
+    assert sorted(rows.ids) == IDS  # the row that both have is there once
+    for shard in Rows.open(first).shards:
+        assert Path("joined", shard.file).read_bytes() == (first / shard.file).read_bytes()
+    rows.verify()
+
+
+def test_rows_keep_their_network_and_what_all_were_made_from():
+    first = store_of("a", 0, 6, lineage=WEIGHTS | IMAGES)
+    second = store_of("b", 6, 9, NETWORK | {"imported": {"source": "x.h5"}, "checked": {}}, lineage=WEIGHTS)
+    joined = append_stores([first, second], Path("joined")).artifact
+    assert joined.lineage == WEIGHTS
+    assert {key: value for key, value in joined.settings.items() if key != "appended"} == NETWORK
+    assert [(each["store"], each["rows"]) for each in joined.settings["appended"]] == [("a", 6), ("b", 3)]
+    third = store_of("c", 0, 2, lineage=WEIGHTS)
+    assert append_stores([Path("joined"), third], Path("again")).ids == Rows.open(Path("joined")).ids
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "fault"),
+    [
+        ({"layers": [Layer("fc7", 3)]}, NETWORK, "layer 1: fc 3 and fc7 3"),
+        ({"layers": [Layer("fc", 2), Layer("x", 1)]}, NETWORK, "layer 1: fc 3 and fc 2"),
+        ({"dtype": "float16"}, NETWORK, "type of values: float32 and float16"),
+        ({}, NETWORK | {"backbone": "vgg19"}, "network (backbone): vgg16 and vgg19"),
+        ({}, NETWORK | {"weights": "c" * 64}, f"network (weights): {'b' * 64} and {'c' * 64}"),
+        ({}, NETWORK | {"resize": "squash"}, "network (resize): none recorded and squash"),
+        ({}, {"source": "x.h5"}, "network (backbone): vgg16 and none recorded"),
+    ],
+)
+def test_rows_of_another_kind_are_refused_with_both_digests(changes, settings, fault):
+    stores = store_of("a", 0, 6), store_of("b", 6, 9, settings, **changes)
+    first, second = (f"{path} ({Rows.open(path).artifact.digest[:12]}…)" for path in stores)
+    assert refused_rows(*stores) == (
+        f"{first} and {second} differ in {fault}; join rows of the same network, which `fne import --photos` "
+        "records for imported ones"
+    )
+
+
+def test_different_rows_for_one_id_are_refused():
+    stores = store_of("a", 0, 6), store_of("b", 5, 9, values=FIRST[5:] + 1)
+    first, second = (f"{path} ({Rows.open(path).artifact.digest[:12]}…)" for path in stores)
+    assert refused_rows(*stores) == (
+        f"{first} and {second} have different rows for 'image-5.jpg'; import the second without it"
+    )
+
+
+def test_rows_of_stores_with_layers_of_several_are_refused():
+    join_stores(both(), Path("wide"))
+    assert refused_rows(Path("wide"), Path("vgg")) == (
+        "wide: has the layers of several stores; join the rows of each of them first, and then the layers"
+    )
+
+
+def test_damaged_rows_are_refused():
+    stores = store_of("a", 0, 6), store_of("b", 6, 9)
+    shard = next(stores[1].glob("shard-*.h5"))
+    shard.write_bytes(shard.read_bytes()[:-1] + b"!")
+    assert refused_rows(*stores).startswith(f"{shard}: damaged")
 
 
 def test_an_intact_store_may_be_replaced_and_nothing_else():

@@ -17,6 +17,7 @@ from fne.papers.runs import (
     recorded,
     split_digests,
 )
+from fne.store.artifact import seal_metrics
 from fne.store.catalog import Captioned
 from tests.faults.edits import flip
 from tests.support.paper_tables import FLICKR8K, project, run
@@ -27,7 +28,7 @@ RESULTS = {"image_to_text": DIRECTION, "text_to_image": DIRECTION, "rsum": 12.0,
 
 
 def file(**results) -> bytes:
-    return json.dumps(results).encode()
+    return seal_metrics(results).encode()
 
 
 def test_split_and_protocol_are_parsed_from_the_name():
@@ -298,8 +299,8 @@ def test_a_split_is_known_by_the_names_of_its_images():
 
 def test_the_validation_of_a_fine_tuned_run_is_that_of_its_tuned_model():
     files = {
-        "metrics/training.json": b'{"validation": {"rsum": 300.0}}',
-        "metrics/tuning.json": b'{"validation": {"rsum": 320.0}}',
+        "metrics/training.json": file(validation={"rsum": 300.0}),
+        "metrics/tuning.json": file(validation={"rsum": 320.0}),
     }
     hashes = {path: bytes_md5(content) for path, content in files.items()}
     assert _validation(files.get, {"finetune": {"epochs": 0}}, hashes) == 300.0

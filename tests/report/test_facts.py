@@ -93,6 +93,7 @@ def test_an_embedding_that_is_not_ternary_has_no_layer_fractions():
             "imported from conv.h5; 16 photos agree with vgg16, ten crops, vgg16.safetensors weights",
         ),
         ({"joined": [{"store": "one"}, {"store": "two"}]}, {}, "joined from one and two"),
+        ({"appended": [{"store": "one"}, {"store": "two"}]}, {}, "joined from one and two"),
         ({}, {}, "unknown"),
     ],
 )

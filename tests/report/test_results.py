@@ -9,7 +9,7 @@ from fne.papers.presets import load, preset
 from fne.papers.runs import split_digests
 from fne.papers.tables import rows
 from fne.report.results import SECTION_ARTIFACTS, PaperRow, find_paper_row, results_table
-from fne.store.artifact import Artifact
+from fne.store.artifact import Artifact, seal_metrics
 from fne.store.catalog import Captioned
 from tests.support.report import read_run, write_run
 
@@ -39,7 +39,7 @@ def rows_of(folder, paper_row=None, **choices):
 
 def metrics(name="test_full", images=1000):
     found = {"image_to_text": NUMBERS, "text_to_image": NUMBERS, "images": images, "captions": 5 * images}
-    return json.dumps({name: found}).encode()
+    return seal_metrics({name: found}).encode()
 
 
 def ranks_of(method, **changes):

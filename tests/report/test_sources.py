@@ -1,4 +1,3 @@
-import json
 import math
 import os
 from pathlib import Path
@@ -9,6 +8,7 @@ from dvclive.live import Live
 
 from fne.core.errors import InputError
 from fne.report.sources import read_history, read_tables
+from fne.store.artifact import parse_metrics, write_metrics
 from tests.support.report import FULL, read_run, write_history, write_run
 
 
@@ -136,13 +136,13 @@ def test_a_changed_character_in_a_results_file_is_an_input_error_or_harmless(tmp
 )
 def test_a_changed_value_of_the_results_is_one_line(tmp_path, file, place, value):
     write_run(tmp_path)
-    content = json.loads((tmp_path / file).read_text())
+    content = parse_metrics((tmp_path / file).read_bytes())
     *path, last = place
     inner = content["test_full"]
     for key in path:
         inner = inner[key]
     inner[last] = value
-    (tmp_path / file).write_text(json.dumps(content))
+    write_metrics(tmp_path / file, content)
     with pytest.raises(InputError, match=r"run `dvc repro evaluate`$") as caught:
         read_run(tmp_path)
     assert "\n" not in caught.value.message

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from PIL import Image as Pillow
 
-from fne.store.artifact import write_metrics
+from fne.store.artifact import parse_metrics, seal_metrics, write_metrics
 from fne.store.catalog import read_captions, write_captions
 from stages.report import main
 from tests.support.report import (
@@ -147,7 +147,7 @@ def test_training_metrics_of_another_model_are_refused(tmp_path):
 
 def test_damaged_training_metrics_are_refused(tmp_path):
     run = write_run(tmp_path)
-    (tmp_path / "training.json").write_text("{}")
+    write_metrics(tmp_path / "training.json", {})
     result = report(run)
     assert (result.exit_code, result.stderr) == (
         2,
@@ -203,6 +203,13 @@ def test_a_fine_tuned_run_is_not_called_stuck_because_the_training_before_it_was
     )
 
 
+def rewrite(path, text, other):
+    """Change sealed metrics as another run would have written them."""
+    content = json.dumps(parse_metrics(path.read_bytes()))
+    assert text in content
+    write_metrics(path, json.loads(content.replace(text, other)))
+
+
 def test_the_metrics_of_another_fine_tuning_are_refused(tmp_path):
     run = write_run(tmp_path, more=tuned_lineage())
     write_tuning(tmp_path, [318.0, 330.0, 327.5], best_epoch=1)
@@ -211,8 +218,7 @@ def test_the_metrics_of_another_fine_tuning_are_refused(tmp_path):
         "`dvc repro`\n"
     )
     write_tuning(tmp_path, [318.0, 330.0, 327.5], best_epoch=2)
-    content = (tmp_path / "tuning.json").read_text()
-    (tmp_path / "tuning.json").write_text(content.replace("327.5", "555.5"))
+    rewrite(tmp_path / "tuning.json", "327.5", "555.5")
     assert report(run).stderr == (
         f"Error: {tmp_path}/tuning.json has the validation rsum 555.5, but {tmp_path}/tuning has 327.5 in epoch "
         "2; run `dvc repro finetune`\n"
@@ -384,7 +390,6 @@ def test_captions_that_changed_since_the_evaluation_are_an_error(tmp_path):
 def test_a_flipped_digit_of_the_metrics_does_not_reach_the_page(tmp_path):
     run = write_run(tmp_path)
     path = tmp_path / "retrieval.json"
-    write_metrics(path, json.loads(path.read_text()))
     path.write_text(re.sub('"rsum": .', '"rsum": 9', path.read_text()).replace('"rsum": 99', '"rsum": 89'))
     result = report(run)
     assert result.exit_code == 2
@@ -395,8 +400,9 @@ def test_a_flipped_digit_of_the_metrics_does_not_reach_the_page(tmp_path):
     ("content", "message"),
     [
         ("{", "damaged"),
-        ('{"val": {}}', "under 'test_full'"),
-        ("[]", "under 'test_full'"),
+        (seal_metrics({"val": {}}), "under 'test_full'"),
+        ('{"val": {}}', "damaged (it has no seal)"),
+        ("[]", "damaged (it has no seal)"),
         (None, "no such file"),
     ],
 )
@@ -413,8 +419,7 @@ def test_a_missing_or_damaged_metrics_file_is_an_error_that_names_it(tmp_path, n
 
 def test_metrics_of_another_evaluation_are_an_error(tmp_path):
     run = write_run(tmp_path)
-    path = tmp_path / "retrieval.json"
-    path.write_text(path.read_text().replace('"images": 4', '"images": 5'))
+    rewrite(tmp_path / "retrieval.json", '"images": 4', '"images": 5')
     result = report(run)
     assert result.exit_code == 2
     assert "covers 5 images and 7 captions" in result.output

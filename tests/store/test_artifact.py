@@ -156,13 +156,14 @@ def test_vectors_of_a_tuned_network_are_not_mixed_with_those_of_the_model_before
     )
 
 
-def test_a_flipped_digit_of_metrics_is_detected_and_plain_metrics_of_others_are_read(tmp_path):
+def test_metrics_with_a_flipped_digit_or_without_a_seal_are_refused(tmp_path):
     path = tmp_path / "retrieval.json"
     content = {"test_full": {"rsum": 497.2, "per": {1: 0.1}, "all": (1, 2)}}
     write_metrics(path, content)
     assert parse_metrics(path.read_bytes()) == json.loads(json.dumps(content))
-    for text in (b"497.2", b"497.3"):
-        assert parse_metrics(b'{"rsum": %s}' % text) == {"rsum": float(text)}
+    for text in (b'{"rsum": 497.2}', b"[]", b"1", path.read_bytes().replace(b"sha256", b"sha257")):
+        with pytest.raises(ValueError, match="it has no seal"):
+            parse_metrics(text)
     with pytest.raises(ValueError, match="its content does not match its seal"):
         parse_metrics(path.read_bytes().replace(b"497.2", b"497.3"))
 

@@ -70,6 +70,17 @@ def test_other_settings_of_an_ancestor_are_refused():
     assert fault(ranks()).startswith("ranks was made with train.margin = [0.2], but dvc.lock records 0.4")
 
 
+def test_another_number_of_threads_of_a_floor_is_refused():
+    stage = {"params": {"params.yaml": {"train.threads": 4}}, "outs": [entry(RANKS)]}
+    lock(floor=stage)
+    record = json.loads(Path("dvc.lock").read_text())
+    del record["stages"]["evaluate"]
+    Path("dvc.lock").write_text(json.dumps(record))
+    assert fault(Artifact(RANKS, "floor", "cd", {"threads": 2})) == (
+        "ranks was made with train.threads = 2, but dvc.lock records 4; run `dvc repro --force floor`"
+    )
+
+
 def test_the_block_of_a_variant_that_is_not_chosen_does_not_count():
     lock(TRAIN | {"losses": {"max_hinge": {"hardest": "candidate"}}})
     recorded_lineage(model())

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from ruamel.yaml import YAML
 from fne.store.arrays import write_arrays
+from fne.store.artifact import write_metrics
 from fne.store.catalog import Captioned, write_captions
 
 params = YAML(typ="safe", pure=True).load(Path("params.yaml"))
@@ -55,7 +56,7 @@ results = {
     "image_to_text": summary(ranks["image_ranks"]), "text_to_image": summary(ranks["caption_ranks"]),
     "rsum": 0.0, "images": images, "captions": 5 * images, "started": seed % 2 == 0,
 }
-Path("metrics/retrieval.json").write_text(json.dumps({f"test_{params['evaluate']['protocol']}": results}))
+write_metrics(Path("metrics/retrieval.json"), {f"test_{params['evaluate']['protocol']}": results})
 """
 
 PIPELINE = """

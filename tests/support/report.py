@@ -1,6 +1,5 @@
 """The input files of the `report` stage, for a tiny evaluated run."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from PIL import Image as Pillow
 from fne.core.files import file_digest, text_digest
 from fne.report.sources import Evaluation, read_evaluation
 from fne.store.arrays import write_arrays
-from fne.store.artifact import Lineage, merge
+from fne.store.artifact import Lineage, merge, write_metrics
 from fne.store.catalog import Captioned, Image, read_captions, read_images, write_captions, write_images
 from fne.store.history import seal_history, write_empty_history
 
@@ -154,10 +153,10 @@ def write_ranks(
     rsum = sum(summary[f"R@{k}"] for summary in both.values() for k in recalls)
     counts = {"images": len(ids), "captions": len(caption_ids)}
     metrics = {**both, "rsum": rsum, "ties": {"image_to_text": 0, "text_to_image": 3}, **counts}
-    (folder / "retrieval.json").write_text(json.dumps({name: metrics}))
+    write_metrics(folder / "retrieval.json", {name: metrics})
     made_from = {each: lineage[each]["digest"] for each in ("embeddings", "tokens") if each in lineage}
     floor = {"rsum": 100.0, "rsum_low": 90.0, "rsum_high": 110.0}
-    (folder / "floor.json").write_text(json.dumps({name: floor, "made_from": made_from}))
+    write_metrics(folder / "floor.json", {name: floor, "made_from": made_from})
     intervals = {
         direction: {key: _around(value) for key, value in each.items()} for direction, each in both.items()
     }
@@ -169,10 +168,10 @@ def write_ranks(
         "started": lineage.get("model", {}).get("settings", {}).get("started", True),
         "collapsed": False,
     }
-    (folder / "training.json").write_text(json.dumps(training))
-    (folder / "tuning.json").write_text('{"tuned": false}')
+    write_metrics(folder / "training.json", training)
+    write_metrics(folder / "tuning.json", {"tuned": False})
     write_empty_history(folder / "tuning", text_digest("not tuned"), TUNED)
-    (folder / "intervals.json").write_text(json.dumps({name: {**intervals, "rsum": _around(rsum)}}))
+    write_metrics(folder / "intervals.json", {name: {**intervals, "rsum": _around(rsum)}})
 
 
 def write_history(
@@ -205,7 +204,7 @@ def write_tuning(folder: Path, rsum: list[float], best_epoch: int, started: bool
         "started": started,
         "collapsed": False,
     }
-    (folder / "tuning.json").write_text(json.dumps(found))
+    write_metrics(folder / "tuning.json", found)
 
 
 def _picture(folder: Path, id_: str, number: int) -> Image:

@@ -12,13 +12,13 @@ from tests.support.processes import in_processes
 from tests.support.training import MatchingPhase, optimizer, trainer
 
 REFERENCE = Path(__file__).parent / "reference.json"
-LINEAGE = {"tokens": {"digest": "a", "settings": {}}, "embeddings": {"digest": "b", "settings": {}}}
+READ = {"train": "a", "val": "b"}
 POINTS = [Point(1, 1, 1 / 3, {}, Scores({"rsum": 1.0})), Point(2, 1, 0.1, {}, Scores({"rsum": 2.0}))]
 DONE = Finished(POINTS, POINTS[1], {"model.weight": torch.arange(3.0)})
 
 
 def key(**changes):
-    usual = {"settings": {"margin": [0.2]}, "lineage": LINEAGE, "device": "cpu", "processes": 1}
+    usual = {"settings": {"margin": [0.2]}, "read": READ, "device": "cpu", "processes": 1}
     return training_key(**(usual | changes))
 
 
@@ -34,7 +34,7 @@ def test_a_finished_training_comes_back_with_every_bit(tmp_path):
     "changes",
     [
         {"settings": {"margin": [0.3]}},
-        {"lineage": LINEAGE | {"tokens": {"digest": "c", "settings": {}}}},
+        {"read": READ | {"train": "c"}},
         {"device": "cuda"},
         {"processes": 2},
     ],

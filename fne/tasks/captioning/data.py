@@ -17,8 +17,8 @@ from fne.store.provenance import recorded_lineage
 from fne.store.rows import Rows
 from fne.text.caption_vocabulary import WORDS, CaptionWords, choose_caption_words, ptb_words
 from fne.text.concepts import Concepts, ConceptSource, concept_source
+from fne.training.result_cache import digest_of
 
-BLOCK = 1024  # images read at once
 SHOWN = 5  # images that a batch names in a message
 ENOUGH = 3  # training captions per word; with 2.8, a captioner of photographs did not beat the baselines
 MEASURED = "6,000 training images with 30,000 captions, 8.6 per word"
@@ -142,6 +142,7 @@ class Inputs:
         mean: of each feature over the training images (features).
         deviation: of each feature over the training images (features).
         lineage: the artifacts that all of it was made from.
+        read: the digests of what training reads, by which its result is kept.
         notes: remarks about the captions, for the user.
     """
 
@@ -153,6 +154,7 @@ class Inputs:
     mean: Tensor
     deviation: Tensor
     lineage: Lineage
+    read: dict[str, str]
     notes: list[str]
 
     def summary(self) -> str:
@@ -205,13 +207,14 @@ def read_inputs(embeddings: Path, captions: Path, reading: Reading) -> Inputs:
         for own in (training, validation)
     )
     mean, deviation = row_moments(rows, list(sentences))
+    read = {"train": digest_of(rows, training), "val": digest_of(rows, validation)}
     notes = [
         *_few_captions(sentences, len(words.words)),
         *_cut_captions(captions, sentences, reading.max_length),
         *concepts.warnings(),
     ]
     return Inputs(
-        train_examples, val_examples, rows.features, words, concepts, mean, deviation, lineage, notes
+        train_examples, val_examples, rows.features, words, concepts, mean, deviation, lineage, read, notes
     )
 
 

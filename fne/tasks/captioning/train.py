@@ -67,4 +67,4 @@ def train_captioner(settings: TrainCaptioner, inputs: Inputs, job: Job) -> tuple
     """Train a captioner; return it with the weights that were kept, and the points of its validation."""
     task = new_task(settings, inputs, job.device, job.processes)
     schedule = settings.schedule(settings.titles())
-    return task.describer, train_task(task, settings, schedule, inputs.lineage, job)
+    return task.describer, train_task(task, settings, schedule, inputs.read, job)

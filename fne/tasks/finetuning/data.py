@@ -5,8 +5,9 @@ on the processes that read them, or on an interruption.
 """
 
 import hashlib
+import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from fne.core.errors import InputError
+from fne.core.files import text_digest
 from fne.extraction.engine import read_ahead, read_pixels
 from fne.extraction.preprocess import CROP, FILTERS
 from fne.models.words import pad_captions
@@ -155,6 +157,12 @@ class Captions:
     def counts(self) -> np.ndarray:
         """How many captions each image has (images)."""
         return np.array([len(record.captions) for record in self.captioned])
+
+    def digest(self, images: Mapping[str, ImageFile]) -> str:
+        """Return the digest of the image files and the words of all captions."""
+        files = [[each, images[each].sha256] for each in self.image_ids]
+        words = [[each, self._tokens.read(each).tolist()] for each in self.caption_ids]
+        return text_digest(json.dumps([files, words]))
 
     def words(self, ids: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Return padded words (captions, longest) and lengths (captions)."""

@@ -1,5 +1,6 @@
 """Fine-tuning from its settings and inputs to its result."""
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from fne.core.device import free_memory, synchronize
 from fne.core.errors import InputError
+from fne.core.files import text_digest
 from fne.core.params import Runtime
 from fne.core.processes import ALONE, Processes
 from fne.extraction.backbones import BACKBONES
@@ -27,6 +29,7 @@ from fne.losses.classifier_file import ClassifierFile, read_classifier
 from fne.losses.instance import FLOAT, Classes, Instance, format_bytes
 from fne.models.matcher import Matcher
 from fne.models.matcher_file import read_model
+from fne.store.arrays import arrays_digest
 from fne.store.artifact import Artifact, Lineage, merge
 from fne.store.catalog import Image, captioned_in, read_captions, read_images, split_artifact
 from fne.store.provenance import recorded_lineage
@@ -94,6 +97,22 @@ class Inputs:
         """The settings of the embedding that the model was trained on."""
         found: dict[str, Any] = self.model.lineage["embeddings"]["settings"]
         return found
+
+    def read(self) -> dict[str, str]:
+        """Return the digests of what training reads, by which its result is kept."""
+        weights = {name: value.cpu().numpy() for name, value in self.matcher.state_dict().items()}
+        classifier = {"weight": self.classifier.weight, "labels": self.classifier.labels}
+        if self.classifier.bias is not None:
+            classifier["bias"] = self.classifier.bias
+        made_with = [self.model.settings, self.extraction, self.embedding]
+        return {
+            "model": arrays_digest(weights),
+            "classifier": arrays_digest(classifier),
+            "network": self.model.lineage["weights"]["digest"],
+            "settings": text_digest(json.dumps(made_with, sort_keys=True)),
+            "train": self.training.digest(self.images),
+            "val": self.validation.digest(self.images),
+        }
 
 
 def read_inputs(places: Places, epochs: Sequence[int]) -> Inputs:
@@ -239,7 +258,7 @@ def finetune(
     )
     # Gradients are added up part by part.
     made_with = {"task": "finetune", **settings.model_dump(), "images_at_once": task.network.part}
-    key = training_key(made_with, inputs.lineage, device.type, processes.count)
+    key = training_key(made_with, inputs.read(), device.type, processes.count)
     try:
         return train_or_load(task, schedule, scratch, key, stopping, processes)
     finally:

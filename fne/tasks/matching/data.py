@@ -1,6 +1,5 @@
 """Images and captions as tensors, and the order in which training sees them."""
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from fne.core.files import text_digest
 from fne.models.words import pad_captions
+from fne.store.arrays import arrays_digest
 from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, captioned_in, read_captions, require_images, split_artifact
 from fne.store.layout import count_views, mean_of_views
@@ -21,8 +21,6 @@ from fne.store.rows import Rows
 from fne.text.caption_vectors import CaptionVectors, read_caption_vectors
 from fne.text.tokens import Tokens, read_tokens
 from fne.text.vectors import WordVectors, read_word_vectors
-
-BLOCK = 1024  # images read at once
 
 
 @dataclass(frozen=True)
@@ -103,15 +101,8 @@ class Pairs:
 
     def digest(self) -> str:
         """Return the digest of all that training reads of these pairs; other rows of the store are not."""
-        rows = self._embeddings
-        layers = [[layer.name, layer.features] for layer in rows.layers]
-        captions = [[record.id, *record.caption_ids] for record in self.captioned]
-        found = hashlib.sha256(json.dumps([rows.dtype, layers, captions]).encode())
-        for start in range(0, len(self), BLOCK):
-            found.update(rows.read(self.image_ids[start : start + BLOCK]).tobytes())
-        for words in (each for record in self.word_numbers() for each in record):
-            found.update(f"{len(words)} ".encode() + words.astype("<i8").tobytes())
-        return found.hexdigest()
+        words = [[each.tolist() for each in own] for own in self.word_numbers()]
+        return text_digest(json.dumps([self._embeddings.digest(self.image_ids), words]))
 
     def images(self, ids: Sequence[str], views: Sequence[int] | None = None) -> Tensor:
         """Return image embeddings (images, features) in float32.
@@ -198,23 +189,19 @@ class Inputs:
     caption_vectors: CaptionVectors | None = None  # imported ones, which stand for words
 
     @cached_property
-    def read(self) -> Lineage:
-        """The digests of what training reads, by which its result is kept.
-
-        The lineage names whole stores, and so changes when they get rows for other images.
-        """
-        parts = {"train": self.training.digest(), "val": self.validation.digest()}
-        parts["sizes"] = f"{self.features} {self.words} {self.longest}"
+    def read(self) -> dict[str, str]:
+        """The digests of what training reads, by which its result is kept."""
+        found = {"train": self.training.digest(), "val": self.validation.digest(), "words": str(self.words)}
         if self.vectors:
-            parts["vectors"] = self.vectors.artifact.digest
-        return {name: {"digest": digest} for name, digest in parts.items()}
+            found["vectors"] = arrays_digest({"values": self.vectors.values})
+        return found
 
     @property
-    def read_in_order(self) -> Lineage:
+    def read_in_order(self) -> dict[str, str]:
         """The same for closed forms, which add up in the order of the store."""
         read = {*self.training.image_ids, *self.validation.image_ids}
         order = text_digest("\n".join(each for each in self.training.rows.ids if each in read))
-        return self.read | {"order": {"digest": order}}
+        return self.read | {"order": order}
 
 
 def read_inputs(embeddings: Path, captions: Path, tokens: Path, vectors: Path | None = None) -> Inputs:

@@ -74,7 +74,7 @@ def train_by_steps(settings: Train, inputs: Inputs, job: Job) -> Made:
         settings.rate_factors(),
     )
     schedule = settings.schedule(settings.loss_titles(), validate_start=settings.starts_from != "random")
-    read = inputs.read if settings.start == "random" else inputs.read_in_order
+    read = inputs.read if settings.starts_from == "random" else inputs.read_in_order
     done = train_task(task, settings, schedule, read, job)
     return Made(matcher, replace(done, collapsed=task.has_collapsed(done.points)), classes)
 

@@ -22,6 +22,7 @@ from fne.store.catalog import Captioned, read_captions, split_artifact
 from fne.store.provenance import recorded_lineage
 from fne.store.rows import Rows
 from fne.text.concepts import ORDERS, Concepts, ConceptSource, tag_sequences
+from fne.training.result_cache import digest_of
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,7 @@ class Inputs:
         mean: of each feature over the training images (features).
         deviation: of each feature over the training images (features).
         lineage: the artifacts that all of it was made from.
+        read: the digests of what training reads, by which its result is kept.
         notes: remarks about the concepts, for the user.
     """
 
@@ -134,6 +136,7 @@ class Inputs:
     mean: Tensor
     deviation: Tensor
     lineage: Lineage
+    read: dict[str, str]
     notes: list[str]
 
 
@@ -180,9 +183,10 @@ def read_inputs(
         for records in (training, validation)
     )
     mean, deviation = row_moments(rows, [record.id for record in training])
+    read = {"train": digest_of(rows, training), "val": digest_of(rows, validation)}
     notes = [_density(concepts, len(hints)), *concepts.warnings(), *_left_out(concepts)]
     return Inputs(
-        train_examples, val_examples, rows.features, concepts, hints, mean, deviation, lineage, notes
+        train_examples, val_examples, rows.features, concepts, hints, mean, deviation, lineage, read, notes
     )
 
 
