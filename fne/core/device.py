@@ -160,7 +160,8 @@ def prepare_device(runtime: Runtime, training_threads: int = 0) -> torch.device:
     # On a CPU, several threads would add up the gradient of `table[rows]` in any order; on a GPU, atomic
     # additions would. Some kernels have no deterministic version on a GPU. There torch only warns: a
     # training with other last bits is better than one that stops.
-    torch.use_deterministic_algorithms(True, warn_only=is_gpu(device))
+    # `use_deterministic_algorithms` sets the same, but first imports torch's compiler for more than a second.
+    torch.set_deterministic_debug_mode("warn" if is_gpu(device) else "error")
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     return device
 

@@ -24,7 +24,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from fne.core.errors import InputError
-from fne.core.files import check_own, write_text
+from fne.core.files import check_own, file_digest, write_text
 
 # A file that changes twice within the resolution of a disk's clock keeps its times.
 CLOCK_RESOLUTION = 2 * 10**9  # nanoseconds
@@ -133,6 +133,19 @@ def use(scratch: Path | None) -> None:
 def current() -> VerifiedFiles:
     """Return the records that `use` has named last, or an object without any."""
     return _current
+
+
+def remembered_digest(path: Path, state: FileState) -> str:
+    """Return the SHA-256 of a file in this state, hashed only if no earlier process recorded it.
+
+    Raises:
+        InputError: if the file is missing or cannot be read.
+    """
+    found = _current.lookup(state, "sha256")
+    if found is None:
+        found = file_digest(path)
+        _current.record(state, "sha256", found)
+    return found
 
 
 def _key(state: FileState, purpose: str) -> str:

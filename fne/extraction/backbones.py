@@ -30,11 +30,35 @@ def build_backbone(name: str) -> nn.Module:
     """Return the network of this name in inference mode."""
     if is_timm(name):
         return build_timm(name)
+    if name in _VGG_CONVOLUTIONS:
+        return _build_vgg(*_VGG_CONVOLUTIONS[name]).eval()
     # Imported here because it is slow, and reading the names of backbones does not need it.
     from torchvision.models import get_model
 
     model: nn.Module = get_model(name, weights=None)
     return model.eval()
+
+
+def _build_vgg(*convolutions: int) -> nn.Module:
+    """Return torchvision's VGG network, given its number of convolutions per block.
+
+    It is built here, because importing torchvision takes longer than the row of an image.
+    """
+    features, channels = list[nn.Module](), 3
+    for count, filters in zip(convolutions, _VGG_FILTERS, strict=True):
+        for _ in range(count):
+            features += [nn.Conv2d(channels, filters, kernel_size=3, padding=1), nn.ReLU(inplace=True)]
+            channels = filters
+        features.append(nn.MaxPool2d(kernel_size=2, stride=2))
+    classifier = [nn.Linear(channels * 7 * 7, 4096), nn.ReLU(inplace=True), nn.Dropout()]
+    classifier += [nn.Linear(4096, 4096), nn.ReLU(inplace=True), nn.Dropout(), nn.Linear(4096, 1000)]
+    return nn.ModuleDict(
+        {
+            "features": nn.Sequential(*features),
+            "avgpool": nn.AdaptiveAvgPool2d((7, 7)),
+            "classifier": nn.Sequential(*classifier),
+        }
+    )
 
 
 def _vgg_modules(model: nn.Module) -> dict[str, nn.Module]:
@@ -103,6 +127,10 @@ def _sequential(layer: str, part: str, index: int) -> Tap:
     return Tap(layer, f"{part}.{index}", f"{part}.{index + 1}")
 
 
+# Of each block of a VGG network.
+_VGG_FILTERS = (64, 128, 256, 512, 512)
+_VGG_CONVOLUTIONS = {"vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)}
+
 _ALEXNET_TAPS = (
     *(
         _sequential(f"conv{number}", "features", index)
@@ -116,6 +144,5 @@ BACKBONES = {
     "alexnet": Backbone(_ALEXNET_TAPS, _vgg_modules),
     "resnet18": _resnet(2, 2, 2, 2, 2),
     "resnet50": _resnet(3, 3, 4, 6, 3),
-    "vgg16": Backbone(_vgg_taps(2, 2, 3, 3, 3), _vgg_modules),
-    "vgg19": Backbone(_vgg_taps(2, 2, 4, 4, 4), _vgg_modules),
+    **{name: Backbone(_vgg_taps(*counts), _vgg_modules) for name, counts in _VGG_CONVOLUTIONS.items()},
 }

@@ -4,7 +4,6 @@ import time
 from dataclasses import dataclass
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from fne.core.device import is_out_of_memory, peak_memory
 from fne.extraction.backbones import build_backbone, find_backbone
@@ -117,6 +116,8 @@ def format_duration(seconds: float) -> str:
 
 def plain_flops(extractor: Extractor) -> int:
     """Return the floating-point operations per image of the algorithm `plain`."""
+    from torch.utils.flop_counter import FlopCounterMode  # imports triton, and a search needs neither
+
     backbone = extractor.kind["backbone"]
     with torch.device("meta"):
         size, side = extractor.input.size, extractor.network.side

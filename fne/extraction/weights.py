@@ -8,13 +8,11 @@ safetensors file that `fne import` converted says it in its metadata. A bare fil
 `extract.input` must.
 """
 
-import hashlib
 import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.error import URLError
@@ -23,12 +21,13 @@ from zipfile import is_zipfile
 import torch
 from pydantic import Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load
+from safetensors.torch import load_file
 from torch import Tensor
 
 from fne.core.errors import InputError
-from fne.core.files import check_regular, file_digest, read_bytes, readable_os_errors, text_digest
+from fne.core.files import check_regular, file_digest, readable_os_errors, text_digest
 from fne.core.params import Section, load_params
+from fne.core.stat_cache import file_state, remembered_digest
 from fne.extraction.backbones import build_backbone, find_backbone
 from fne.extraction.preprocess import INPUTS, TORCHVISION, InputFormat
 from fne.extraction.timm_networks import is_timm
@@ -118,7 +117,8 @@ def load_weights(path: Path, backbone: str, wanted: str | InputFormat = AUTO) ->
         return replace(weights, input=feeding)
     named = parse_weights(path)
     if isinstance(named, Torchvision):
-        loaded = _from_torchvision(path, named, backbone)
+        recorded = wanted if isinstance(wanted, InputFormat) else None
+        loaded = _from_torchvision(path, named, backbone, recorded)
         return replace(loaded, input=_resolve_input(path, format_wanted, loaded.input))
     configured = find_backbone(backbone).input
     unsaid = configured and "input" not in named.model_fields_set
@@ -197,10 +197,7 @@ def says_its_input(path: Path) -> bool:
         return True
     if path.suffix != ".safetensors":
         return False
-    with readable_os_errors(path), path.open("rb") as file:
-        length = file.read(8)
-        header = file.read(min(int.from_bytes(length, "little"), MAX_HEADER))
-    return _read_description(path, length + header) is not None
+    return _read_description(path) is not None
 
 
 def _random_artifact(path: Path, named: Random, backbone: str) -> Artifact:
@@ -283,13 +280,29 @@ def _draw(value: Tensor, generator: torch.Generator) -> Tensor:
     return torch.empty(value.shape).uniform_(-bound, bound, generator=generator)
 
 
-def _from_torchvision(path: Path, named: Torchvision, backbone: str) -> Weights:
+def _from_torchvision(path: Path, named: Torchvision, backbone: str, recorded: InputFormat | None) -> Weights:
+    """Return weights of torchvision; `recorded` is the input that it named when they were used before."""
     expected = named.sha256.get(backbone)
     if expected is None:
         raise InputError(
             f"{path}: has no weights for '{backbone}', only for {', '.join(named.sha256)}; "
             "set extract.weights to another file"
         )
+    folder = Path(torch.hub.get_dir()) / "checkpoints"
+    file = next(folder.glob(f"*-{expected[:PREFIX]}.pth"), None)
+    if file is None or recorded is None:
+        file, recorded = _ask_torchvision(path, named, backbone, expected, folder)
+    digest, tensors = _read(file, expected)
+    settings = {"kind": "torchvision", "name": named.name, "untrained": False}
+    # Weights of features only have classifiers of NaN, which stand for no values.
+    defined = {key: value for key, value in tensors.items() if not _is_undefined(value)}
+    return Weights(Artifact(path, "weights", digest, settings), defined, recorded)
+
+
+def _ask_torchvision(
+    path: Path, named: Torchvision, backbone: str, expected: str, folder: Path
+) -> tuple[Path, InputFormat]:
+    """Return the file of weights in a folder, downloaded if it is not there, and how they expect images."""
     from torchvision.models import get_model_weights  # slow to import, and rarely needed
 
     try:
@@ -298,24 +311,17 @@ def _from_torchvision(path: Path, named: Torchvision, backbone: str) -> Weights:
         raise InputError(
             f"{path}: torchvision has no weights '{named.name}' for '{backbone}'; fix the name"
         ) from None
-    file = Path(torch.hub.get_dir()) / "checkpoints" / weights.url.rsplit("/", 1)[1]
+    file = folder / weights.url.rsplit("/", 1)[1]
     try:
         if not file.is_file():
-            file.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
             torch.hub.download_url_to_file(weights.url, str(file), expected)
     except (URLError, OSError, RuntimeError) as error:
         raise InputError(
             f"{path}: cannot download {file.name} ({error}); save the file as {file}, "
             "or set extract.weights to a weights file"
         ) from None
-    content = read_bytes(file)
-    found = _checked_digest(file, content, expected, IN_TORCH_CACHE)
-    settings = {"kind": "torchvision", "name": named.name, "untrained": False}
-    state = torch.load(BytesIO(content), "cpu", weights_only=True)
-    # Weights of features only have classifiers of NaN, which stand for no values.
-    defined = {key: value for key, value in state.items() if not value.isnan().all()}
-    feeding = _from_transforms(path, named.name, weights.transforms())
-    return Weights(Artifact(path, "weights", found, settings), defined, feeding)
+    return file, _from_transforms(path, named.name, weights.transforms())
 
 
 def _from_transforms(path: Path, name: str, transforms: Any) -> InputFormat:
@@ -348,18 +354,18 @@ def _from_named_file(path: Path, named: File) -> Weights:
     return weights
 
 
-def _checked_digest(file: Path, content: bytes, expected: str, remedy: str) -> str:
-    """Return the SHA-256 of a file's content, of which `expected` is all or the first digits."""
-    found = hashlib.sha256(content).hexdigest()
-    if not found.startswith(expected):
-        raise InputError(f"{file}: expected SHA-256 {expected}, found {found}; {remedy}")
-    return found
+def _is_undefined(value: Tensor) -> bool:
+    # Nearly all tensors have a number at their beginning, so that the rest need not be read.
+    return bool(value.flatten()[:1].isnan().all()) and bool(value.isnan().all())
 
 
-def _read_description(path: Path, content: bytes) -> Description | None:
-    """Return what the metadata of a safetensors file says, if anything; `content` has at least its header."""
+def _read_description(path: Path) -> Description | None:
+    """Return what the metadata of a safetensors file says, if anything."""
+    with readable_os_errors(path), path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        content = file.read(min(length, MAX_HEADER))
     try:
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        header = json.loads(content)
         metadata = header.get("__metadata__") or {}
         if DESCRIPTION not in metadata:
             return None
@@ -377,21 +383,44 @@ def _read_description(path: Path, content: bytes) -> Description | None:
 
 def _from_file(path: Path) -> tuple[Weights, InputFormat | None]:
     check_regular(path)
-    content = read_bytes(path)
-    description = _read_description(path, content) if path.suffix == ".safetensors" else None
-    with _readable_weights(path):
-        state = (
-            load(content)
-            if path.suffix == ".safetensors"
-            else torch.load(BytesIO(content), "cpu", weights_only=True)
-        )
-    _checked_state(path, state)
+    digest, tensors = _read(path)
+    description = _read_description(path) if path.suffix == ".safetensors" else None
     settings: dict[str, Any] = {"kind": "file", "file": path.name, "untrained": False}
-    floats = {name: value.float() if value.is_floating_point() else value for name, value in state.items()}
     if description:
         settings["source"] = description.source_sha256
     recorded = description.input if description else None
-    return Weights(Artifact(path, "weights", hashlib.sha256(content).hexdigest(), settings), floats), recorded
+    return Weights(Artifact(path, "weights", digest, settings), tensors), recorded
+
+
+def _read(path: Path, expected: str = "") -> tuple[str, State]:
+    """Return the SHA-256 of a file, which starts with `expected`, and its tensors in memory.
+
+    Raises:
+        InputError: if it has another digest, if it holds something else, or if it changed meanwhile.
+    """
+    with readable_os_errors(path):
+        before = file_state(path)
+        digest = remembered_digest(path, before)
+        if not digest.startswith(expected):
+            raise InputError(f"{path}: expected SHA-256 {expected}, found {digest}; {IN_TORCH_CACHE}")
+        tensors = _read_tensors(path)
+        if file_state(path).identity != before.identity:
+            raise InputError(f"{path}: changed while it was read; run the command again")
+    return digest, tensors
+
+
+def _read_tensors(path: Path) -> State:
+    with _readable_weights(path):
+        state = (
+            load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+        )
+    _checked_state(path, state)
+    # Tensors of safetensors are pages of the file, which a later change of the file would change.
+    mapped = path.suffix == ".safetensors"
+    return {
+        name: value.to(torch.float32 if value.is_floating_point() else value.dtype, copy=mapped)
+        for name, value in state.items()
+    }
 
 
 def _safetensors_header(path: Path) -> State:

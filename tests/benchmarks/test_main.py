@@ -43,6 +43,15 @@ def test_every_program_runs_tiny_to_its_last_line(name, tmp_path, capfd, monkeyp
     assert capfd.readouterr().out.strip()
 
 
+def test_a_module_that_is_not_run_tiny_holds_only_what_others_import():
+    folder = Path(benchmarks.__file__).parent
+    sources = {path.stem: path.read_text() for path in folder.glob("*.py")}
+    assert sources.keys() == {*benchmarks.programs(), *benchmarks.SHARED}
+    for name in {*benchmarks.SHARED} - {"__init__", "__main__"}:
+        assert "__main__" not in sources[name]
+        assert any(f"from benchmarks.{name} import" in each for each in sources.values())
+
+
 def test_all_benchmarks_write_a_table_with_both_ratios_the_opponent_the_goal_and_the_machine(readme):
     assert run().splitlines()[-1] == "two: 7.00"
     one, _ = rows(readme)

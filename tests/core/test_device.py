@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -82,6 +84,16 @@ def test_a_gpu_computes_deterministically_and_warns_where_it_cannot(
 def test_on_a_cpu_what_is_not_deterministic_is_an_error(settings_of_torch):
     prepare_device(Runtime.model_construct(device="cpu", threads=0))
     assert not torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+def test_preparing_a_device_does_not_import_the_compiler_of_torch():
+    program = (
+        "import sys; from fne.core.device import prepare_device; from fne.core.params import Runtime; "
+        "prepare_device(Runtime.model_construct(device='cpu', threads=0)); "
+        "print('torch._inductor' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 @pytest.mark.parametrize(

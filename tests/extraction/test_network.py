@@ -67,6 +67,15 @@ def test_every_convolution_and_hidden_layer_is_kept_in_the_order_of_the_network(
     assert len({tap.layer for tap in BACKBONES[backbone].taps}) == len(weighted) - 1
 
 
+@pytest.mark.parametrize("backbone", ["vgg16", "vgg19"])
+def test_a_network_that_is_built_without_torchvision_has_torchvisions_modules(backbone):
+    with torch.device("meta"):
+        model, theirs = build_backbone(backbone), torchvision.models.get_model(backbone, weights=None).eval()
+    for part in ("features", "avgpool", "classifier"):
+        assert repr(model.get_submodule(part)) == repr(theirs.get_submodule(part))
+    assert list(model.state_dict()) == list(theirs.state_dict())
+
+
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_activations_of_a_network_with_normalization_are_those_of_torchvisions_own_extractor(
     tmp_path, activation

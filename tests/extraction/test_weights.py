@@ -1,14 +1,19 @@
 import hashlib
+import os
 import pickle
+import sys
 from pathlib import Path
 from urllib.error import URLError
 
 import pytest
 import torch
 import torchvision
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
+from fne.core import stat_cache
 from fne.core.errors import InputError
+from fne.core.files import file_digest
+from fne.extraction import weights
 from fne.extraction.backbones import BACKBONES
 from fne.extraction.preprocess import CAFFE, TORCHVISION
 from fne.extraction.weights import Description, load_weights, parse_weights, says_its_input
@@ -224,19 +229,60 @@ def test_a_yaml_may_describe_an_input_of_its_own(tmp_path):
     assert (loaded.input.size, loaded.input.filter, loaded.input.mean) == (232, "bicubic", [1.0, 2.0, 3.0])
 
 
-def test_the_digest_of_weights_is_that_of_the_tensors_that_were_loaded(tmp_path, monkeypatch):
+def test_weights_that_are_replaced_while_they_are_read_are_refused(tmp_path, monkeypatch):
     path, other = tmp_path / "w.safetensors", tmp_path / "other.safetensors"
     save_file({"a": torch.zeros(2)}, path)
     save_file({"a": torch.ones(2)}, other)
-    expected = hashlib.sha256(path.read_bytes()).hexdigest()
-    read = Path.read_bytes
 
-    def replaced_after_reading(self: Path) -> bytes:
-        content = read(self)
-        if self == path:
-            other.replace(path)
-        return content
+    def replaced_after_hashing(path: Path) -> dict[str, torch.Tensor]:
+        other.replace(path)
+        return load_file(path)
 
-    monkeypatch.setattr(Path, "read_bytes", replaced_after_reading)
+    monkeypatch.setattr(weights, "load_file", replaced_after_hashing)
+    assert fault(path, "vgg16") == f"{path}: changed while it was read; run the command again"
+
+
+def test_loaded_weights_stay_when_their_file_is_overwritten(tmp_path):
+    path = tmp_path / "w.safetensors"
+    save_file({"a": torch.zeros(2)}, path)
     loaded = load_weights(path, "vgg16", "torchvision")
-    assert (loaded.artifact.digest, loaded.state["a"].tolist()) == (expected, [0, 0])
+    with path.open("r+b") as file:
+        file.seek(-8, 2)
+        file.write(b"\xff" * 8)
+    assert loaded.state["a"].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("name", ["w.safetensors", "w.pth"])
+def test_weights_are_hashed_again_only_after_a_change(tmp_path, monkeypatch, name):
+    path, hashed = tmp_path / name, []
+
+    def write(value: float) -> str:
+        state = {"a": torch.full((2,), value)}
+        save_file(state, path) if path.suffix == ".safetensors" else torch.save(state, path)
+        os.utime(path, (1, 1))
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def counted(path: Path) -> str:
+        hashed.append(path)
+        return file_digest(path)
+
+    monkeypatch.setattr(stat_cache, "file_digest", counted)
+    monkeypatch.setattr(stat_cache, "CLOCK_RESOLUTION", 0)
+    monkeypatch.setattr(stat_cache, "_current", stat_cache.VerifiedFiles(tmp_path / "verified"))
+    for value, times in ((0, 1), (0, 1), (1, 2)):
+        digest = write(value) if times != len(hashed) else hashlib.sha256(path.read_bytes()).hexdigest()
+        loaded = load_weights(path, "vgg16", "torchvision")
+        assert (loaded.artifact.digest, loaded.state["a"].tolist()) == (digest, [value, value])
+        assert len(hashed) == times
+
+
+def test_the_recorded_input_of_torchvisions_weights_spares_importing_torchvision(tmp_path, monkeypatch):
+    published = torchvision.models.VGG16_Weights.IMAGENET1K_V1
+    digest = offer(monkeypatch, tmp_path, published, {"features.0.bias": torch.ones(64)})
+    named = tmp_path / "checkpoints" / f"vgg16-{digest[:8]}.pth"
+    (tmp_path / "checkpoints" / "vgg16-397923af.pth").rename(named)
+    file = tmp_path / "w.yaml"
+    file.write_text(f"kind: torchvision\nname: IMAGENET1K_V1\nsha256:\n  vgg16: '{digest}'\n")
+    monkeypatch.setitem(sys.modules, "torchvision.models", None)
+    loaded = load_weights(file, "vgg16", CAFFE)
+    assert (loaded.artifact.digest, loaded.input) == (digest, CAFFE)

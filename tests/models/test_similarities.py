@@ -148,6 +148,17 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch):
         assert all(torch.equal(mine, its) for mine, its in zip(first, other, strict=True))
 
 
+@pytest.mark.parametrize("others", range(10))
+def test_a_gradient_has_the_bits_of_a_sum_over_the_other_vectors_in_their_order(others):
+    generator = torch.Generator().manual_seed(others)
+    images, captions = (torch.rand(count, 70, generator=generator) for count in (3, others))
+    weights = torch.randn(3, others, generator=generator)
+    expected = torch.zeros(3, 70)
+    for number, caption in enumerate(captions):
+        expected += 2 * weights[:, number, None] * (caption - images).clamp(min=0)
+    assert torch.equal(order_gradients(images, captions, weights)[0], expected)
+
+
 def test_the_score_of_a_pair_does_not_depend_on_the_pairs_around_it():
     images, captions, _ = order_inputs((7, 37, 29), torch.float32)
     scores = order_scores(images, captions)

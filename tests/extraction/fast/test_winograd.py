@@ -5,8 +5,16 @@ import torch
 from torch.nn import functional
 
 from fne.extraction.fast.crop_sharing import share_crops
-from fne.extraction.fast.winograd import Buffers, Filters, convolve_tiles, tile_size, winograd_convolve
-from fne.extraction.fast.winograd_points import SIZES
+from fne.extraction.fast.vector_code import PANEL
+from fne.extraction.fast.winograd import (
+    Buffers,
+    Filters,
+    convolve_tiles,
+    tile_size,
+    transform_filters,
+    winograd_convolve,
+)
+from fne.extraction.fast.winograd_points import SIZES, filter_matrix
 from fne.extraction.network import activations
 from fne.extraction.preprocess import CROPS
 from tests.support.networks import VGG16, VGG19, narrow_vgg, relative_difference, smooth_images
@@ -34,6 +42,17 @@ def test_a_layer_is_that_of_float64_whatever_its_size_and_that_of_its_tiles(
     images, weight, bias = drawn(2, *sides, 32), drawn(48, 32, 3, 3) / 17, drawn(48)
     (found,) = convolve_tiles(Filters(weight), bias, False, [(images, padding)], Buffers())
     assert relative_difference(found.double(), convolve(images, weight, bias, padding)) < 2e-6
+
+
+@pytest.mark.parametrize("size", [(4, 4), (5, 5), (4, 6)])
+def test_filters_have_the_bits_of_a_transform_of_all_at_once(size):
+    weight = drawn(80, 64, 3, 3).contiguous(memory_format=torch.channels_last)
+    rows, columns = (torch.tensor(filter_matrix(each), dtype=torch.float64) for each in size)
+    expected = torch.einsum("ia,kcab,jb->ijck", rows, weight.double(), columns).flatten(0, 1).float()
+    found = transform_filters(weight, size).transpose(1, 2).flatten(2)
+    assert torch.equal(found[..., :80], expected)
+    assert found.shape[2] == -(-80 // PANEL) * PANEL
+    assert not found[..., 80:].any()
 
 
 def test_the_sum_over_the_channels_of_a_wide_layer_is_precise():
