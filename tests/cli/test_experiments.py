@@ -19,9 +19,9 @@ from fne.cli.experiments import (
     row_obstacle,
     runnable_methods,
 )
+from fne.core.effective_settings import flattened
 from fne.core.errors import InputError
 from fne.core.files import file_digest
-from fne.core.moved_keys import flattened
 from fne.extraction.preprocess import INPUTS
 from fne.extraction.weights import DESCRIPTION
 from fne.papers.presets import load, preset

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fne.core.dvc import content_md5
+from fne.core.effective_settings import CLOSED_FORM
 from fne.core.errors import InputError
-from fne.core.moved_keys import CLOSED_FORM
 from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned, read_captions, write_captions, write_record
 from fne.store.provenance import recorded_lineage
