@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fne.metrics.caption_floors import consensus_captions, constant_caption, nearest_captions
-from fne.metrics.captions import cider_d, collapse_warning, intervals, summarize
-from fne.metrics.intervals import SAMPLES, SEED, draws, percentiles
+from fne.metrics.captions import cider_d, collapse_warning, summarize
+from fne.metrics.intervals import SAMPLES, SEED, caption_intervals, draws, percentiles
 
 CAPTIONER, CONSTANT, NEAREST, CONSENSUS = "captioner", "constant", "nearest", "consensus"
 USUAL_REFERENCES = 5  # human captions per image, of published figures
@@ -88,7 +88,7 @@ def score_captions(
         own_references,
         written,
         {each: summarize(own, own_references, known) for each, own in written.items()},
-        {each: intervals(own, own_references) for each, own in written.items()},
+        {each: caption_intervals(own, own_references) for each, own in written.items()},
         mean_with_interval(values[CAPTIONER] - values[CONSENSUS]) if several else None,
         dict(zip(ids, values[CAPTIONER].tolist(), strict=True)) if several else {},
         warning,
