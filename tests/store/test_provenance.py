@@ -83,15 +83,6 @@ def test_the_value_of_auto_is_compared_and_not_the_word():
     assert "train.start = 'random', but dvc.lock records 'cca'" in fault(model(made | {"start": "random"}))
 
 
-def test_a_setting_that_is_left_out_of_an_artifact_has_its_old_value():
-    Path("tokens").write_text("tokens")
-    tokens = {"params": {"params.yaml": {"tokenize": {"cut": "split"}}}, "outs": [entry(Path("tokens"))]}
-    lock(tokenize=tokens)
-    assert "tokenize.cut = 'nltk', but dvc.lock records 'split'" in fault(
-        Artifact(Path("tokens"), "tokens", "ef", {"lowercase": True})
-    )
-
-
 def test_what_was_made_by_hand_is_not_compared():
     lock(TRAIN | {"margin": 0.4})
     MODEL.write_text("made by hand")
