@@ -26,6 +26,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def interface(request: pytest.FixtureRequest) -> None:
     """Give `fne` and a finished `project` to the doctests of the Python interface."""
-    if isinstance(request.node, pytest.DoctestItem) and {"api", "search"} & {*Path(request.node.path).parts}:
+    documented = {"api.py", "search"} & {*Path(request.node.path).parts}
+    if isinstance(request.node, pytest.DoctestItem) and documented:
         namespace = request.getfixturevalue("doctest_namespace")
         namespace |= {"fne": fne, "project": request.getfixturevalue("finished")}

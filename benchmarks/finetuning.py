@@ -16,15 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import click
+from ruamel.yaml import YAML
 
 from benchmarks.drawn import draw_dataset
-from benchmarks.two_branch import ROOT, arguments, run_stage, write_params
+from fne.core.effective_settings import put
+from fne.core.params import load_params
 from fne.metrics.intervals import Ranked
 from fne.metrics.paired import compare_rsums, rsum_samples
 from fne.report.sources import LOSS, read_tables
 from fne.report.sources import RSUM as VALIDATION
 from fne.store.arrays import read_arrays
 
+ROOT = Path(__file__).parents[1]
 SETTINGS = {
     "extract.layers": ["conv5_3"],
     "extract.crops": "center",
@@ -117,6 +120,33 @@ def read_ranks(path: Path) -> Ranked:
     """Read the ranks of an evaluation."""
     arrays = read_arrays(path, "ranks")
     return Ranked(*(arrays[name] for name in ("image_ranks", "caption_ranks", "caption_image", "folds")))
+
+
+def run_stage(module: Any, *arguments: str) -> None:
+    """Run a stage of the pipeline in the current folder."""
+    for each in arguments:
+        Path(each).parent.mkdir(parents=True, exist_ok=True)
+    module.main.main([*arguments], standalone_mode=False)
+
+
+def arguments(stage: str) -> list[str]:
+    """Return the arguments with which the pipeline calls a stage.
+
+    Example:
+        >>> arguments("embed")
+        ['features/statistics.h5', 'features/embeddings']
+    """
+    command = load_params(ROOT / "dvc.yaml")["stages"][stage]["cmd"]
+    return str(command[-1] if isinstance(command, list) else command).split()[3:]  # after python -m stages.X
+
+
+def write_params(changes: Mapping[str, Any]) -> None:
+    """Write `params.yaml` of the project, with changes, into the current folder."""
+    content = load_params(ROOT / "params.yaml")
+    for key, value in changes.items():
+        put(content, key, value)
+    with Path("params.yaml").open("w") as file:
+        YAML(typ="safe", pure=True).dump(content, file)
 
 
 def tiny(folder: Path) -> None:

@@ -114,7 +114,20 @@ def write_project(folder: Path, images: int = IMAGES, features: int = FEATURES, 
     embeddings = Rows.open(folder / "features/embeddings").artifact
     vocabulary = read_vocabulary(folder / "captions/vocabulary.json").artifact
     lineage = merge(embeddings, vocabulary, read_captions(folder / "data/captions.jsonl")[1])
-    matcher = new_matcher(Shape("linear", "gru", "cosine", False, features, WORDS, 300, dim), seed=0)
+    matcher = new_matcher(
+        Shape(
+            "linear",
+            "gru",
+            "cosine",
+            False,
+            features,
+            WORDS,
+            300,
+            dim,
+            text_encoder_settings={"initial": "torch"},
+        ),
+        seed=0,
+    )
     write_model(folder / "models/matching.safetensors", matcher, {"similarity": "cosine"}, lineage)
     made_from = merge(embeddings, read_model(folder / "models/matching.safetensors")[1])
     caption_ids = [each for record in captions for each in record.caption_ids]

@@ -26,7 +26,7 @@ import torch
 from ruamel.yaml import YAML
 
 from benchmarks.drawn import draw_dataset, draw_store
-from fne.core.moved_keys import put
+from fne.core.effective_settings import put
 from fne.core.params import parse_section
 from fne.evaluation.labels import PATH, LabelEvaluation, evaluate_labels
 from fne.store.catalog import read_captions

@@ -23,7 +23,17 @@ def training_input(
     images: int = 6000, features: int = FEATURES, dim: int = DIM, batch_size: int = BATCH
 ) -> Ratio:
     """Train one epoch over 6,000 stored images; the ratio is the fraction of time not spent on input."""
-    shape = Shape("linear", "gru", "cosine", False, features, VOCABULARY, dim, dim)
+    shape = Shape(
+        "linear",
+        "gru",
+        "cosine",
+        False,
+        features,
+        VOCABULARY,
+        dim,
+        dim,
+        text_encoder_settings={"initial": "torch"},
+    )
     step = our_step(new_matcher(shape, seed=0))
     with tempfile.TemporaryDirectory() as folder:
         pairs = _draw_pairs(Path(folder), images, features)

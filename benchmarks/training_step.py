@@ -95,7 +95,17 @@ def _measure(
 ) -> Ratio:
     generator = np.random.default_rng(0)
     batches = [draw_batch(generator, batch, features) for _ in range(BATCHES)]
-    shape = Shape("linear", "gru", similarity, similarity == "order", features, VOCABULARY, dim, dim)
+    shape = Shape(
+        "linear",
+        "gru",
+        similarity,
+        similarity == "order",
+        features,
+        VOCABULARY,
+        dim,
+        dim,
+        text_encoder_settings={"initial": "torch"},
+    )
     steps = {}
     for name, fused in ((USUAL, False), (FUSED, True)):
         usual = new_matcher(shape, seed=0)

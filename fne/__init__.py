@@ -18,10 +18,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fne.api.catalog import Catalog, load_catalog
-    from fne.api.metrics import load_metrics
-    from fne.api.model import Model, load_model
-    from fne.api.store import Store, open_store
+    from fne.api import Catalog, Model, Store, load_catalog, load_metrics, load_model, open_store
     from fne.core.errors import InputError
     from fne.search import search
     from fne.search.answer import Answer, Match
@@ -43,15 +40,15 @@ __all__ = [
 # The module of each public name. `fne.search` is a function and a package, see there.
 _MODULES = {
     "Answer": "fne.search.answer",
-    "Catalog": "fne.api.catalog",
+    "Catalog": "fne.api",
     "InputError": "fne.core.errors",
     "Match": "fne.search.answer",
-    "Model": "fne.api.model",
-    "Store": "fne.api.store",
-    "load_catalog": "fne.api.catalog",
-    "load_metrics": "fne.api.metrics",
-    "load_model": "fne.api.model",
-    "open_store": "fne.api.store",
+    "Model": "fne.api",
+    "Store": "fne.api",
+    "load_catalog": "fne.api",
+    "load_metrics": "fne.api",
+    "load_model": "fne.api",
+    "open_store": "fne.api",
 }
 
 

@@ -589,12 +589,12 @@ def _metrics_table(path: Path, split: str, metrics: dict[str, Any]) -> Lines:
     names = list(metrics["image_to_text"])
     rows = {"image to text": metrics["image_to_text"], "text to image": metrics["text_to_image"]}
     recalls = sum(name.startswith("R@") for name in names)
-    warning = small_split_warning(metrics["images"], metrics.get("guessing", 0.0), recalls)
+    warning = small_split_warning(metrics["images"], metrics["guessing"], recalls)
     return [
         f"{path}: {split}, {metrics['images']} images, {metrics['captions']} captions",
         "  " + " " * 13 + "".join(f"{name.replace('_', ' '):>13}" for name in names),
         *(f"  {title}" + "".join(f"{row[name]:>13.1f}" for name in names) for title, row in rows.items()),
-        f"  sum of recalls {metrics['rsum']:.1f} of {200 * recalls}{_guessing(metrics)}",
+        f"  sum of recalls {metrics['rsum']:.1f} of {200 * recalls}; guessing {metrics['guessing']:.1f}",
         *([f"  Warning: {warning}"] if warning else []),
         *_chosen(split),
     ]
@@ -604,11 +604,6 @@ def _chosen(name: str) -> Lines:
     """Warn of figures of the split that chose the epoch."""
     warning = chosen_by(name)
     return [f"  Warning: {warning}"] if warning else []
-
-
-def _guessing(metrics: dict[str, Any]) -> str:
-    """Return what guessing would score, which earlier versions did not record."""
-    return f"; guessing {metrics['guessing']:.1f}" if "guessing" in metrics else ""
 
 
 def _describe_tuning(path: Path) -> Lines:

@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
+from fne.core.effective_settings import flattened
 from fne.core.errors import InputError, LinesError
-from fne.core.moved_keys import flattened
 from fne.core.options import params_option
 from fne.core.params import Runtime, Section, load_params, not_one_of, parse_section
 from fne.core.terminal import say

@@ -10,6 +10,7 @@ import math
 import os
 import platform
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -20,7 +21,6 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from fne.cli.timing import Workload, random_training
 from fne.core.device import (
     device_name,
     free_memory,
@@ -40,15 +40,20 @@ from fne.extraction.pipeline import compute_rows, open_queue
 from fne.extraction.run import GPU_BATCH
 from fne.extraction.weights import Weights, load_weights
 from fne.features.embeddings import Embed
+from fne.losses.instance import Classes, new_instance
+from fne.models.matcher import new_matcher
 from fne.store.images import decode_bytes
+from fne.tasks.matching.data import Batch
 from fne.tasks.matching.settings import Train
+from fne.tasks.matching.task import MatchingTask
+from fne.training.loop import Trainer
 
 IMAGES, FEWEST = 16, 4  # drawn images, and how many at least on a slow CPU
 REFERENCE_SECONDS = 25.0  # for the reference of the CPU
 SPEED_SECONDS = 4.0  # per precision
 SIDE = 400  # of a drawn image, in pixels
 STEPS = 3
-WORDS = 3000
+WORDS, WORDS_PER_CAPTION = 3000, 12  # captions of Flickr8k have 11.8 words on average
 # Above these relative differences to the CPU, a device is faulty. Half precision has 11 and 8 bits.
 TOLERANCES = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 4e-2}
 STEP_TOLERANCE = 1e-3
@@ -343,10 +348,9 @@ def _reference(extractor: Extractor, pixels: list[Tensor]) -> np.ndarray:
 def _test_step(params: Path, features: int, device: torch.device) -> StepResult:
     """Make the same training steps on the CPU and on the device."""
     settings = load_section(params, "train", Train)
-    work = Workload(features, WORDS, settings.batch, settings.batch)
     losses, seconds = [], []
     for place in (torch.device("cpu"), device):
-        trainer, batch = random_training(settings, work, place)
+        trainer, batch = _random_training(settings, features, place)
         losses.append([trainer.step(batch)[0]])  # not timed: compiles code and allocates memory
         started = time.perf_counter()
         losses[-1] += [trainer.step(batch)[0] for _ in range(STEPS - 1)]
@@ -355,6 +359,45 @@ def _test_step(params: Path, features: int, device: torch.device) -> StepResult:
     expected, found = np.array(losses)
     difference = np.abs(found - expected).max() / max(np.abs(expected).max(), np.finfo(np.float32).tiny)
     return StepResult(seconds[1], seconds[0], float(difference))
+
+
+class _RandomPairs:
+    """A batch of random images and captions, in place of `fne.tasks.matching.data.Pairs`."""
+
+    def __init__(self, features: int, batch: int) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.caption_counts = np.ones(batch, int)
+        self._rows = torch.randn(batch, features, generator=generator)
+        self._words = torch.randint(1, WORDS, (batch, WORDS_PER_CAPTION), generator=generator)
+
+    def images(self, ids: Sequence[str], views: Sequence[int] | None = None) -> Tensor:
+        return self._rows
+
+    def captions(self, ids: Sequence[str]) -> tuple[Tensor, Tensor]:
+        return self._words, torch.full((len(ids),), WORDS_PER_CAPTION)
+
+
+def _random_training(settings: Train, features: int, device: torch.device) -> tuple[Trainer[Batch], Batch]:
+    """Return a trainer with fresh weights on a device, and a batch of random data."""
+    matcher = new_matcher(settings.shape(features, WORDS), settings.seed).to(device)
+    pairs: Any = _RandomPairs(features, settings.batch)
+    ids = [str(number) for number in range(settings.batch)]
+    classes = None
+    if settings.has_instance_loss:
+        count = settings.instance.classes or settings.batch
+        loss = new_instance(count, settings.embed_dim, settings.instance, settings.seed).to(device)
+        classes = Classes(loss, {name: int(name) % count for name in ids})
+    task = MatchingTask(
+        matcher,
+        settings.objectives(),
+        pairs,
+        pairs,
+        settings.seed,
+        settings.batch,
+        settings.captions,
+        classes=classes,
+    )
+    return Trainer(task, settings.schedule(settings.loss_titles())), Batch(ids, ids)
 
 
 def _machine(device: torch.device) -> dict[str, Any]:

@@ -1,18 +1,13 @@
-"""The experiments that a table of a paper still lacks: planned, estimated, queued in DVC, or run.
+"""The experiments that a table of a paper still lacks, which `fne table --dry` prints as commands.
 
-`fne table --dry` prints them, `--queue` puts them into DVC's queue, and `--run` runs them. A row is
-missing if running its preset would fill it and no run belongs to it yet, by the rule of
+A row is missing if running its preset would fill it and no run belongs to it yet, by the rule of
 `fne.papers.rule`. With parameters that keep results out of the paper's rows, nothing is missing: the
 obstacle is shown instead. For results in rows of their own, which are also those of the demo, an
 experiment counts as done if a recorded run has its settings and seed, with the data and the weights
 that the parameter file names now.
 """
 
-import json
 import shlex
-import subprocess
-import sys
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,48 +15,26 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from fne.cli.timing import (
-    TIMING_KEYS,
-    Estimate,
-    Timing,
-    Workload,
-    estimate,
-    format_hours,
-    time_training,
-    time_tuning,
-    tuning_hours,
-)
-from fne.core.device import prepare_device, use_training_threads
+from fne.core.effective_settings import flattened
 from fne.core.errors import InputError
 from fne.core.files import file_digest
-from fne.core.moved_keys import flattened, put
-from fne.core.params import load_params, load_runtime, load_section, not_one_of, parse_section
-from fne.core.progress import tracked
-from fne.core.signals import explain_interrupt
+from fne.core.params import load_params, not_one_of, parse_section
 from fne.core.terminal import say
 from fne.datasets.catalog import Catalog, resolve_splits
-from fne.datasets.demo.dataset import Render
 from fne.datasets.location import NONE, dataset_root
 from fne.datasets.readers import read_dataset
 from fne.extraction.weights import DESCRIPTION, Description, File, Torchvision, parse_weights
 from fne.features.embed import EXTRACTED
-from fne.features.embeddings import ONE_LAYER
 from fne.papers.presets import DEMO, FNE, Overrides, Preset, arguments, load, preset, split_address
 from fne.papers.rule import DEMO_ROOT, EXTRACT, find_methods, has_images_of, matches_preset
 from fne.papers.runs import Run, Settings, open_project, split_counts, split_digests
-from fne.papers.tables import STARTS, load_table, rows, starts
+from fne.papers.tables import STARTS, description_tables, load_table, rows, starts
 from fne.store.catalog import Captioned
-from fne.tasks.finetuning.settings import Finetune
-from fne.tasks.matching.settings import Train
 
 # The sections that an experiment takes unchanged from params.yaml: the data, and the activations.
 DATA_SECTIONS = ("catalog", "extract")
 IGNORED_KEYS = {("extract", "shards")}  # the number of shards does not affect results
-# Columns of the embeddings that presets name, by kind, or by layer where they keep only some.
-FEATURES = {"fne": 12416, "fc7": 4096, "conv5_2_2": 512, "pool5": 2048}
-DEMO_WORDS = 100
-OWN_ROWS = "with --own-rows, its methods are run for rows of their own"
-STDERR = 2
+OWN_ROWS = "--own-rows plans its methods for rows of their own"
 
 
 @dataclass(frozen=True)
@@ -76,26 +49,10 @@ class PlannedExperiment:
         """The name of the experiment."""
         return f"{self.preset.name}, seed {self.seed}"
 
-    def command(self, how: str = "--queue") -> list[str]:
-        """Return the arguments of the command that queues it in DVC, or runs it in another way."""
-        overrides = self.preset.overrides | {"train.seed": self.seed}
-        return ["dvc", "exp", "run", how, *arguments(overrides)]
-
     def shell_command(self) -> str:
-        """Return the command that queues it, quoted for a shell."""
-        return shlex.join(self.command())
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The missing experiments of a table, how long each takes, and why none of its rows can be filled.
-
-    Without timing, `cost` is empty.
-    """
-
-    experiments: list[PlannedExperiment]
-    cost: list[Estimate]
-    obstacle: str | None = None
+        """Return the command that queues it in DVC, quoted for a shell."""
+        overrides = self.preset.overrides | {"train.seed": self.seed}
+        return shlex.join(["dvc", "exp", "run", "--queue", *arguments(overrides)])
 
 
 def plan_missing(
@@ -105,14 +62,11 @@ def plan_missing(
     seeds: int,
     only: Sequence[str],
     params: Path,
-    strict: bool,
-    own_rows: bool = False,
-    timed: bool = True,
-) -> Plan:
-    """Return the missing experiments of a table, and how long each would take.
+    own_rows: bool,
+) -> str:
+    """Return the commands of the missing experiments of a table, one line each, or why there are none.
 
-    Experiments in DVC's queue are not missing. With parameters of another data set, or with which no row
-    of the paper can be filled, none is missing or, if `strict`, it is an error.
+    Experiments in DVC's queue are not missing.
 
     Args:
         address: of the table.
@@ -121,23 +75,26 @@ def plan_missing(
         seeds: the number of runs per method.
         only: the methods to plan; empty: all of the table.
         params: the parameter file.
-        strict: whether experiments are going to be run.
         own_rows: whether to plan experiments whose results get rows of their own.
-        timed: whether to time an epoch of each, which takes up to a minute.
+
+    Raises:
+        InputError: if no run of this project can fill the table.
     """
+    if address in description_tables():
+        pipeline = f"{load_table(address)['pipeline']}/dvc.yaml"
+        raise InputError(
+            f"{address}: the networks of its rows were fine-tuned, so no run of this project can fill them; "
+            f"for a row of its own, use `dvc exp run $(fne preset NAME) {pipeline}`"
+        )
     chosen, paper = dataset or load_table(address)["dataset"], split_address(address)[0]
     settings = load_params(params)
     experiments = plan(address, chosen, following, seeds, only, own_rows)
     fault = data_set_fault(chosen, settings, paper)
-    if fault and strict:
-        raise InputError(fault)
-    if fault:
+    if own_rows and fault:
         say(f"Warning: {fault}", err=True)
-    obstacle = fault if fault or own_rows else row_obstacle(experiments[0].preset, settings)
-    if obstacle and not own_rows:
-        if strict:
-            raise InputError(f"{obstacle}; {OWN_ROWS}")
-        return Plan([], [], obstacle)
+    obstacle = None if own_rows else fault or row_obstacle(experiments[0].preset, settings)
+    if obstacle:
+        return f"no row of the table can be filled: {obstacle}; {OWN_ROWS}"
     with open_project(Path()) as project:
         runs, queued = list(project.runs()), project.queued()
     if own_rows or chosen == DEMO:
@@ -148,7 +105,12 @@ def plan_missing(
     if len(missing) < len(unfinished):
         count = len(unfinished) - len(missing)
         say(f"in DVC's queue: {count} more; `dvc queue start` runs them", err=True)
-    return Plan(missing, estimate_all(missing, params) if timed else [])
+    if not missing:
+        return "nothing is missing"
+    listed = [line for each in missing for line in (f"# {each.title}", each.shell_command())]
+    return "\n".join(
+        [*listed, f"# {len(missing)} experiments; `dvc queue start` runs them once they are queued"]
+    )
 
 
 def plan(
@@ -245,95 +207,6 @@ def row_obstacle(wanted: Preset, params: Settings) -> str | None:
     )
 
 
-def estimate_all(experiments: Sequence[PlannedExperiment], params: Path) -> list[Estimate]:
-    """Return how long each experiment would train on this machine."""
-    runtime = load_runtime(params)
-    device = prepare_device(runtime)
-    timings: dict[str, Timing] = {}
-    tunings: dict[tuple[str, ...], float] = {}
-    estimates = []
-    for each in tracked(experiments, "timing an epoch", len(experiments), "experiment", leave=False):
-        train, work = _train_section(each, params), _workload(each, params)
-        key = json.dumps([work.features, work.words, *(train[name] for name in TIMING_KEYS)])
-        if key not in timings:
-            use_training_threads(train["threads"])
-            timings[key] = time_training(train, work, device)
-        found, tuning = estimate(train, work, timings[key]), _finetune_section(each, params)
-        if tuning.is_on:
-            network = (
-                _value(each, params, "extract.backbone"),
-                _value(each, params, "embed.layer"),
-                tuning.first,
-            )
-            if network not in tunings:
-                use_training_threads(tuning.threads)
-                tunings[network] = time_tuning(tuning, *network[:2], runtime, device)
-            hours = tuning_hours(tuning, work, tunings[network])
-            found = Estimate(found.hours + hours, f"{found.basis}; {format_hours(hours)} of it for finetune")
-        estimates.append(found)
-    return estimates
-
-
-def format_plan(plan: Plan, commands: bool = True) -> str:
-    """Return the duration of each experiment and its basis, the commands, and the total duration."""
-    if plan.obstacle:
-        return f"no row of the table can be filled: {plan.obstacle}; {OWN_ROWS}"
-    if not plan.experiments:
-        return "nothing is missing"
-    if not plan.cost:
-        listed = [line for each in plan.experiments for line in (f"# {each.title}", each.shell_command())]
-        return "\n".join([*listed, f"# {len(plan.experiments)} experiments; --hours also says how long"])
-    lines = []
-    for each, duration in zip(plan.experiments, plan.cost, strict=True):
-        lines.append(f"# {each.title}: about {format_hours(duration.hours)}, from {duration.basis}")
-        lines += [each.shell_command()] if commands else []
-    total = format_hours(sum(duration.hours for duration in plan.cost))
-    lines.append(
-        f"# {len(plan.experiments)} experiments, about {total} of training on this machine, one after the "
-        "other; timed on random data of the same size"
-    )
-    return "\n".join(lines)
-
-
-def enqueue(experiments: Sequence[PlannedExperiment]) -> None:
-    """Put experiments into DVC's queue.
-
-    Raises:
-        InputError: if DVC refuses one, with its message.
-    """
-    for each in tracked(experiments, "queueing", len(experiments), "experiment", leave=False):
-        done = subprocess.run(_arguments(each, "--queue"), capture_output=True, text=True, check=False)  # noqa: S603
-        if done.returncode:
-            raise InputError(f"{each.title}: {_dvc_error(done.stderr or done.stdout)}")
-    say(f"{len(experiments)} experiments queued; run them with `dvc queue start`")
-
-
-def run_all(experiments: Sequence[PlannedExperiment], cost: Sequence[Estimate]) -> None:
-    """Run experiments one after the other, in temporary copies of the project.
-
-    The output of DVC and of the stages goes to standard error, with one line before and one after
-    each experiment. An experiment is recorded when it ends, so it is not run again.
-
-    Raises:
-        InputError: if an experiment fails.
-    """
-    start = time.monotonic()
-    for number, each in enumerate(experiments, start=1):
-        title = f"{number} of {len(experiments)}: {each.title}"
-        say(f"{title}: running", err=True)
-        with explain_interrupt():
-            code = _exit_code(_arguments(each, "--temp"))
-        if code:
-            raise InputError(
-                f"{each.title}: `dvc exp run` failed with exit code {code}, see above; run the same command "
-                "again to continue"
-            )
-        passed = (time.monotonic() - start) / 3600
-        ahead, behind = (sum(known.hours for known in part) for part in (cost[number:], cost[:number]))
-        left = f"; about {format_hours(passed * ahead / behind)} left" if number < len(experiments) else ""
-        say(f"{title}: done{left}", err=True)
-
-
 def _without_extraction(overrides: Overrides) -> Overrides:
     return {key: value for key, value in overrides.items() if not key.startswith(EXTRACT)}
 
@@ -411,68 +284,3 @@ def _has_same_data(settings: Settings, params: Settings, overrides: Overrides) -
         for key, value in settings.get(section, {}).items()
         if (section, key) not in IGNORED_KEYS
     )
-
-
-def _train_section(each: PlannedExperiment, params: Path) -> dict[str, Any]:
-    train = load_section(params, "train", Train).model_dump()
-    return _changed(train, "train.", each.preset.overrides | {"train.seed": each.seed})
-
-
-def _finetune_section(each: PlannedExperiment, params: Path) -> Finetune:
-    section = load_section(params, "finetune", Finetune).model_dump()
-    return Finetune.model_validate(_changed(section, "finetune.", each.preset.overrides))
-
-
-def _value(each: PlannedExperiment, params: Path, key: str) -> str:
-    """Return the value of a key in an experiment: that of its preset, or that of the parameter file."""
-    section, _, name = key.partition(".")
-    return str(each.preset.overrides.get(key, load_params(params)[section][name]))
-
-
-def _changed(section: dict[str, Any], prefix: str, overrides: Overrides) -> dict[str, Any]:
-    for key, value in overrides.items():
-        if key.startswith(prefix):
-            put(section, key.removeprefix(prefix), value)
-    return section
-
-
-def _count_features(overrides: Overrides) -> int:
-    """Return how many values the image embeddings of a preset have."""
-    kind, layers = overrides["embed.kind"], overrides.get("embed.layers")
-    if kind in ONE_LAYER:
-        return FEATURES[overrides["embed.layer"]]
-    return sum(FEATURES[layer] for layer in layers) if isinstance(layers, list) else FEATURES[kind]
-
-
-def _workload(each: PlannedExperiment, params: Path) -> Workload:
-    features = _count_features(each.preset.overrides)
-    if each.preset.dataset == DEMO:
-        section = load_section(params, "render", Render).model_dump()
-        render = Render.model_validate(_changed(section, "render.", each.preset.overrides))
-        val, test = (int(render.images * fraction) for fraction in (render.val_share, render.test_share))
-        return Workload(features, DEMO_WORDS, render.images - val - test, val)
-    facts = load("datasets", split_address(each.preset.name)[0])[each.preset.dataset]
-    val = facts["images"]["val"]
-    smallest = min(val) if isinstance(val, list) else val
-    return Workload(features, facts["words"], facts["images"]["train"], smallest)
-
-
-def _arguments(experiment: PlannedExperiment, how: str) -> list[str]:
-    return [sys.executable, "-m", *experiment.command(how)]
-
-
-def _exit_code(command: Sequence[str]) -> int:
-    """Run a command with its output on standard error; if interrupted, wait until it has cleaned up."""
-    with subprocess.Popen(command, stdout=STDERR) as process:  # noqa: S603
-        try:
-            return process.wait()
-        except KeyboardInterrupt:  # the command gets the signal as well
-            process.wait()
-            raise
-
-
-def _dvc_error(output: str) -> str:
-    """Return the error line of DVC's output, without the advice around it."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return errors[0] if errors else " ".join(lines)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 
-from fne.core.errors import InputError
 from fne.core.files import write_text
 from fne.core.options import OUTPUT, params_option
 from fne.core.outputs import check_output
@@ -32,16 +31,7 @@ CLAIMS = "claims"
 @click.command()
 @click.argument("address", metavar="[TABLE]", required=False)
 @click.option("--list", "list_all", is_flag=True, help="List all tables with their addresses.")
-@click.option("--compare", nargs=2, hidden=True)
-@click.option("--dry", is_flag=True, help="Print the commands of the missing experiments.")
-@click.option(
-    "--hours", is_flag=True, help="With --dry: also say how long they take; timing an epoch takes a minute."
-)
-@click.option("--queue", is_flag=True, help="Queue the missing experiments in DVC, after confirmation.")
-@click.option(
-    "--run", is_flag=True, help="Run the missing experiments, after confirmation; then show the table."
-)
-@click.option("--yes", is_flag=True, help="With --queue or --run: skip the confirmation.")
+@click.option("--dry", is_flag=True, help="Print the commands that queue the missing experiments in DVC.")
 @click.option(
     "--seeds", type=click.IntRange(1), default=1, show_default=True, help="Number of runs per method."
 )
@@ -51,12 +41,12 @@ CLAIMS = "claims"
     type=click.Choice(["paper", "code"]),
     default="paper",
     show_default=True,
-    help="With --dry, --queue or --run: as for `fne preset`.",
+    help="With --dry: as for `fne preset`.",
 )
 @click.option(
     "--own-rows",
     is_flag=True,
-    help="With --dry, --queue or --run: also where results get rows of their own, not rows of the paper.",
+    help="With --dry: also where results get rows of their own, not rows of the paper.",
 )
 @click.option("--dataset", type=click.Choice(["demo"]), help="Use the embedded data set.")
 @click.option(
@@ -72,12 +62,7 @@ CLAIMS = "claims"
 def table(
     address: str | None,
     list_all: bool,
-    compare: tuple[str, str] | None,
     dry: bool,
-    hours: bool,
-    queue: bool,
-    run: bool,
-    yes: bool,
     seeds: int,
     models: tuple[str, ...],
     following: str,
@@ -96,13 +81,10 @@ def table(
       fne table semantic/2                            a table about tags, with own runs below
       fne table 2 --format html --output table2.html
       fne table 2 --dry --model FNE-SH                the commands of missing experiments
-      fne table 2 --dry --hours                       and how long they take here
-      fne table 2 --own-rows --run                    its methods with your own weights or images
-      fne table 5 --seeds 5 --run                     how often the training of MOE starts
+      fne table 2 --dry | sh; dvc queue start         queue them and run them, one after the other
+      fne table 2 --dry --own-rows                    its methods with your own weights or images
+      fne table 5 --dry --seeds 5                     how often does the training of MOE start?
       fne table claims                                the paper's claims, from its tables and from own runs
-
-    Missing experiments run one after the other in temporary copies of the project, as with
-    `dvc exp run --temp`. Finished experiments are kept: the same command continues from there.
 
     A result is shown in a row of the paper only if its data set, splits, weights (Caffe's
     VGG16), layers and settings are those of the paper. All other results get their own rows
@@ -113,46 +95,21 @@ def table(
     Own runs that belong to no row are listed with the best validation first. `fne compare A B`
     compares two of them.
     """
-    planning = dry or queue or run
     if output:
         check_output(output, "--output", is_table)
-    if compare:
-        raise click.UsageError(f"--compare is a command of its own now: fne compare {' '.join(compare)}")
     if (address is not None) + list_all != 1:
         raise click.UsageError("give a table (2, 3, 4, 5, …; see --list), claims, or --list")
-    if dry + queue + run > 1:
-        raise click.UsageError("give one of --dry, --queue and --run")
-    if address is None and planning:
-        raise click.UsageError("--dry, --queue and --run need a table")
-    if (models or yes or seeds > 1 or following != "paper") and not planning:
-        raise click.UsageError("--model, --seeds, --following and --yes need --dry, --queue or --run")
-    if hours and not dry:
-        raise click.UsageError("--hours needs --dry")
-    if own_rows and not planning:
-        raise click.UsageError("--own-rows needs --dry, --queue or --run")
-    if address == CLAIMS and (planning or dataset):
-        raise click.UsageError("--dry, --queue, --run and --dataset need a table")
+    if (models or seeds > 1 or following != "paper" or own_rows) and not dry:
+        raise click.UsageError("--model, --seeds, --following and --own-rows need --dry")
+    if address in (None, CLAIMS) and (dry or dataset):
+        raise click.UsageError("--dry and --dataset need a table")
     if address is not None and address != CLAIMS:
         check_address(address)
-    if address in description_tables() and planning:
-        pipeline = f"{load_table(address)['pipeline']}/dvc.yaml"
-        raise InputError(
-            f"{address}: the networks of its rows were fine-tuned, so no run of this project can fill them; "
-            f"for a row of its own, use `dvc exp run $(fne preset NAME) {pipeline}`"
-        )
-    if address is not None and planning:
-        from fne.cli.experiments import enqueue, format_plan, plan_missing, run_all  # slow to import
+    if dry and address is not None:
+        from fne.cli.experiments import plan_missing  # slow to import
 
-        plan = plan_missing(
-            address, dataset, following, seeds, models, params, not dry, own_rows, hours or not dry
-        )
-        say(format_plan(plan, commands=not run), err=run)
-        if plan.experiments and queue and _confirmed("Queue", len(plan.experiments), yes):
-            enqueue(plan.experiments)
-        if plan.experiments and run and _confirmed("Run", len(plan.experiments), yes):
-            run_all(plan.experiments, plan.cost)
-        if not run:
-            return
+        say(plan_missing(address, dataset, following, seeds, models, params, own_rows))
+        return
     if address == CLAIMS:
         grids = claims_grids()
     else:
@@ -191,7 +148,3 @@ def is_table(head: bytes) -> bool:
     headers = [",".join(columns) for columns in (COLUMNS, START_COLUMNS)]
     is_csv = first in headers or first.startswith("model,source,")
     return GENERATOR in text or is_csv or TITLE.fullmatch(first.strip("*")) is not None
-
-
-def _confirmed(action: str, count: int, yes: bool) -> bool:
-    return yes or click.confirm(f"{action} these {count} experiments?", err=True)

@@ -287,7 +287,7 @@ def making_faults(artifact: Artifact, stages: Sequence[Stage]) -> list[tuple[str
 
 
 def _extraction_fault(artifact: Artifact, file: Path, recorded: Mapping[str, Any]) -> str | None:
-    from fne.extraction.preprocess import INPUTS, TORCHVISION
+    from fne.extraction.preprocess import INPUTS
     from fne.extraction.weights import has_digest  # imports torch
 
     source, without_rows = recorded["source"], WITHOUT_ROWS in artifact.settings
@@ -299,7 +299,7 @@ def _extraction_fault(artifact: Artifact, file: Path, recorded: Mapping[str, Any
     if not has_digest(file, str(backbone), str(digest)):
         return f"{file} has other weights"
     wanted = INPUTS.get(str(recorded.get("input")))  # none for `auto`
-    if wanted and wanted.model_dump() != artifact.settings.get("input", TORCHVISION.model_dump()):
+    if wanted and wanted.model_dump() != artifact.settings.get("input"):
         return f"extract.input is not {recorded['input']!r}"
     shards, rows = recorded.get("shards"), Rows.open(artifact.path)
     if isinstance(shards, int) and shards > 0 and plan_shards(rows.ids, shards) != rows.plan():

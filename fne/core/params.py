@@ -23,7 +23,6 @@ from ruamel.yaml.events import AliasEvent
 
 from fne.core.errors import InputError, LinesError
 from fne.core.files import read_bytes
-from fne.core.moved_keys import MOVED, moved_keys
 
 # Where the extraction computes; the variable takes precedence over `params.yaml`.
 ENGINES = ("local", "ray")
@@ -183,13 +182,7 @@ def parse_section(
     try:
         return schema.model_validate(params[name]), []
     except ValidationError as error:
-        moved = MOVED.get(name, {})
-        faults = [
-            _fault(detail, schema)
-            for detail in error.errors()
-            if not (detail["type"] == "extra_forbidden" and detail["loc"][0] in moved)
-        ]
-        return None, [*moved_keys(name, params[name]), *faults]
+        return None, [_fault(detail, schema) for detail in error.errors()]
 
 
 class _ComposerWithoutAliases(Composer):

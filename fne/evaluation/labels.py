@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from fne.metrics.intervals import LEVEL, SAMPLES
+from fne.metrics.intervals import LEVEL, SAMPLES, label_intervals, map_interval
 from fne.metrics.labels import (
-    label_intervals,
     label_metrics,
-    map_interval,
     mean_average_precision,
     per_class,
     top_k,

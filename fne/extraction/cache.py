@@ -10,12 +10,11 @@ several users, can fill the same folder at the same time.
 The last bits of a row can differ between different hardware. Therefore the name of the
 hardware that computed a row is recorded next to it, as one line of text with the digest and
 the name. If a row has several lines, the last one counts. The line is written before the row,
-so that a row never lacks it. Rows written by older versions have none.
+so that a row never lacks it.
 """
 
 import json
 import platform
-import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +28,6 @@ import numpy as np
 from fne.core.dvc import cache_folder, cache_object, content_md5, default_remote, last_run, read_listing
 from fne.core.errors import InputError
 from fne.core.files import check_own, readable_os_errors, sync, text_digest, write_text
-from fne.core.moved_keys import upgraded
 from fne.extraction.extractor import Extractor
 from fne.store.catalog import Image, read_images
 from fne.store.journal import Journal
@@ -182,7 +180,7 @@ def fetchable_from(store: Path, settings: Mapping[str, Any]) -> str | None:
     """
     try:
         stage = last_run(store)
-        recorded = upgraded("extract", stage.params["params.yaml"]["extract"])
+        recorded = stage.params["params.yaml"]["extract"]
         if any(recorded.get(key) != value for key, value in settings.items() if key != "shards"):
             return None
         if cache_object(cache_folder(), stage.outs[str(store)]).exists():
@@ -222,16 +220,13 @@ def read_hardware(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    notes = (line.rpartition("\t")[0] or line for line in lines if _is_intact(line))
+    notes = (line.rpartition("\t")[0] for line in lines if _is_intact(line))
     return {digest: name for digest, found, name in (note.partition(" ") for note in notes) if found}
 
 
 def _is_intact(line: str) -> bool:
-    """Return whether a line has its checksum; lines of earlier versions end with none."""
-    note, separated, checksum = line.rpartition("\t")
-    if separated:
-        return text_digest(note)[:CHECKSUM] == checksum
-    return not re.search(rf"[0-9a-f]{{{CHECKSUM}}}$", line)
+    note, _, checksum = line.rpartition("\t")
+    return text_digest(note)[:CHECKSUM] == checksum
 
 
 def hardware_warning(hardware: Hardware) -> str | None:

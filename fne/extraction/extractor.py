@@ -57,8 +57,6 @@ PRECISIONS = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": t
 
 # What becomes of the crops of an image: their mean, or a view each, which keeps its own columns.
 VIEWS = ("each", "mean")
-# What earlier versions computed, without these keys. Rows of these values keep their kind.
-DEFAULT_KIND = {"layers": ALL, "views": "mean"}
 
 RowFunction = Callable[[Tensor], Tensor]
 
@@ -198,12 +196,13 @@ def build_extractor(
         algorithm, network, settings.crops, device, settings.resize, weights.input.size, settings.views
     )
     own = settings.model_dump(include=set(ExtractorSettings.model_fields))
-    kind = {key: value for key, value in own.items() if value != DEFAULT_KIND.get(key)} | {
+    kind = own | {
         "weights": weights.artifact.digest,
         "algorithm": chosen,
         "device": device.type,
         "decoder": DECODER_VERSION,
         "extractor": EXTRACTOR_VERSION,
+        "input": weights.input.model_dump(),
     }
     if chosen in ALGORITHM_VERSIONS:
         kind["algorithm_version"] = ALGORITHM_VERSIONS[chosen]
@@ -211,9 +210,6 @@ def build_extractor(
         # Only here do the last bits depend on the number of threads.
         kind["threads"] = torch.get_num_threads()
     kind |= network.version
-    if weights.input != TORCHVISION:
-        # Rows of earlier versions, which knew no other input, keep their kind.
-        kind["input"] = weights.input.model_dump()
     views = len(CROPS[settings.crops](torch.empty(3, CROP, CROP))) if settings.views == "each" else 0
     make_rows = each_view if views else ALGORITHMS[chosen]
     rows = _no_rows if remote else make_rows(network, settings.crops)

@@ -10,8 +10,8 @@ from fne.core.device import has_gpu, is_gpu, prepare_device
 from fne.core.errors import InputError
 from fne.core.params import Runtime
 from fne.core.terminal import say
-from fne.extraction.extractor import AUTO, DEFAULT_KIND, Extractor, ExtractorSettings, build_extractor
-from fne.extraction.preprocess import TORCHVISION, InputFormat
+from fne.extraction.extractor import AUTO, Extractor, ExtractorSettings, build_extractor
+from fne.extraction.preprocess import InputFormat
 from fne.extraction.weights import Weights, load_weights
 from fne.store.artifact import Artifact, merge
 
@@ -22,7 +22,7 @@ def recorded_extraction(origin: Artifact) -> dict[str, Any]:
     Raises:
         InputError: if its activations were imported, so that no further image can be extracted.
     """
-    settings: dict[str, Any] = DEFAULT_KIND | origin.lineage.get("activations", {}).get("settings", {})
+    settings: dict[str, Any] = origin.lineage.get("activations", {}).get("settings", {})
     if "weights" not in origin.lineage or not ExtractorSettings.model_fields.keys() <= settings.keys():
         raise InputError(
             f"{origin.path} was made from imported features, and the network that computed them is unknown; "
@@ -45,8 +45,7 @@ def open_extractor(origin: Artifact, weights: Path, runtime: Runtime) -> Extract
 
 def recorded_input(origin: Artifact) -> InputFormat:
     """Return how images were fed to the network of the extraction that an artifact was made from."""
-    recorded = recorded_extraction(origin).get("input")
-    return InputFormat.model_validate(recorded) if recorded else TORCHVISION
+    return InputFormat.model_validate(recorded_extraction(origin)["input"])
 
 
 def build_recorded(

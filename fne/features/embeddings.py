@@ -23,7 +23,6 @@ from numpy.typing import DTypeLike
 from pydantic import BeforeValidator, Field, model_validator
 
 from fne.core.errors import InputError
-from fne.core.moved_keys import upgraded
 from fne.core.params import Section, not_one_of, one_of
 from fne.features.statistics import Statistics, contiguous, run_in_threads, standardize
 from fne.store.layout import TERNARY, Layer, count_views, view_layers
@@ -61,9 +60,8 @@ class Choices:
     def recorded(cls, settings: Mapping[str, Any]) -> "Choices":
         """Return the choices that repeat embeddings with these settings, with their thresholds."""
         low, high = settings.get(LOW, settings["low"]), settings.get(HIGH, settings["high"])
-        rows = upgraded("embed", settings)["rows"]
         rms = settings.get(RMS)
-        return cls(low, high, settings["layer"], settings.get("layers", ALL), rows=rows, rms=rms)
+        return cls(low, high, settings["layer"], settings["layers"], rows=settings["rows"], rms=rms)
 
 
 @dataclass(frozen=True)

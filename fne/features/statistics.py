@@ -101,14 +101,8 @@ def fit(rows: Rows, ids: Sequence[str]) -> Statistics:
 
 
 def read_statistics(path: Path) -> tuple[Statistics, Artifact]:
-    """Read `statistics.h5`.
-
-    Raises:
-        InputError: if it was written by a version that did not record the images.
-    """
+    """Read `statistics.h5`."""
     arrays = read_arrays(path, "statistics")
-    if "ids" not in arrays.values:
-        raise InputError(f"{path}: does not say which images it was fitted on; run `dvc repro standardize`")
     return Statistics(arrays["mean"], arrays["deviation"], arrays.texts("ids")), arrays.artifact
 
 

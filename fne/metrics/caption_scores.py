@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fne.metrics.caption_floors import consensus_captions, constant_caption, nearest_captions
-from fne.metrics.captions import cider_d, collapse_warning, intervals, summarize
-from fne.metrics.intervals import SAMPLES, SEED, draws, percentiles
+from fne.metrics.captions import cider_d, collapse_warning, summarize
+from fne.metrics.intervals import SAMPLES, SEED, caption_intervals, draws, percentiles
 
 CAPTIONER, CONSTANT, NEAREST, CONSENSUS = "captioner", "constant", "nearest", "consensus"
 BASELINES = (CONSENSUS, NEAREST, CONSTANT)
@@ -103,7 +103,7 @@ def score_captions(
         own_references,
         written,
         metrics,
-        {each: intervals(own, own_references) for each, own in written.items()},
+        {each: caption_intervals(own, own_references) for each, own in written.items()},
         mean_with_interval(values[CAPTIONER] - values[best_baseline(metrics)]) if several else None,
         dict(zip(ids, values[CAPTIONER].tolist(), strict=True)) if several else {},
         warning,

@@ -19,7 +19,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.metrics.intervals import SAMPLES, SEED, Interval, draws, percentiles
 
 Sentences = Mapping[str, str | Sequence[str]]
 
@@ -58,9 +57,9 @@ def bleu(candidates: Sentences, references: Sentences) -> BleuScore:
         >>> [round(value, 3) for value in score]
         [1.0, 1.0, 1.0, 0.032]
     """
-    counts = _Corpus.of(candidates, references).bleu_counts
-    total = _bleu(counts.sum(axis=0))
-    return BleuScore(tuple(total.tolist()), _bleu(counts).T)
+    counts = Corpus.of(candidates, references).bleu_counts
+    total = bleu_of_counts(counts.sum(axis=0))
+    return BleuScore(tuple(total.tolist()), bleu_of_counts(counts).T)
 
 
 def rouge_l(candidates: Sentences, references: Sentences) -> Score:
@@ -73,7 +72,7 @@ def rouge_l(candidates: Sentences, references: Sentences) -> Score:
         >>> round(rouge_l({"1": "a dog runs"}, {"1": ["a brown dog runs"]}).score, 4)
         0.8356
     """
-    values = _Corpus.of(candidates, references).rouge_values
+    values = Corpus.of(candidates, references).rouge_values
     return Score(float(values.mean()), values)
 
 
@@ -86,7 +85,7 @@ def cider_d(candidates: Sentences, references: Sentences) -> Score:
         InputError: if an image has no candidate or no reference, or if there is only one image: every
             n-gram is then in all images, and CIDEr-D is 0 by definition.
     """
-    corpus = _Corpus.of(candidates, references)
+    corpus = Corpus.of(candidates, references)
     if len(corpus.ids) == 1:
         raise InputError(
             f"CIDEr-D of one image ({corpus.ids[0]!r}) is 0 by definition, because document frequencies "
@@ -111,9 +110,9 @@ def summarize(
         references: one or more sentences per image.
         training: the training captions, cut into words as the candidates are.
     """
-    corpus = _Corpus.of(candidates, references)
+    corpus = Corpus.of(candidates, references)
     counts = corpus.bleu_counts.sum(axis=0)
-    found = dict(zip(_BLEU_NAMES, _bleu(counts).tolist(), strict=True))
+    found = dict(zip(BLEU_NAMES, bleu_of_counts(counts).tolist(), strict=True))
     found["ROUGE-L"] = float(corpus.rouge_values.mean())
     if len(corpus.ids) > 1:
         found["CIDEr-D"] = float(corpus.cider_values.mean())
@@ -125,28 +124,6 @@ def summarize(
     found["words_used"] = float(len({word for words in corpus.candidates for word in words}))
     found["empty_captions"] = float(sum(not words for words in corpus.candidates))
     return found
-
-
-def intervals(
-    candidates: Sentences, references: Sentences, samples: int = SAMPLES, seed: int = SEED
-) -> dict[str, Interval]:
-    """Return 95 % intervals of BLEU, ROUGE-L and CIDEr-D: a bootstrap over images.
-
-    An image is drawn with its candidate and its references. BLEU pools the counts of each sample. The
-    document frequencies of CIDEr-D stay those of all images. Draws are those of the retrieval
-    metrics, so that captioners of the same images are compared on the same samples.
-    """
-    corpus = _Corpus.of(candidates, references)
-    means = {"ROUGE-L": corpus.rouge_values}
-    if len(corpus.ids) > 1:
-        means["CIDEr-D"] = corpus.cider_values
-    drawn: dict[str, list[np.ndarray]] = {name: [] for name in (*_BLEU_NAMES, *means)}
-    for times in draws(np.zeros(len(corpus.ids), dtype=int), samples, seed):  # (some samples, images)
-        for name, values in zip(_BLEU_NAMES, _bleu(times @ corpus.bleu_counts).T, strict=True):
-            drawn[name].append(values)
-        for name, values in means.items():
-            drawn[name].append(times @ values / len(values))
-    return {name: percentiles(np.concatenate(values)) for name, values in drawn.items()}
 
 
 def collapse_warning(candidates: Sentences) -> str | None:
@@ -209,7 +186,7 @@ def count_n_grams(sentences: Sequence[Sequence[str]], longest: int = LONGEST) ->
 
 
 @dataclass(frozen=True)
-class _Corpus:
+class Corpus:
     """Candidates and references in words; sentences are numbered, candidates first."""
 
     ids: list[str]
@@ -217,7 +194,12 @@ class _Corpus:
     expected: list[list[str]]  # the references of each image
 
     @classmethod
-    def of(cls, candidates: Sentences, references: Sentences) -> "_Corpus":
+    def of(cls, candidates: Sentences, references: Sentences) -> "Corpus":
+        """Check and cut the sentences of a set of images.
+
+        Raises:
+            InputError: if an image has no candidate or no reference.
+        """
         if not candidates:
             raise InputError("no captions to score: the candidates are empty")
         for one, other, what in (
@@ -258,6 +240,7 @@ class _Corpus:
 
     @cached_property
     def n_grams(self) -> list[NGrams]:
+        """The n-grams of all sentences, candidates first."""
         return count_n_grams([*self.candidates, *(words for each in self.references for words in each)])
 
     @cached_property
@@ -284,6 +267,7 @@ class _Corpus:
 
     @cached_property
     def rouge_values(self) -> np.ndarray:
+        """ROUGE-L of each image (images)."""
         # Only ROUGE-L cuts at single blanks, as in pycocoevalcap: between two of them is an empty word.
         pairs = zip(self.written, self.expected, strict=True)
         return np.array(
@@ -292,6 +276,7 @@ class _Corpus:
 
     @cached_property
     def cider_values(self) -> np.ndarray:
+        """CIDEr-D of each image (images)."""
         images, sentences = len(self.ids), len(self.image)
         similarity = np.zeros(sentences - images)  # of each reference to its image's candidate
         bigrams = self.n_grams[1]
@@ -341,7 +326,7 @@ class _Corpus:
         return positions[held], held
 
 
-def _bleu(counts: np.ndarray) -> np.ndarray:
+def bleu_of_counts(counts: np.ndarray) -> np.ndarray:
     """Return BLEU-1 to BLEU-4 (..., 4) from counts (..., 10)."""
     matches, guesses = counts[..., :LONGEST], counts[..., LONGEST : 2 * LONGEST]
     precisions = np.cumprod((matches + _TINY) / (guesses + _SMALL), axis=-1)
@@ -401,4 +386,4 @@ def _sentences(image: str, given: object, what: str) -> list[str]:
     return texts
 
 
-_BLEU_NAMES = tuple(f"BLEU-{n}" for n in range(1, LONGEST + 1))
+BLEU_NAMES = tuple(f"BLEU-{n}" for n in range(1, LONGEST + 1))

@@ -1,4 +1,4 @@
-"""Confidence intervals of retrieval metrics, by a percentile bootstrap over images.
+"""Confidence intervals of all metrics, by a percentile bootstrap over images.
 
 An image is drawn together with its captions, with replacement, because the captions of
 one image are not independent. Ranks are not recomputed. Both directions use the same
@@ -10,6 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from fne.core.errors import InputError
+from fne.metrics.captions import BLEU_NAMES, Corpus, Sentences, bleu_of_counts
+from fne.metrics.labels import LabelCounts, average_precision_of_draws, averages_of_draws, check_scores
 
 SAMPLES = 1000
 SEED = 0
@@ -37,6 +41,64 @@ def intervals(
     """Return the 95 % interval of each metric, keyed by names such as `image_to_text.R@1` and `rsum`."""
     chunks = [metrics_of_draws(ranked, times, recalls) for times in draws(ranked.folds, samples, seed)]
     return {name: percentiles(np.concatenate([chunk[name] for chunk in chunks])) for name in chunks[0]}
+
+
+def label_intervals(
+    predicted: np.ndarray, true: np.ndarray, samples: int = SAMPLES, seed: int = SEED
+) -> dict[str, Interval]:
+    """Return 95 % intervals of the averages of `label_metrics`: a bootstrap over images.
+
+    A sample may lack a label altogether; its 0/0 count as 0, as everywhere here.
+    """
+    counts = LabelCounts.of(predicted, true)
+    parts = [
+        averages_of_draws(counts, times) for times in draws(np.zeros(len(true), dtype=int), samples, seed)
+    ]
+    return {name: percentiles(np.concatenate([part[name] for part in parts])) for name in parts[0]}
+
+
+def map_interval(scores: np.ndarray, true: np.ndarray, samples: int = SAMPLES, seed: int = SEED) -> Interval:
+    """Return the 95 % interval of mAP: a bootstrap over images.
+
+    Labels that a sample lacks are left out of its mean.
+    """
+    truth = LabelCounts.of(true, true).true
+    check_scores(scores, truth)
+    if not truth.any():
+        raise InputError("labels: no image has a label, and mAP is not defined; score images with labels")
+    means = []
+    for times in draws(np.zeros(len(truth), dtype=int), samples, seed):
+        total, present = np.zeros(len(times)), np.zeros(len(times))
+        for label in np.flatnonzero(truth.any(axis=0)):
+            values = average_precision_of_draws(scores[:, label], truth[:, label], times)
+            there = ~np.isnan(values)
+            total[there] += values[there]
+            present += there
+        # A sample without any label says nothing about mAP.
+        means.append(total[present > 0] / present[present > 0])
+    return percentiles(np.concatenate(means))
+
+
+def caption_intervals(
+    candidates: Sentences, references: Sentences, samples: int = SAMPLES, seed: int = SEED
+) -> dict[str, Interval]:
+    """Return 95 % intervals of BLEU, ROUGE-L and CIDEr-D: a bootstrap over images.
+
+    An image is drawn with its candidate and its references. BLEU pools the counts of each sample. The
+    document frequencies of CIDEr-D stay those of all images. Draws are those of the retrieval
+    metrics, so that captioners of the same images are compared on the same samples.
+    """
+    corpus = Corpus.of(candidates, references)
+    means = {"ROUGE-L": corpus.rouge_values}
+    if len(corpus.ids) > 1:
+        means["CIDEr-D"] = corpus.cider_values
+    drawn: dict[str, list[np.ndarray]] = {name: [] for name in (*BLEU_NAMES, *means)}
+    for times in draws(np.zeros(len(corpus.ids), dtype=int), samples, seed):  # (some samples, images)
+        for name, values in zip(BLEU_NAMES, bleu_of_counts(times @ corpus.bleu_counts).T, strict=True):
+            drawn[name].append(values)
+        for name, values in means.items():
+            drawn[name].append(times @ values / len(values))
+    return {name: percentiles(np.concatenate(values)) for name, values in drawn.items()}
 
 
 def as_bounds(interval: Interval) -> dict[str, float]:

@@ -21,7 +21,6 @@ from functools import cached_property
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.metrics.intervals import SAMPLES, SEED, Interval, draws, percentiles
 
 Metrics = dict[str, float]
 _AVERAGES = ("class", "image", "pooled")
@@ -81,7 +80,9 @@ def label_metrics(predicted: np.ndarray, true: np.ndarray) -> Metrics:
         (50.0, 25.0, 50.0)
     """
     counts = LabelCounts.of(predicted, true)
-    found = {name: float(value[0]) for name, value in _averages(counts, np.ones((1, len(true)))).items()}
+    found = {
+        name: float(value[0]) for name, value in averages_of_draws(counts, np.ones((1, len(true)))).items()
+    }
     for axis, what in ((0, "classes"), (1, "images")):
         found[f"empty_predicted_{what}"] = float((~counts.predicted.any(axis=axis)).sum())
         found[f"empty_true_{what}"] = float((~counts.true.any(axis=axis)).sum())
@@ -118,11 +119,11 @@ def average_precisions(scores: np.ndarray, true: np.ndarray) -> np.ndarray:
         InputError: if the shapes differ or a score is NaN.
     """
     truth = LabelCounts.of(true, true).true
-    _check_scores(scores, truth)
+    check_scores(scores, truth)
     values = np.full(truth.shape[1], np.nan)
     for label in np.flatnonzero(truth.any(axis=0)):
         times = np.ones((1, len(truth)))
-        values[label] = _average_precision(scores[:, label], truth[:, label], times)[0]
+        values[label] = average_precision_of_draws(scores[:, label], truth[:, label], times)[0]
     return values
 
 
@@ -151,41 +152,7 @@ def top_k(scores: np.ndarray, k: int) -> np.ndarray:
     return mask
 
 
-def label_intervals(
-    predicted: np.ndarray, true: np.ndarray, samples: int = SAMPLES, seed: int = SEED
-) -> dict[str, Interval]:
-    """Return 95 % intervals of the averages of `label_metrics`: a bootstrap over images.
-
-    A sample may lack a label altogether; its 0/0 count as 0, as everywhere here.
-    """
-    counts = LabelCounts.of(predicted, true)
-    parts = [_averages(counts, times) for times in draws(np.zeros(len(true), dtype=int), samples, seed)]
-    return {name: percentiles(np.concatenate([part[name] for part in parts])) for name in parts[0]}
-
-
-def map_interval(scores: np.ndarray, true: np.ndarray, samples: int = SAMPLES, seed: int = SEED) -> Interval:
-    """Return the 95 % interval of mAP: a bootstrap over images.
-
-    Labels that a sample lacks are left out of its mean.
-    """
-    truth = LabelCounts.of(true, true).true
-    _check_scores(scores, truth)
-    if not truth.any():
-        raise InputError("labels: no image has a label, and mAP is not defined; score images with labels")
-    means = []
-    for times in draws(np.zeros(len(truth), dtype=int), samples, seed):
-        total, present = np.zeros(len(times)), np.zeros(len(times))
-        for label in np.flatnonzero(truth.any(axis=0)):
-            values = _average_precision(scores[:, label], truth[:, label], times)
-            there = ~np.isnan(values)
-            total[there] += values[there]
-            present += there
-        # A sample without any label says nothing about mAP.
-        means.append(total[present > 0] / present[present > 0])
-    return percentiles(np.concatenate(means))
-
-
-def _averages(counts: LabelCounts, times: np.ndarray) -> dict[str, np.ndarray]:
+def averages_of_draws(counts: LabelCounts, times: np.ndarray) -> dict[str, np.ndarray]:
     """Return every average for each sample, given how often it draws each image (samples, images)."""
     images = times.sum(axis=1)
     by_class = [times @ each.astype(float) for each in (counts.hits, counts.predicted, counts.true)]
@@ -208,7 +175,7 @@ def _averages(counts: LabelCounts, times: np.ndarray) -> dict[str, np.ndarray]:
     return found
 
 
-def _average_precision(scores: np.ndarray, true: np.ndarray, times: np.ndarray) -> np.ndarray:
+def average_precision_of_draws(scores: np.ndarray, true: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Return the average precision of one label in percent (samples); NaN without positives."""
     order = np.argsort(-scores, kind="stable")
     last = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)  # of equal scores
@@ -221,7 +188,8 @@ def _average_precision(scores: np.ndarray, true: np.ndarray, times: np.ndarray) 
     return values
 
 
-def _check_scores(scores: np.ndarray, true: np.ndarray) -> None:
+def check_scores(scores: np.ndarray, true: np.ndarray) -> None:
+    """Refuse scores (images, labels) that do not fit the true labels, or that are not numbers."""
     if scores.shape != true.shape:
         raise InputError(
             f"labels: scores have shape {scores.shape} and true labels {true.shape}; they must be equal"

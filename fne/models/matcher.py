@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fne.core.moved_keys import variant_settings
 from fne.models.image_heads import IMAGE_HEADS
 from fne.models.layers import Step, SyncBatchNorm
 from fne.models.similarities import SIMILARITIES
@@ -51,12 +50,8 @@ class Matcher(nn.Module):
         self.shape = shape
         self.similarity = SIMILARITIES[shape.similarity]
         head, encoder = IMAGE_HEADS[shape.image_head], TEXT_ENCODERS[shape.text_encoder]
-        head_settings = head.settings.model_validate(
-            variant_settings("train", "image_heads", shape.image_head, shape.image_head_settings)
-        )
-        encoder_settings = encoder.settings.model_validate(
-            variant_settings("train", "text_encoders", shape.text_encoder, shape.text_encoder_settings)
-        )
+        head_settings = head.settings.model_validate(shape.image_head_settings)
+        encoder_settings = encoder.settings.model_validate(shape.text_encoder_settings)
         self.image_head = head.make(shape.features, shape.embed_dim, head_settings)
         words = word_table(shape.vocabulary_size, shape.word_dim, vectors, fixed)
         self.text_encoder = encoder.make(words, shape.embed_dim, encoder_settings)

@@ -132,10 +132,7 @@ def is_tuned(path: Path) -> bool:
 
 
 def current_model(model: Path, tuned: Path) -> Path:
-    """Return the file of the model in use: the tuned one, if the network was tuned.
-
-    A project of an earlier version has no file `tuned`.
-    """
+    """Return the file of the model in use: the tuned one, if the network was tuned."""
     return tuned if tuned.exists() and is_tuned(tuned) else model
 
 

@@ -13,8 +13,8 @@ from functools import cache
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from fne.core.effective_settings import applies
 from fne.core.errors import InputError
-from fne.core.moved_keys import applies
 from fne.papers.presets import DEMO, Overrides, Preset, description_papers, load, split_address
 from fne.papers.tables import Grid, load_table, table_title
 

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fne.core.moved_keys import applies, upgraded
+from fne.core.effective_settings import applies
 from fne.papers.presets import DEMO, FNE, PER_PHASE, Overrides, every_preset, load, papers, split_address
 from fne.papers.runs import Counts, Result, Run, Settings, is_imported
 
@@ -197,7 +197,7 @@ def _has_paper_weights(run: Run, paper: str) -> bool:
 
 def _has_paper_extraction(run: Run, paper: str) -> bool:
     """Return whether activations are the FNE paper's; presets of other papers set how they are extracted."""
-    recorded = upgraded("extract", _ancestor(run, "activations", "settings") or {})
+    recorded = _ancestor(run, "activations", "settings") or {}
     wanted = paper_extraction()
     if paper != FNE:
         own = {key: run.settings.get("extract", {}).get(key) for key in wanted}

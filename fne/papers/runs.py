@@ -30,9 +30,9 @@ from fne.core.dvc import (
     read_stages,
 )
 from fne.core.dvc import open_project as open_repo
+from fne.core.effective_settings import applies, flattened
 from fne.core.errors import InputError
 from fne.core.files import text_digest
-from fne.core.moved_keys import applies, flattened, upgraded
 from fne.core.params import parse_yaml
 from fne.core.terminal import say
 from fne.metrics.floors import floor_of, parse_floor
@@ -478,11 +478,8 @@ def _name(stage: Stage) -> str:
 
 
 def _current_keys(recorded: Settings) -> Settings:
-    """Return recorded sections with the keys of this version, nested ones flattened."""
-    sections = {name: keys for name, keys in recorded.items() if isinstance(keys, dict)}
-    if "train" in sections:  # without the stage `finetune`, nothing was tuned
-        sections.setdefault("finetune", {})
-    return {name: flattened(upgraded(name, keys)) for name, keys in sections.items()}
+    """Return recorded sections with flattened keys."""
+    return {name: flattened(keys) for name, keys in recorded.items() if isinstance(keys, dict)}
 
 
 def _read_or_none(open_file: Callable[..., Any], *arguments: Any, **options: Any) -> bytes | None:

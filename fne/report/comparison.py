@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from fne.core.effective_settings import applies
 from fne.core.errors import InputError
-from fne.core.moved_keys import applies
 from fne.core.terminal import printable
 from fne.metrics.intervals import LEVEL, Ranked
 from fne.metrics.paired import ENOUGH_SEEDS, Difference

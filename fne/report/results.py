@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fne.core.moved_keys import flattened, upgraded
+from fne.core.effective_settings import flattened
 from fne.metrics.collapse import not_started
 from fne.metrics.floors import Floor
 from fne.metrics.recall import chance_of_mean, chance_of_median, chance_of_recall, small_split_warning
@@ -175,8 +175,7 @@ def find_paper_row(metrics: bytes, ranks: Artifact, captioned: Iterable[Captione
     """
     records = list(captioned)
     settings = {
-        section: flattened(upgraded(section, settings_of(ranks.lineage, name)))
-        for section, name in SECTION_ARTIFACTS.items()
+        section: flattened(settings_of(ranks.lineage, name)) for section, name in SECTION_ARTIFACTS.items()
     }
     if "vector_file" in ranks.lineage:
         settings["tokenize"]["vectors"] = settings_of(ranks.lineage, "vector_file")["file"]

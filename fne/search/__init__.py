@@ -46,9 +46,9 @@ def search(
         >>> fne.search("red-circle.png", root=project, by="fne").found
         'images'
     """
-    from fne.api.project import open_project  # imports modules of this package
-    from fne.core.errors import InputError
+    from fne.core.errors import InputError  # the modules of this package import the package
     from fne.search import engine
+    from fne.search.project import open_project
 
     if k < 1:
         raise InputError(f"k: expected at least 1, got {k}")

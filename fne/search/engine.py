@@ -214,7 +214,7 @@ def encode_sentence(text: str, vocabulary: Vocabulary) -> Sentence:
         InputError: if the sentence has no words, or none that are in the vocabulary.
     """
     settings = vocabulary.artifact.settings
-    tokens = tokenize(text, settings["lowercase"], cut=settings.get("cut", "nltk"))
+    tokens = tokenize(text, settings["lowercase"], cut=settings["cut"])
     words = [token for token in tokens if any(letter.isalnum() for letter in token)]
     if not words:
         raise InputError(f"the query {text!r} has no words; describe what the image shows")

@@ -15,12 +15,15 @@ from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
+from fne.core import stat_cache
 from fne.core.errors import InputError
-from fne.core.params import Runtime, load_key, load_runtime, not_one_of
+from fne.core.params import Runtime, load_key, load_params, load_runtime, not_one_of
 from fne.datasets.readers.folder import SUFFIXES
 from fne.models.matcher_file import current_model
 from fne.store.artifact import Artifact
 from fne.store.catalog import SPLITS, Captioned, Image, image_root, read_captions, read_images
+
+PARAMS = "params.yaml"
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,35 @@ class Project:
     def path(self, name: str) -> Path:
         """Return a path in the project's folder; an absolute path is returned unchanged."""
         return self.params.parent / name
+
+
+def open_project(root: str | Path) -> Project:
+    """Return the project in a folder.
+
+    Raises:
+        InputError: if the folder has no `params.yaml`.
+    """
+    params = Path(root).expanduser() / PARAMS
+    if not params.is_file():
+        raise InputError(
+            f"{root}: not the folder of a project ({PARAMS} is missing); pass its folder as root"
+        )
+    project = Project(params)
+    # Shards that were hashed once, and have not changed since, are not hashed again.
+    stat_cache.use(project.scratch)
+    return project
+
+
+def find_project(path: Path) -> Project | None:
+    """Return the project that a file or folder belongs to, or None.
+
+    A `params.yaml` without a section `runtime` belongs to another program.
+    """
+    for folder in path.absolute().parents:
+        params = folder / PARAMS
+        if params.is_file() and "runtime" in load_params(params):
+            return open_project(folder)
+    return None
 
 
 @dataclass(frozen=True)

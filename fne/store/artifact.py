@@ -24,8 +24,6 @@ from typing import Any
 from fne.core.errors import InputError
 from fne.core.files import read_bytes, text_digest, write_text
 
-# The first version of a text format that has a seal.
-SEALED_SINCE = 2
 OPENING = b'{"sha256": "'
 ENDING = b"fne-sha256:"
 METRICS_SEAL = "sha256"
@@ -202,7 +200,7 @@ def parse_document(path: Path, content: bytes, form: Format, remedy: str) -> dic
         sealed = is_sealed(content)
         document: dict[str, Any] = json.loads(content)
         form.check(path, document)
-        if not sealed and document["version"] >= SEALED_SINCE:
+        if not sealed:
             raise ValueError("its seal is missing")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: damaged ({_reason(error)}); {remedy}") from None

@@ -30,7 +30,6 @@ from typing import Any, TypeVar
 from fne.core.errors import InputError
 from fne.core.files import read_bytes, text_digest, write_text
 from fne.store.artifact import (
-    SEALED_SINCE,
     Artifact,
     Format,
     describe,
@@ -317,10 +316,9 @@ def _read(path: Path, form: Format, parse: Callable[[Any], Record]) -> tuple[lis
         lines = [json.loads(line) for line in content.decode().split("\n") if line]
         if not lines:
             raise ValueError("it is empty")
-        if "format" in lines[0]:
-            form.check(path, header := lines.pop(0))
-            if not sealed and header["version"] >= SEALED_SINCE:
-                raise ValueError("its seal is missing")
+        form.check(path, lines.pop(0))
+        if not sealed:
+            raise ValueError("its seal is missing")
         return [parse(line) for line in lines], hashlib.sha256(content).hexdigest()
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise InputError(f"{path}: not a catalog file ({error}); {repair_hint(path)}") from None

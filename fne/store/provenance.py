@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from fne.core.dvc import LOCK, Stage, content_md5, project_path, recorded_stages
+from fne.core.effective_settings import applies, flattened, resolved
 from fne.core.errors import InputError
-from fne.core.moved_keys import applies, flattened, resolved, upgraded
 from fne.store.artifact import Artifact, Lineage, merge
 from fne.store.catalog import record_of
 
@@ -45,12 +45,6 @@ SECTIONS = {
     "vocabulary": ("tokenize",),
     "word_vectors": ("tokenize",),
     "written_captions": ("caption",),
-}
-# What an artifact leaves out when it has no effect.
-LEFT_OUT: dict[str, dict[str, Any]] = {
-    "activations": {"layers": "all", "views": "mean"},
-    "tokens": {"cut": "nltk", "longest": 0},
-    "vocabulary": {"cut": "nltk", "longest": 0},
 }
 # Keys whose values are paths that the stage depends on; an artifact has digests instead.
 PATHS = ("catalog.root", "embed.source", "extract.weights", "tokenize.vectors")
@@ -136,7 +130,7 @@ def _differences(made_with: dict[str, Any], stage: Stage) -> Iterator[tuple[str,
         # An artifact may know only the digest of what it is made from.
         if not isinstance(made_with.get(name), dict) or not made_with[name]:
             continue
-        made = LEFT_OUT.get(name, {}) | flattened(made_with[name])
+        made = flattened(made_with[name])
         for section, values in product(sections, stage.params.values()):
             content = values.get(section)
             if not isinstance(content, dict):  # a single key, or None if the stage does not record it
@@ -144,7 +138,7 @@ def _differences(made_with: dict[str, Any], stage: Stage) -> Iterator[tuple[str,
                 if content is not None and content != made.get(key, content):
                     yield section, made[key], content
                 continue
-            current = resolved(section, upgraded(section, content))
+            current = resolved(section, content)
             for key, recorded in flattened(current).items():
                 if not applies(key, current) or f"{section}.{key}" in PATHS or key not in made:
                     continue

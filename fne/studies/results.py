@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from fne.core.effective_settings import flattened
 from fne.core.errors import InputError
-from fne.core.moved_keys import flattened
 from fne.metrics.intervals import LEVEL, Interval, Ranked
 from fne.metrics.paired import (
     ENOUGH_SEEDS,

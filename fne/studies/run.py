@@ -21,9 +21,9 @@ import numpy as np
 import torch
 
 from fne.core.device import prepare_device, use_training_threads
+from fne.core.effective_settings import flattened, put
 from fne.core.errors import InputError
 from fne.core.files import text_digest
-from fne.core.moved_keys import flattened, put
 from fne.core.params import Runtime, Section, load_params, load_runtime, parse_section
 from fne.core.progress import format_time
 from fne.datasets.catalog import Catalog, build_catalog

@@ -46,19 +46,12 @@ class Tokenize(Section):
         return self
 
     def recorded(self, pretrained: bool) -> dict[str, Any]:
-        """Return what artifacts record: settings that change nothing are left out.
+        """Return what artifacts record.
 
         Args:
             pretrained: whether there are word vectors, so that the rule for words without one applies.
         """
-        record = self.model_dump(include={"lowercase", "min_count", "end_of_sentence", "vocabulary"})
-        if self.cut != "nltk":
-            record["cut"] = self.cut
-        if self.longest:
-            record["longest"] = self.longest
-        if pretrained:
-            record["without_vector"] = self.without_vector
-        return record
+        return self.model_dump(exclude={"vectors"} if pretrained else {"vectors", "without_vector"})
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ VERSION = 2
 SECONDS = 30.0
 KEPT = 2
 CHECKPOINT = re.compile(r"[0-9]{8}\.safetensors")
-# Files of a killed writer; earlier versions let safetensors choose the name.
-LEFTOVER = re.compile(r"\.[0-9]{8}\.safetensors\.[0-9]+\.tmp|\.tmp[0-9A-Za-z]{6}")
+# Files of a killed writer.
+LEFTOVER = re.compile(r"\.[0-9]{8}\.safetensors\.[0-9]+\.tmp")
 LOCK = "lock"
 # Between two attempts to get the lock.
 WAIT_SECONDS = 0.5

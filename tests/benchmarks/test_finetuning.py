@@ -2,9 +2,8 @@ from importlib import import_module
 
 import numpy as np
 
-from benchmarks.finetuning import MADE_ONCE, SCORED, described
+from benchmarks.finetuning import MADE_ONCE, SCORED, arguments, described
 from benchmarks.scale import STAGES
-from benchmarks.two_branch import arguments
 from fne.metrics.intervals import Ranked
 
 

@@ -3,7 +3,6 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from click.testing import CliRunner
 from ruamel.yaml import YAML
 from safetensors.numpy import save
 
-from fne.cli import experiments, main
+from fne.cli import main
 from fne.cli.experiments import (
     data_set_fault,
     find_missing,
@@ -20,22 +19,18 @@ from fne.cli.experiments import (
     row_obstacle,
     runnable_methods,
 )
-from fne.cli.timing import Estimate
+from fne.core.effective_settings import flattened
 from fne.core.errors import InputError
 from fne.core.files import file_digest
-from fne.core.moved_keys import flattened
 from fne.extraction.preprocess import INPUTS
 from fne.extraction.weights import DESCRIPTION
 from fne.papers.presets import load, preset
-from fne.papers.tables import load_table
 from tests.support import paper_runs
 from tests.support.imports import ROOT
 from tests.support.paper_tables import project, run, sections
 from tests.support.projects import change_params, commit, dvc
 
 PARAMS = {"catalog": {"root": "data/demo"}, "extract": {"weights": "weights/random.yaml", "shards": 4}}
-HALF_AN_HOUR = Estimate(0.5, "one epoch timed here")
-WANTED = ("5", "--dataset", "demo", "--model", "FNE-MOE-abs", "--seeds", "3", "--run")
 
 
 def recorded(name, seed, extract=PARAMS["extract"]):
@@ -193,9 +188,10 @@ def test_one_run_fills_the_rows_of_two_methods_with_the_same_settings(monkeypatc
 
 def test_the_shell_splits_a_command_into_its_arguments():
     [each] = plan("2", "flickr8k", "paper", 1, ["FNE-POE"])
-    assert shlex.split(each.shell_command()) == each.command()
-    assert each.command()[:4] == ["dvc", "exp", "run", "--queue"]
-    assert each.command()[-2:] == ["-S", "train.seed=0"]
+    command = shlex.split(each.shell_command())
+    assert command[:5] == ["dvc", "exp", "run", "--queue", "-S"]
+    assert "embed.kind=fne" in command
+    assert command[-2:] == ["-S", "train.seed=0"]
 
 
 def test_a_method_of_another_table_is_refused():
@@ -225,50 +221,34 @@ def original(tmp_path_factory):
 @pytest.fixture
 def table(original, monkeypatch):
     monkeypatch.chdir(original)
-    # Timing is tested in test_timing.py.
-    monkeypatch.setattr(experiments, "estimate_all", lambda planned, params: [HALF_AN_HOUR] * len(planned))
     return lambda *arguments, **options: CliRunner().invoke(main, ["table", *arguments], **options)
 
 
-def test_missing_experiments_are_printed_and_queued_after_confirmation_and_then_not_missing(table):
-    wanted = ("5", "--dataset", "demo", "--model", "FC7-MOE-bl", "--seeds", "2")
-    dry = table(*wanted, "--dry")
+def test_missing_experiments_are_printed_and_not_missing_once_they_are_queued(table):
+    wanted = ("5", "--dataset", "demo", "--model", "FC7-MOE-bl", "--seeds", "2", "--dry")
+    dry = table(*wanted)
     assert dry.exit_code == 0, dry.output
     lines = dry.stdout.splitlines()
     assert lines[0] == "# FC7-MOE-bl, seed 1"
     assert lines[1].startswith("dvc exp run --queue -S catalog.restval=drop ")
-    assert lines[2] == "# 1 experiments; --hours also says how long"
-    lines = table(*wanted, "--dry", "--hours").stdout.splitlines()
-    assert lines[0] == "# FC7-MOE-bl, seed 1: about 30.0 minutes, from one epoch timed here"
-    assert lines[1].startswith("dvc exp run --queue -S catalog.restval=drop ")
-    assert lines[2] == (
-        "# 1 experiments, about 30.0 minutes of training on this machine, one after the other; "
-        "timed on random data of the same size"
-    )
-    refused = table(*wanted, "--queue", input="n\n")
-    assert "queued" not in refused.stdout
-    queued = table(*wanted, "--queue", "--yes")
-    assert queued.stdout.endswith("1 experiments queued; run them with `dvc queue start`\n")
-    again = table(*wanted, "--dry")
+    assert lines[2:] == ["# 1 experiments; queue them, then `dvc queue start` runs them"]
+    dvc(Path(), *shlex.split(lines[1])[1:])
+    again = table(*wanted)
     assert again.stdout == "nothing is missing\n"
     assert again.stderr == "in DVC's queue: 1 more; `dvc queue start` runs them\n"
 
 
-OWN_ROWS = "with --own-rows, its methods are run for rows of their own\n"
+OWN_ROWS = "--own-rows plans its methods for rows of their own\n"
 
 
-def test_parameters_with_another_data_set_give_a_warning_and_cannot_be_queued_or_run(table):
+def test_parameters_with_another_data_set_fill_no_row_and_own_rows_give_a_warning(table):
     fault = "params.yaml: catalog.root is 'data/demo', which is not Flickr8k; set it to the folder of that data set\n"
     dry = table("2", "--dry", "--model", "FNE-SH")
     assert dry.exit_code == 0
-    assert dry.stderr == f"Warning: {fault}"
     assert dry.stdout == f"no row of the table can be filled: {fault[:-1]}; {OWN_ROWS}"
     own = table("2", "--dry", "--model", "FNE-SH", "--own-rows")
     assert (own.exit_code, own.stderr) == (0, f"Warning: {fault}")
     assert own.stdout.startswith("# FNE-SH, seed 0\ndvc exp run ")
-    for strict in ("--queue", "--run"):
-        refused = table("2", strict, "--yes")
-        assert (refused.exit_code, refused.stderr) == (2, f"Error: {fault}")
 
 
 def test_weights_that_keep_results_out_of_the_papers_rows_need_own_rows(table, original):
@@ -279,81 +259,10 @@ def test_weights_that_keep_results_out_of_the_papers_rows_need_own_rows(table, o
     )
     dry = table("4", "--dry")
     assert (dry.exit_code, dry.stdout) == (0, f"no row of the table can be filled: {reason}; {OWN_ROWS}")
-    for strict in ("--queue", "--run"):
-        refused = table("4", strict, "--yes")
-        assert (refused.exit_code, refused.stderr) == (2, f"Error: {reason}; {OWN_ROWS}")
     own = table("4", "--own-rows", "--dry")
     assert own.stdout.count("dvc exp run --queue") == 20
     assert "-S extract." not in own.stdout
     change_params(original, {"catalog": {"root": "data/demo"}})
-
-
-def test_a_parameter_file_without_the_train_section_is_refused(tmp_path):
-    file = tmp_path / "params.yaml"
-    file.write_text((ROOT / "params.yaml").read_text().replace("\ntrain:", "\nother:"))
-    with pytest.raises(InputError) as caught:
-        experiments.estimate_all(plan("5", "demo", "paper", 1, ["FC7-MOE-bl"]), file)
-    assert caught.value.message == f"{file}: section 'train': the section is missing"
-
-
-@pytest.fixture
-def table_of_one_run(tmp_path, monkeypatch):
-    """Return the command, in a project with one finished run and a stage that does not really train."""
-    folder = project(tmp_path / "project", "FNE-MOE-abs", "demo")
-    run(folder)
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(
-        experiments, "estimate_all", lambda planned, params: [Estimate(0.5, "a guess")] * len(planned)
-    )
-    return lambda *arguments, **options: CliRunner().invoke(main, ["table", *arguments], **options)
-
-
-def test_missing_experiments_are_run_and_then_the_table_is_shown(table_of_one_run):
-    done = table_of_one_run(*WANTED, "--yes", "--format", "csv")
-    assert done.exit_code == 0, done.output
-    assert done.stderr.splitlines()[:2] == [
-        "# FNE-MOE-abs, seed 1: about 30.0 minutes, from a guess",
-        "# FNE-MOE-abs, seed 2: about 30.0 minutes, from a guess",
-    ]
-    progress = [line for line in done.stderr.splitlines() if " of 2: " in line]
-    assert progress[0] == "1 of 2: FNE-MOE-abs, seed 1: running"
-    assert progress[1].startswith("1 of 2: FNE-MOE-abs, seed 1: done; about ")
-    assert progress[1].endswith(" minutes left")
-    assert progress[2:] == ["2 of 2: FNE-MOE-abs, seed 2: running", "2 of 2: FNE-MOE-abs, seed 2: done"]
-    # In this stage, the training starts with seeds 0 and 2.
-    assert done.stdout.startswith("model,source,")
-    assert done.stdout.endswith(
-        '"FNE-MOE-abs, random weights, demo, 6 test images","ours, paper",0.0001,0.05,yes,2,3,\n'
-    )
-    # The workspace is unchanged, because experiments run in temporary copies.
-    assert "seed: 0" in Path("params.yaml").read_text()
-    again = table_of_one_run(*WANTED, "--yes", "--format", "csv")
-    assert (again.exit_code, again.stderr, again.stdout) == (0, "nothing is missing\n", done.stdout)
-
-
-def test_nothing_is_run_without_confirmation(table_of_one_run):
-    refused = table_of_one_run(*WANTED, input="n\n")
-    assert refused.exit_code == 0
-    assert "Run these 2 experiments? [y/N]: n" in refused.stderr
-    assert "running" not in refused.stderr
-    assert refused.stdout.startswith("Table 5: ")
-
-
-def test_a_failed_experiment_stops_the_run_and_finished_ones_are_kept(table_of_one_run, capfd):
-    stage = Path("stage.py")
-    stage.write_text(stage.read_text() + "\nif seed == 2:\n    raise SystemExit('failed with seed 2')\n")
-    commit(Path())
-    dvc(Path(), "repro")
-    commit(Path())
-    failed = table_of_one_run(*WANTED, "--yes")
-    assert failed.exit_code == 2
-    assert failed.stderr.splitlines()[-1] == (
-        "Error: FNE-MOE-abs, seed 2: `dvc exp run` failed with exit code 255, see above; run the same command "
-        "again to continue"
-    )
-    assert "failed with seed 2" in capfd.readouterr().err
-    assert "1 of 1: FNE-MOE-abs, seed 2: running" in table_of_one_run(*WANTED, "--yes").stderr
 
 
 COCO = '{"splits": {"train": 8, "val": 4, "test": 6}, "weights": "", "kind": "file"}'
@@ -382,12 +291,19 @@ def table_4(tmp_path, monkeypatch):
     monkeypatch.setitem(load("weights"), "sha256", [file_digest(folder / "papers.safetensors")])
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(experiments, "estimate_all", lambda planned, params: [HALF_AN_HOUR] * len(planned))
     return lambda *arguments: CliRunner().invoke(main, ["table", *arguments])
 
 
+def run_printed(stdout):
+    """Run the commands that `--dry` printed at once, in temporary copies as `dvc queue start` does."""
+    for line in stdout.splitlines():
+        if not line.startswith("#"):
+            dvc(Path(), *shlex.split(line.replace("--queue", "--temp"))[1:])
+
+
 def test_running_table_4_on_a_synthetic_coco_fills_its_rows_and_then_nothing_is_missing(table_4):
-    done = table_4(*OF_TABLE_4, "--run", "--yes", "--format", "csv")
+    run_printed(table_4(*OF_TABLE_4, "--dry").stdout)
+    done = table_4("4", "--format", "csv")
     assert done.exit_code == 0, done.output
     assert 'FC7-SH,"ours, paper",' in done.stdout
     assert 'FNE-SH,"ours, paper",' in done.stdout
@@ -398,10 +314,10 @@ def test_running_table_4_on_a_synthetic_coco_fills_its_rows_and_then_nothing_is_
 def test_other_weights_fill_no_row_of_table_4_and_are_run_only_for_rows_of_their_own(table_4):
     change_params(Path(), {"extract": {"weights": "others.safetensors"}})
     commit(Path())
-    refused = table_4(*OF_TABLE_4, "--run", "--yes")
-    assert refused.exit_code == 2
-    assert "extract.weights is 'others.safetensors', and rows of the paper need weights" in refused.stderr
-    done = table_4(*OF_TABLE_4, "--own-rows", "--run", "--yes", "--format", "csv")
+    refused = table_4(*OF_TABLE_4, "--dry")
+    assert "extract.weights is 'others.safetensors', and rows of the paper need weights" in refused.stdout
+    run_printed(table_4(*OF_TABLE_4, "--own-rows", "--dry").stdout)
+    done = table_4("4", "--format", "csv")
     assert done.exit_code == 0, done.output
     assert '"ours, paper"' not in done.stdout
     # With rows of their own, methods keep the network of params.yaml.
@@ -409,44 +325,3 @@ def test_other_weights_fill_no_row_of_table_4_and_are_run_only_for_rows_of_their
     assert table_4(*OF_TABLE_4, "--own-rows", "--dry").stdout == "nothing is missing\n"
     still = table_4(*OF_TABLE_4, "--dry")
     assert still.stdout.startswith("no row of the table can be filled: params.yaml: extract.weights is ")
-
-
-def test_an_error_of_dvc_is_shown_in_its_own_words(monkeypatch):
-    output = "\nERROR: unexpected error - Empty git repo\n\nHaving any troubles? Hit us up\n"
-    monkeypatch.setattr(experiments.subprocess, "run", lambda *_, **__: CompletedProcess([], 255, "", output))
-    with pytest.raises(InputError) as caught:
-        experiments.enqueue(plan("5", "demo", "paper", 1, ["FC7-MOE-bl"]))
-    assert caught.value.message == "FC7-MOE-bl, seed 0: unexpected error - Empty git repo"
-
-
-def test_an_interrupted_command_is_waited_for(monkeypatch):
-    waits = []
-
-    class Process:
-        def __init__(self, words, stdout):
-            assert stdout == experiments.STDERR
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            return None
-
-        def wait(self):
-            waits.append(1)
-            if len(waits) == 1:
-                raise KeyboardInterrupt
-            return 0
-
-    monkeypatch.setattr(experiments.subprocess, "Popen", Process)
-    with pytest.raises(KeyboardInterrupt):
-        experiments.run_all(plan("5", "demo", "paper", 1, ["FC7-MOE-bl"]), [Estimate(1.0, "a guess")])
-    assert len(waits) == 2
-
-
-@pytest.mark.parametrize("dataset", [None, "demo"])
-@pytest.mark.parametrize("address", ["2", "4", "5", "two-branch/1", "two-branch/2"])
-def test_the_size_of_every_experiment_is_known(address, dataset):
-    chosen = dataset or load_table(address)["dataset"]
-    for each in plan(address, chosen, "paper", 1):
-        assert experiments._workload(each, ROOT / "params.yaml").features in (512, 2048, 4096, 12416)

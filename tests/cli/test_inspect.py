@@ -88,7 +88,10 @@ def test_a_file_of_arrays_tells_types_and_shapes(folder):
 
 
 def test_a_model_tells_its_weights_and_settings(folder):
-    matcher = new_matcher(Shape("linear", "gru", "cosine", False, 4, 3, 2, 2), seed=0)
+    matcher = new_matcher(
+        Shape("linear", "gru", "cosine", False, 4, 3, 2, 2, text_encoder_settings={"initial": "torch"}),
+        seed=0,
+    )
     write_model(folder / "m.safetensors", matcher, {"margin": 0.2}, MADE_FROM)
     lines = inspect("m.safetensors")
     assert lines[0].startswith("m.safetensors: model, 50 weights, ")
@@ -115,6 +118,7 @@ def test_metrics_come_as_a_table(folder):
         "image_to_text": direction,
         "text_to_image": direction,
         "rsum": 120.0,
+        "guessing": 62.2,
         "images": 5,
         "captions": 25,
     }
@@ -124,13 +128,19 @@ def test_metrics_come_as_a_table(folder):
         "                         R@1          R@5         R@10  median rank    mean rank",
         "  image to text         10.0         20.0         30.0          4.0          5.2",
         "  text to image         10.0         20.0         30.0          4.0          5.2",
-        "  sum of recalls 120.0 of 600",
+        "  sum of recalls 120.0 of 600; guessing 62.2",
     ]
 
 
 def test_figures_of_the_split_that_chose_the_epoch_carry_a_warning(folder):
     direction = {"R@1": 10.0}
-    metrics = {"image_to_text": direction, "text_to_image": direction, "rsum": 20.0, "captions": 250}
+    metrics = {
+        "image_to_text": direction,
+        "text_to_image": direction,
+        "rsum": 20.0,
+        "guessing": 6.4,
+        "captions": 250,
+    }
     write_metrics(folder / "m.json", {"val_full": metrics | {"images": 50}})
     assert inspect("m.json")[-1] == (
         "  Warning: these images chose the epoch, so the figures are the best of many and too high; "

@@ -76,10 +76,6 @@ def test_an_earlier_table_is_replaced_and_another_file_is_not(table, tmp_path, f
     [
         ([], "Error: give a table (2, 3, 4, 5, …; see --list), claims, or --list\n"),
         (["2", "--list"], "Error: give a table (2, 3, 4, 5, …; see --list), claims, or --list\n"),
-        (
-            ["--compare", "HEAD", "wide"],
-            "Error: --compare is a command of its own now: fne compare HEAD wide\n",
-        ),
     ],
 )
 def test_wrong_arguments_are_refused(table, given, message):
@@ -91,14 +87,11 @@ def test_wrong_arguments_are_refused(table, given, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["2", "--model", "FNE-SH"], "--model, --seeds, --following and --yes need --dry, --queue or --run"),
-        (["5", "--seeds", "5"], "--model, --seeds, --following and --yes need --dry, --queue or --run"),
-        (["2", "--own-rows"], "--own-rows needs --dry, --queue or --run"),
-        (["--list", "--dry"], "--dry, --queue and --run need a table"),
-        (["--list", "--run"], "--dry, --queue and --run need a table"),
-        (["5", "--hours"], "--hours needs --dry"),
-        (["5", "--run", "--queue"], "give one of --dry, --queue and --run"),
-        (["5", "--run", "--dry"], "give one of --dry, --queue and --run"),
+        (["2", "--model", "FNE-SH"], "--model, --seeds, --following and --own-rows need --dry"),
+        (["5", "--seeds", "5"], "--model, --seeds, --following and --own-rows need --dry"),
+        (["2", "--own-rows"], "--model, --seeds, --following and --own-rows need --dry"),
+        (["--list", "--dry"], "--dry and --dataset need a table"),
+        (["claims", "--dataset", "demo"], "--dry and --dataset need a table"),
     ],
 )
 def test_options_without_effect_are_refused(arguments, message):

@@ -18,6 +18,7 @@ from fne.core.dvc import content_md5
 from fne.core.files import file_digest
 from fne.core.stat_cache import FileState
 from fne.datasets.rejects import Reject, write_rejects
+from fne.extraction.preprocess import TORCHVISION
 from fne.extraction.weights import load_weights
 from fne.losses.classifier_file import FORMAT, read_classifier, write_classifier
 from fne.losses.instance import Classes, InstanceSettings, new_instance
@@ -87,7 +88,10 @@ def catalog(ids=IDS, word="x") -> None:
 
 
 def model(settings) -> str:
-    matcher = new_matcher(Shape("linear", "gru", "cosine", False, 4, 3, 2, 2), seed=0)
+    matcher = new_matcher(
+        Shape("linear", "gru", "cosine", False, 4, 3, 2, 2, text_encoder_settings={"initial": "torch"}),
+        seed=0,
+    )
     return write_model(MODEL, matcher, settings, {})
 
 
@@ -510,7 +514,7 @@ def test_an_extraction_that_differs_from_the_record_is_named():
     file.write_text("kind: random\nseed: 0\n")
     lineage = merge(read_images(IMAGES)[1], load_weights(file, "alexnet").artifact)
     shards = [(number, ids, np.zeros((len(ids), 1))) for number, ids in plan_shards(IDS, 2).items()]
-    made_with = {"backbone": "alexnet"}
+    made_with = {"backbone": "alexnet", "input": TORCHVISION.model_dump()}
     write_rows(ACTIVATIONS, "activations", [Layer("fc", 1)], "float32", shards, made_with, lineage)
 
     def recorded(seed=0, **changes):

@@ -140,7 +140,7 @@ def test_the_hardware_that_computed_each_row_is_recorded(tmp_path):
     assert scratch.hardware(DIGESTS) == {DIGESTS[0]: "EPYC", DIGESTS[1]: hardware_name("cpu")}
 
 
-def test_the_hardware_of_a_row_of_an_older_version_is_unknown(tmp_path):
+def test_the_hardware_of_a_row_without_a_note_is_unknown(tmp_path):
     scratch = Scratch(tmp_path, {}, features=2)
     journal = Journal(scratch.folder / "aa.rows", 2)
     assert journal.lock()
@@ -283,11 +283,6 @@ def test_a_note_about_hardware_with_a_changed_bit_is_left_out(tmp_path):
         for bit in range(7):
             path.write_bytes(content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :])
             assert read_hardware(path) in ({}, {"01" * 32: "EPYC 7763, AVX2"})
-
-
-def test_a_note_of_an_earlier_version_is_read(tmp_path):
-    (tmp_path / "aa.made").write_text("\n01 EPYC 7763\n")
-    assert read_hardware(tmp_path / "aa.made") == {"01": "EPYC 7763"}
 
 
 def test_rows_of_unknown_hardware_are_mentioned():

@@ -6,7 +6,8 @@ from fne.extraction.recorded import recorded_extraction, recorded_input
 from fne.store.artifact import Artifact
 
 EXTRACTED = {
-    "backbone": "alexnet", "activations": "post_relu", "resize": "squash", "crops": "center", "precision": "float32"
+    "backbone": "alexnet", "activations": "post_relu", "resize": "squash", "crops": "center", "precision": "float32",
+    "layers": "all", "views": "mean",
 }  # fmt: skip
 
 
@@ -24,13 +25,7 @@ def test_a_new_image_cannot_be_embedded_like_imported_features():
     )
 
 
-def test_keys_that_were_not_recorded_have_the_values_of_before():
-    found = recorded_extraction(origin(EXTRACTED, weights={"digest": "w", "settings": {}}))
-    assert (found["layers"], found["views"]) == ("all", "mean")
-
-
-def test_images_are_fed_as_the_record_says_and_otherwise_as_torchvision_does():
-    weights = {"digest": "w", "settings": {}}
-    assert recorded_input(origin(EXTRACTED, weights=weights)) == TORCHVISION
-    fed = EXTRACTED | {"input": CAFFE.model_dump()}
-    assert recorded_input(origin(fed, weights=weights)) == CAFFE
+@pytest.mark.parametrize("fed", [CAFFE, TORCHVISION])
+def test_images_are_fed_as_the_record_says(fed):
+    recorded = EXTRACTED | {"input": fed.model_dump()}
+    assert recorded_input(origin(recorded, weights={"digest": "w", "settings": {}})) == fed

@@ -12,10 +12,10 @@ from fne.metrics.captions import (
     cider_d,
     collapse_warning,
     count_n_grams,
-    intervals,
     rouge_l,
     summarize,
 )
+from fne.metrics.intervals import caption_intervals
 
 # Three images; every score was computed with pycocoevalcap 1.2.
 TINY = (
@@ -199,10 +199,10 @@ def test_bleu_is_that_of_nltk_where_candidates_have_four_words(seed):
 
 
 def test_bleu_reproduces_the_published_counts_of_the_coco_demo():
-    from fne.metrics.captions import _bleu
+    from fne.metrics.captions import bleu_of_counts
 
     counts = np.array([5732, 2510, 1043, 423, 9893, 8893, 7893, 6893, 9893, 9855.0])
-    assert np.round(_bleu(counts), 3).tolist() == [0.579, 0.404, 0.279, 0.191]
+    assert np.round(bleu_of_counts(counts), 3).tolist() == [0.579, 0.404, 0.279, 0.191]
 
 
 def test_the_order_of_images_and_of_references_does_not_matter():
@@ -279,7 +279,7 @@ def test_cider_of_one_image_is_refused_and_left_out_of_the_summary():
     with pytest.raises(InputError, match="CIDEr-D of one image \\('1'\\) is 0 by definition"):
         cider_d(*one)
     assert "CIDEr-D" not in summarize(*one)
-    assert "CIDEr-D" not in intervals(*one, samples=10)
+    assert "CIDEr-D" not in caption_intervals(*one, samples=10)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_cider_of_one_image_is_refused_and_left_out_of_the_summary():
         ({"1": ["a", "b"]}, {"1": ["a"]}, "image '1' has 2 candidates"),
     ],
 )
-@pytest.mark.parametrize("metric", [bleu, rouge_l, cider_d, summarize, intervals])
+@pytest.mark.parametrize("metric", [bleu, rouge_l, cider_d, summarize, caption_intervals])
 def test_images_without_candidate_or_references_are_refused(metric, candidates, references, message):
     with pytest.raises(InputError, match=message):
         metric(candidates, references)
@@ -323,7 +323,7 @@ def test_intervals_are_those_of_scoring_each_sample():
         drawn["BLEU-2"].append(bleu(chosen, others).score[1])
         drawn["ROUGE-L"].append(rouge_l(chosen, others).score)
         drawn["CIDEr-D"].append(per_image[sample].mean())
-    found = intervals(candidates, references, samples=40, seed=0)
+    found = caption_intervals(candidates, references, samples=40, seed=0)
     for name, values in drawn.items():
         assert found[name] == pytest.approx(np.percentile(values, [2.5, 97.5]))
 

@@ -3,12 +3,11 @@ import pytest
 from sklearn.metrics import average_precision_score, precision_recall_fscore_support
 
 from fne.core.errors import InputError
+from fne.metrics.intervals import label_intervals, map_interval
 from fne.metrics.labels import (
     _harmonic,
     average_precisions,
-    label_intervals,
     label_metrics,
-    map_interval,
     mean_average_precision,
     per_class,
     top_k,

@@ -2,7 +2,17 @@ import torch
 
 from fne.models.matcher import Matcher, Shape, new_matcher
 
-SHAPE = Shape("linear", "gru", "cosine", False, features=16, vocabulary_size=12, word_dim=5, embed_dim=8)
+SHAPE = Shape(
+    "linear",
+    "gru",
+    "cosine",
+    False,
+    features=16,
+    vocabulary_size=12,
+    word_dim=5,
+    embed_dim=8,
+    text_encoder_settings={"initial": "torch"},
+)
 
 
 def test_vectors_have_length_one():
@@ -15,7 +25,9 @@ def test_vectors_have_length_one():
 
 
 def test_absolute_values_come_after_the_normalization():
-    absolute = Matcher(Shape("linear", "gru", "order", True, 16, 12, 5, 8))
+    absolute = Matcher(
+        Shape("linear", "gru", "order", True, 16, 12, 5, 8, text_encoder_settings={"initial": "torch"})
+    )
     images = absolute.embed_images(torch.randn(3, 16))
     assert (images >= 0).all()
     assert torch.allclose(images.norm(dim=1), torch.ones(3))

@@ -21,7 +21,17 @@ from fne.models.matcher_file import (
 )
 from fne.store.tensors import write_sealed
 
-SHAPE = Shape("linear", "gru", "cosine", False, features=16, vocabulary_size=12, word_dim=5, embed_dim=8)
+SHAPE = Shape(
+    "linear",
+    "gru",
+    "cosine",
+    False,
+    features=16,
+    vocabulary_size=12,
+    word_dim=5,
+    embed_dim=8,
+    text_encoder_settings={"initial": "torch"},
+)
 
 
 def write(path):

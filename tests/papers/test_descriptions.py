@@ -2,8 +2,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from fne.cli.check import SECTIONS as SCHEMAS
+from fne.core.effective_settings import flattened, put
 from fne.core.errors import InputError
-from fne.core.moved_keys import flattened, put
 from fne.core.params import parse_section
 from fne.papers.descriptions import (
     SECTIONS,

@@ -2,8 +2,8 @@ import pytest
 from dvc.utils.hydra import apply_overrides
 from ruamel.yaml import YAML
 
+from fne.core.effective_settings import FAMILIES, applies, flattened, put
 from fne.core.errors import InputError
-from fne.core.moved_keys import FAMILIES, applies, flattened, put
 from fne.datasets.catalog import Catalog
 from fne.datasets.demo.dataset import Render
 from fne.evaluation.protocols import Evaluate

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from fne.core.moved_keys import put
+from fne.core.effective_settings import put
 from fne.metrics.floors import Floor
 from fne.papers.presets import load, preset
 from fne.papers.runs import split_digests

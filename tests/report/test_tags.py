@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from fne.metrics.labels import label_intervals, label_metrics
+from fne.metrics.intervals import label_intervals
+from fne.metrics.labels import label_metrics
 from fne.report.record import catalog_state
 from fne.report.sources import History
 from fne.report.tags import (

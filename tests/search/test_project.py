@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from fne.core.errors import InputError
-from fne.search.project import Catalog, CatalogImage, ExternalImage, Project, parse_query
+from fne.search.project import Catalog, CatalogImage, ExternalImage, Project, find_project, parse_query
 from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned, Image
+from tests.support.imports import ROOT
 from tests.support.projects import change_params
 from tests.support.search import draw
 
@@ -101,3 +102,15 @@ def test_a_sentence_is_refused_if_only_images_are_allowed(catalog):
     assert error.value.message == (
         "'a zebra' is neither a file nor an image id of the catalog (ids look like 'red.png'); name an image"
     )
+
+
+def test_a_project_is_found_above_its_files(tmp_path):
+    (tmp_path / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
+    found = find_project(tmp_path / "features/embeddings")
+    assert found is not None
+    assert found.params == tmp_path / "params.yaml"
+
+
+def test_parameters_of_another_program_are_no_project(tmp_path):
+    (tmp_path / "params.yaml").write_text("model:\n  depth: 3\n")
+    assert find_project(tmp_path / "features/embeddings") is None

@@ -150,7 +150,7 @@ def test_a_new_photo_is_searched_with_the_tuned_network(project):
     # The same pixels in another file: not of the catalog, but with the same vector.
     with Picture.open("photos/03.png") as picture:
         picture.save("new.bmp")
-    from fne.api.model import load_model
+    from fne.api import load_model
 
     found = load_model(project).encode_images(["new.bmp"])
     assert np.allclose(found[0], known.read(["03.png"])[0], atol=1e-5)

@@ -8,7 +8,6 @@ from fne.core.errors import InputError
 from fne.store.artifact import (
     Artifact,
     Format,
-    is_sealed,
     merge,
     parse_document,
     parse_metrics,
@@ -99,12 +98,6 @@ def test_every_flipped_bit_of_a_sealed_text_is_refused(tmp_path):
 def test_every_truncation_of_a_sealed_text_is_refused(tmp_path):
     content = sealed(word="a")
     assert all(fault(content[:size], tmp_path).endswith("; make it again") for size in range(len(content)))
-
-
-def test_a_text_of_version_1_needs_no_seal(tmp_path):
-    assert not is_sealed(b"{}")
-    older = json.dumps(FORM.header() | {"version": 1}).encode()
-    assert parse_document(tmp_path, older, FORM, "")["version"] == 1
 
 
 def test_a_text_without_its_seal_is_refused(tmp_path):

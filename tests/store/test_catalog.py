@@ -96,12 +96,6 @@ def test_every_flipped_bit_and_every_truncation_is_detected(tmp_path, write, rea
             read(path)
 
 
-def test_a_file_of_version_1_has_no_header_and_is_read(tmp_path):
-    write_captions(tmp_path / "c", CAPTIONED)
-    (tmp_path / "c").write_text("\n".join((tmp_path / "c").read_text().split("\n")[1:]))
-    assert read_captions(tmp_path / "c")[0] == CAPTIONED[::-1]
-
-
 def test_every_line_is_json_and_the_first_says_what_the_file_is(tmp_path):
     write_images(tmp_path / "i", [])
     header = json.loads((tmp_path / "i").read_text())

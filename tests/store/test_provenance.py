@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fne.core.dvc import content_md5
+from fne.core.effective_settings import CLOSED_FORM
 from fne.core.errors import InputError
-from fne.core.moved_keys import CLOSED_FORM
 from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned, read_captions, write_captions, write_record
 from fne.store.provenance import recorded_lineage
@@ -92,15 +92,6 @@ def test_the_value_of_auto_is_compared_and_not_the_word():
     made = train | {"start": "cca", "methods": {"cca": {"dim": 256}}}
     recorded_lineage(model(made))
     assert "train.start = 'random', but dvc.lock records 'cca'" in fault(model(made | {"start": "random"}))
-
-
-def test_a_setting_that_is_left_out_of_an_artifact_has_its_old_value():
-    Path("tokens").write_text("tokens")
-    tokens = {"params": {"params.yaml": {"tokenize": {"cut": "split"}}}, "outs": [entry(Path("tokens"))]}
-    lock(tokenize=tokens)
-    assert "tokenize.cut = 'nltk', but dvc.lock records 'split'" in fault(
-        Artifact(Path("tokens"), "tokens", "ef", {"lowercase": True})
-    )
 
 
 def test_what_was_made_by_hand_is_not_compared():

@@ -202,14 +202,6 @@ def test_a_manifest_cannot_refer_to_a_file_outside_the_store(tmp_path):
     )
 
 
-def test_a_store_of_version_1_is_read(tmp_path):
-    path = write(tmp_path / "s")
-    manifest = json.loads((path / "manifest.json").read_text())
-    del manifest["sha256"]
-    (path / "manifest.json").write_text(json.dumps(manifest | {"version": 1}, indent=1))
-    assert np.array_equal(Rows.open(path).read(IDS), np.stack([row(each) for each in IDS]))
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_a_flipped_bit_anywhere_in_the_manifest_is_detected_when_opening(tmp_path, seed):
     path = write(tmp_path / "s")

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fne.core.moved_keys import upgraded
 from fne.papers.presets import load
 from fne.papers.runs import Result, Run
 from fne.store.arrays import Arrays
@@ -17,6 +16,8 @@ EXTRACT = {
     "activations": "post_relu",
     "resize": "squash",
     "crops": "ten",
+    "views": "mean",
+    "layers": "all",
     "precision": "float32",
 }
 FLICKR8K = {"train": (6000, 30000), "val": (1000, 5000), "test": (1000, 5000)}
@@ -67,7 +68,7 @@ def run(
     settings = sections(name, dataset, following)
     settings["train"] |= {"seed": seed, **train}
     settings.setdefault("catalog", {})["root"] = root
-    settings |= {"extract": upgraded("extract", {**extract, "weights": "vgg.pth"})}
+    settings |= {"extract": {**extract, "input": "torchvision", "weights": "vgg.pth"}}
     found = result or Result("test", "full", NUMBERS, 1000, 5000)
     hashes = {"vgg.pth": "w"}
     return Run(f"{name}-{seed}", settings, [found], started, hashes, stored or ranks(), counts, split_digests)

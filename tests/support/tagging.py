@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from ruamel.yaml import YAML
 
-from fne.core.moved_keys import put
+from fne.core.effective_settings import put
 from fne.core.params import parse_section
 from fne.datasets.demo.dataset import Render, describe_dataset
 from fne.store.catalog import Captioned, write_captions, write_images

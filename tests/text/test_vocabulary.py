@@ -53,12 +53,6 @@ def test_a_newer_format_is_refused(tmp_path):
     )
 
 
-def test_a_file_of_the_first_version_is_read(tmp_path):
-    older = {"format": "fne-vocabulary", "version": 1, "words": ["<unk>", "a"], "settings": {}}
-    (tmp_path / "v.json").write_text(json.dumps(older))
-    assert read_vocabulary(tmp_path / "v.json").words == ["<unk>", "a"]
-
-
 def vocabulary(**recorded) -> Vocabulary:
     return Vocabulary(Artifact(Path("v.json"), "vocabulary", "", recorded), ["<unk>", "a", "dog"])
 
@@ -94,12 +88,11 @@ SECTION = {
 }
 
 
-def test_settings_that_change_nothing_are_not_recorded():
-    plain = ["lowercase", "min_count", "end_of_sentence", "vocabulary"]
-    assert [*Tokenize(**SECTION).recorded(pretrained=False)] == plain
-    changed = Tokenize(**SECTION | {"cut": "split", "longest": 32, "without_vector": "drop"})
-    assert changed.recorded(pretrained=False).keys() == {*plain, "cut", "longest"}
-    assert changed.recorded(pretrained=True)["without_vector"] == "drop"
+def test_the_rule_for_words_without_a_vector_is_recorded_where_there_are_vectors():
+    section = Tokenize(**SECTION | {"without_vector": "drop"})
+    assert "without_vector" not in section.recorded(pretrained=False)
+    assert section.recorded(pretrained=True)["without_vector"] == "drop"
+    assert not {"vectors"} & section.recorded(pretrained=True).keys()
 
 
 def test_an_end_that_would_be_dropped_is_refused():

@@ -31,7 +31,17 @@ PHASES = (
     MatchingPhase("max_hinge", 0.2, 0.005, epochs=3, patience=2),
     MatchingPhase("top_k_hinge", 0.2, 0.001, epochs=2, patience=2),
 )
-SHAPE = Shape("linear", "gru", "cosine", False, features=16, vocabulary_size=12, word_dim=5, embed_dim=8)
+SHAPE = Shape(
+    "linear",
+    "gru",
+    "cosine",
+    False,
+    features=16,
+    vocabulary_size=12,
+    word_dim=5,
+    embed_dim=8,
+    text_encoder_settings={"initial": "torch"},
+)
 SUM = MatchingPhase("sum_hinge", 0.2, 0.01, epochs=30, patience=30)
 
 
@@ -117,7 +127,17 @@ def test_training_learns_what_can_be_learned(pairs):
 
 @pytest.mark.parametrize("similarity", ["cosine", "order"])
 def test_a_second_phase_starts_from_the_best_weights_of_the_first(pairs, similarity):
-    shape = Shape("linear", "gru", similarity, similarity == "order", 16, 12, 5, 8)
+    shape = Shape(
+        "linear",
+        "gru",
+        similarity,
+        similarity == "order",
+        16,
+        12,
+        5,
+        8,
+        text_encoder_settings={"initial": "torch"},
+    )
     first = MatchingPhase("sum_hinge", 0.2, 0.01, epochs=8, patience=8)
     second = MatchingPhase("max_hinge", 0.2, 1e-9, epochs=2, patience=2)
     _, best, points = run(pairs, first, second, shape=shape)

@@ -71,7 +71,11 @@ def test_all_processes_get_what_the_first_one_finds(tmp_path):
 
 
 SHAPES = {
-    "gru, cosine, sum": (Shape("linear", "gru", "cosine", False, 16, 12, 5, 8), ("sum_hinge",), {}),
+    "gru, cosine, sum": (
+        Shape("linear", "gru", "cosine", False, 16, 12, 5, 8, text_encoder_settings={"initial": "torch"}),
+        ("sum_hinge",),
+        {},
+    ),
     "bigru, order, sum then max": (
         Shape("linear_bias", "bigru", "order", True, 16, 12, 5, 8),
         ("sum_hinge", "max_hinge"),

@@ -20,7 +20,7 @@ from fne.core.processes import ALONE, Processes
 from fne.extraction.backbones import BACKBONES
 from fne.extraction.cost import format_duration
 from fne.extraction.engine import ImageFiles, read_ahead
-from fne.extraction.extractor import DEFAULT_KIND, ExtractorSettings
+from fne.extraction.extractor import ExtractorSettings
 from fne.extraction.network import build_network
 from fne.extraction.preprocess import CROP, CROPS, TORCHVISION, InputFormat, resize_for
 from fne.extraction.run import GPU_BATCH
@@ -89,7 +89,7 @@ class Inputs:
     @property
     def extraction(self) -> dict[str, Any]:
         """The settings of the extraction that the model was trained on."""
-        found: dict[str, Any] = DEFAULT_KIND | self.model.lineage["activations"]["settings"]
+        found: dict[str, Any] = self.model.lineage["activations"]["settings"]
         return found
 
     @property
@@ -150,7 +150,7 @@ def refuse_without_network(model: Artifact, has_images: bool, epochs: Sequence[i
         InputError: saying what to change.
     """
     said = f"params.yaml: finetune.epochs is {_text(epochs)}"
-    recorded = DEFAULT_KIND | model.lineage.get("activations", {}).get("settings", {})
+    recorded = model.lineage.get("activations", {}).get("settings", {})
     if not has_images:
         raise InputError(
             f"{said}, but the catalog has no image files: catalog.images is 'none'; name their folder, or "

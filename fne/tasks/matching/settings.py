@@ -5,8 +5,8 @@ from typing import Annotated, Any, Self
 import torch
 from pydantic import Field, model_validator
 
+from fne.core.effective_settings import CLOSED_FORM, start_of
 from fne.core.errors import InputError
-from fne.core.moved_keys import CLOSED_FORM, start_of
 from fne.core.params import PerPhase, one_of
 from fne.core.variants import NoSettings, Variant, blocks, chosen, settings_of
 from fne.losses.instance import TERMS, InstanceSettings

@@ -84,7 +84,10 @@ def test_half_precision_vectors_are_compared_in_single_precision(pairs):
 @pytest.mark.parametrize("block", [1, 3, 256])
 def test_processes_that_share_blocks_give_the_bits_of_one(pairs, monkeypatch, processes, block):
     monkeypatch.setattr(encoding, "BLOCK", block)
-    matcher = new_matcher(Shape("linear", "gru", "cosine", False, 16, 12, 5, 8), seed=0)
+    matcher = new_matcher(
+        Shape("linear", "gru", "cosine", False, 16, 12, 5, 8, text_encoder_settings={"initial": "torch"}),
+        seed=0,
+    )
     image_ids = [record.id for record in pairs.captioned]
     caption_ids = [each for record in pairs.captioned for each in record.caption_ids]
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
+from fne.core.effective_settings import put
 from fne.core.errors import InputError
-from fne.core.moved_keys import put
 from fne.core.processes import ALONE
 from fne.core.signals import StoppedError
 from fne.losses.instance import Classes, InstanceSettings, class_numbers, classifier_bytes, new_instance

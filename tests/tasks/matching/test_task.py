@@ -22,7 +22,9 @@ from tests.support.training import MemoryCheckpoints
 from tests.support.variants import examples
 
 TFIDF = Shape("linear_bias", "tfidf", "cosine", False, FEATURES, WORDS, 5, 4)
-GRU = Shape("linear", "gru", "cosine", False, FEATURES, WORDS, 5, 4)
+GRU = Shape(
+    "linear", "gru", "cosine", False, FEATURES, WORDS, 5, 4, text_encoder_settings={"initial": "torch"}
+)
 
 
 def by_name(matcher):

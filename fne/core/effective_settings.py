@@ -1,14 +1,11 @@
-"""Keys of `params.yaml` that earlier versions had elsewhere, or not at all.
+"""Which keys of `params.yaml` take effect, and their names for `-S`.
 
-One table serves the message about an old parameter file and the reading of experiments
-that an earlier version recorded in `dvc.lock`.
+A key in the block of a variant that is not chosen does not apply.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-# The kinds of embedding whose rows were scaled to length one before `embed.rows` existed.
-UNIT_KINDS = ("layer", "raw")
 # The blocks of each family, and the key that names the chosen variant, or one per phase.
 FAMILIES = {
     "cells": "cell",
@@ -33,85 +30,6 @@ CLOSED_FORM = {
     "rectified": False,
     "words": "learned",
 }
-# Where keys of earlier versions went, by section and key.
-MOVED: dict[str, dict[str, tuple[str, ...]]] = {
-    "train": {
-        "hardest": ("losses.max_hinge.hardest", "losses.top_k_hinge.hardest"),
-        "top_k": ("losses.top_k_hinge.k",),
-    }
-}
-# What keys meant before they existed, nested ones as `-S` names them: experiments and models of
-# earlier versions are read with these.
-BEFORE: dict[str, dict[str, Any]] = {
-    "catalog": {
-        "captions_per_image": 0,
-        "columns.caption": "auto",
-        "columns.hints": "auto",
-        "columns.image": "auto",
-        "columns.split": "auto",
-        "columns.tags": "auto",
-        "test_from_train": 0.0,
-        "val_images": 0,
-    },
-    "extract": {"layers": "all", "views": "mean"},
-    "finetune": {"epochs": 0},
-    "tokenize": {
-        "cut": "nltk",
-        "longest": 0,
-        "vectors": "weights/no_words.yaml",
-        "without_vector": "random",
-    },
-    "train": {
-        "caption_anchors": 1.0,
-        "classifier_rate": 1.0,
-        "contrasts": "other_images",
-        "gain_rate": 1.0,
-        "image_anchors": 1.0,
-        "image_class_weight": 0.0,
-        "keep": "best",
-        "last_batch": "keep",
-        "method": "steps",
-        "rank_weight": 1.0,
-        "rates": "equal",
-        "rectified": False,
-        "reduce": "sum",
-        "start": "random",
-        "text_class_weight": 0.0,
-        "text_encoders.gru.initial": "torch",
-        "words": "learned",
-        "words_rate": 1.0,
-    },
-}
-
-
-def moved_keys(section: str, content: Mapping[str, Any]) -> list[str]:
-    """Return where keys of an earlier version went, one sentence per key."""
-    return [
-        f"'{key}' is now {' and '.join(repr(f'{section}.{new}') for new in places)}"
-        for key, places in MOVED.get(section, {}).items()
-        if key in content
-    ]
-
-
-def upgraded(section: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a section of an earlier version, as `dvc.lock` recorded it, with the keys of now."""
-    new = dict(content)
-    known = flattened(content)
-    for place, value in BEFORE.get(section, {}).items():
-        if place not in known:
-            put(new, place, value)
-    if section == "embed":
-        new.setdefault("rows", "unit" if content.get("kind") in UNIT_KINDS else "none")
-    if section == "extract":
-        # Before `extract.input`, every image was fed as torchvision does; YAML files now say that.
-        named = str(content.get("weights", "")).endswith((".yaml", ".yml"))
-        new.setdefault("input", "auto" if named else "torchvision")
-    for key, places in MOVED.get(section, {}).items():
-        if key in new:
-            value = new.pop(key)
-            for place in places:
-                put(new, place, value)
-    return new
 
 
 def start_of(train: Mapping[str, Any]) -> str:
@@ -145,22 +63,6 @@ def resolved(section: str, content: Mapping[str, Any]) -> dict[str, Any]:
     if new["start"] != "random" and "embed_dim" in content:
         put(new, f"methods.{new['start']}.dim", content["embed_dim"])
     return new
-
-
-def variant_settings(section: str, family: str, name: str, recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the recorded settings of a variant, with what keys meant that did not exist yet.
-
-    Example:
-        >>> variant_settings("train", "text_encoders", "gru", {})
-        {'initial': 'torch'}
-    """
-    prefix = f"{family}.{name}."
-    before = {
-        place.removeprefix(prefix): value
-        for place, value in BEFORE.get(section, {}).items()
-        if place.startswith(prefix)
-    }
-    return before | dict(recorded)
 
 
 def put(content: dict[str, Any], place: str, value: Any) -> None:

@@ -1,1 +1,0 @@
-"""The Python interface: what `import fne` offers to scripts and notebooks."""
