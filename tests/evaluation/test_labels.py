@@ -1,9 +1,8 @@
-import json
-
 import numpy as np
 import pytest
 
 from fne.evaluation.labels import evaluate_labels, write_label_results
+from fne.store.artifact import parse_metrics
 
 CONCEPTS = ["dog", "sea", "snow"]
 TRUE = [{"dog", "sea"}, {"sea"}, set(), {"dog", "cat"}]
@@ -72,8 +71,8 @@ def test_intervals_contain_the_metrics():
 def test_results_are_listed_under_the_name_of_the_protocol(tmp_path):
     said = []
     write_label_results(evaluation(), "val_full", tmp_path / "m.json", tmp_path / "i.json", said.append)
-    assert json.loads((tmp_path / "m.json").read_text()).keys() == {"val_full"}
-    assert json.loads((tmp_path / "i.json").read_text()).keys() == {"val_full"}
+    assert parse_metrics((tmp_path / "m.json").read_bytes()).keys() == {"val_full"}
+    assert parse_metrics((tmp_path / "i.json").read_bytes()).keys() == {"val_full"}
     assert said[0].startswith("val_full: 4 images, mAP 100.0, F1 of path per class 42.9, per image 37.5 (")
 
 
