@@ -16,11 +16,11 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from benchmarks.timing import Ratio, compare, print_table, ratio
 from fne.core.variants import NoSettings
-from fne.losses.sequence import word_losses
-from fne.metrics.captions import cider_d
-from fne.models.decoders.beam import search
-from fne.models.decoders.decoder import Decoder, pack
-from fne.training.optim import OPTIMIZERS
+from fne.describing.beam import search
+from fne.describing.decoder import Decoder, pack
+from fne.describing.sequence_loss import word_losses
+from fne.evaluation.metrics.caption_metrics import cider_d
+from fne.training.optimizers import OPTIMIZERS
 from fne.training.task import ParameterGroup
 
 WORDS, UNITS, CONDITION, BATCH = 2540, 512, 512, 128

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.timing import PROJECT, Ratio, compare, print_table, ratio
-from fne.metrics.ranks import Ranking, rank
-from fne.models.similarities import SIMILARITIES
+from fne.evaluation.metrics.ranks import Ranking, rank
+from fne.matching.similarities import SIMILARITIES
 
 CAPTIONS, TOP = 5, 10  # captions per image, length of the lists of best items
 MEMORY_LIMIT = 1.5e9  # bytes

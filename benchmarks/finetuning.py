@@ -21,8 +21,8 @@ from ruamel.yaml import YAML
 from benchmarks.drawn import draw_dataset
 from fne.core.effective_settings import put
 from fne.core.params import load_params
-from fne.metrics.intervals import Ranked
-from fne.metrics.paired import compare_rsums, rsum_samples
+from fne.evaluation.intervals import Ranked
+from fne.evaluation.paired import compare_rsums, rsum_samples
 from fne.report.sources import LOSS, read_tables
 from fne.report.sources import RSUM as VALIDATION
 from fne.store.arrays import read_arrays

@@ -16,12 +16,12 @@ import click
 import torch
 
 from benchmarks.timing import PROJECT
-from fne.extraction.backbones import BACKBONES, build_backbone
-from fne.extraction.network import build_network
+from fne.extraction.forward_pass import build_network
+from fne.extraction.networks import BACKBONES, build_backbone
 from fne.extraction.preprocess import CROP, TORCHVISION
 from fne.extraction.weights import Weights
+from fne.finetuning.tuned_network import TunedNetwork, trained_taps
 from fne.store.artifact import Artifact
-from fne.tasks.finetuning.network import TunedNetwork, trained_taps
 
 NETWORKS = {
     "VGG16, last block": ("vgg16", "conv5_3", "conv5_1"),

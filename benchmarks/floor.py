@@ -20,17 +20,17 @@ import numpy as np
 import torch
 
 from benchmarks.drawn import draw_dataset, draw_features
-from fne.features.embed import write_embeddings
+from fne.evaluation.metrics.ranks import rank
+from fne.evaluation.metrics.recall import sum_of_recalls, summarize
 from fne.features.embeddings import EMBEDDINGS, Choices
 from fne.features.import_features import ArrayNames, import_rows
 from fne.features.join import join_stores
-from fne.features.statistics import fit as fit_statistics
-from fne.metrics.ranks import rank
-from fne.metrics.recall import sum_of_recalls, summarize
-from fne.models.similarities import cosine
-from fne.search.without_torch import SENTENCE_ENCODERS
+from fne.features.standardize import fit as fit_statistics
+from fne.features.write_embeddings import write_embeddings
+from fne.matching.closed_form import METHODS, Alignment, CaptionedImages, ClosedForm, fit
+from fne.matching.similarities import cosine
+from fne.search.numpy_model import SENTENCE_ENCODERS
 from fne.store.rows import Rows
-from fne.tasks.matching.closed_form import METHODS, Alignment, CaptionedImages, ClosedForm, fit
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 # The name of a row, the kind of embedding and the scaling of its rows.

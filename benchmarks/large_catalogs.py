@@ -22,8 +22,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fne.search.answer import top_k
-from fne.search.bit_loops import ternary_products
-from fne.search.without_torch import cosine
+from fne.search.bit_kernels import ternary_products
+from fne.search.numpy_model import cosine
 from fne.store.layout import pack
 
 try:

@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.flickr8k import FEATURES, draw_embeddings
 from benchmarks.timing import Ratio, compare, print_table, ratio
-from fne.search.bit_loops import ternary_products
+from fne.search.bit_kernels import ternary_products
 from fne.store.layout import pack
 
 ONE, BATCH, OURS = "float32 product, one query", "float32 product, 128 queries at once", "ours: bit planes"

@@ -24,9 +24,9 @@ from torch import Tensor, nn
 from benchmarks.extraction import CPU, FIRST, draw_weights, export_onnx
 from benchmarks.timing import PROJECT, compare, print_table
 from fne.extraction.extractor import ExtractorSettings, build_extractor
-from fne.extraction.network import Network, build_network
+from fne.extraction.forward_pass import Network, build_network
+from fne.extraction.layers import Tap, first_of
 from fne.extraction.preprocess import CROPS
-from fne.extraction.taps import Tap, first_of
 from fne.extraction.weights import Weights, load_weights
 
 ncnn: Any = None

@@ -8,8 +8,8 @@ from torch.nn.functional import normalize
 
 from benchmarks.timing import Ratio, compare, print_table, ratio
 from benchmarks.training_step import broadcast_order
-from fne.metrics.ranks import Similarity
-from fne.models.similarities import order
+from fne.evaluation.metrics.ranks import Similarity
+from fne.matching.similarities import order
 
 BROADCAST, OURS = "one tensor (images, captions, dim)", "ours"
 

@@ -27,10 +27,10 @@ from benchmarks.drawn import draw_dataset
 from benchmarks.extraction import write_weights
 from benchmarks.timing import PROJECT
 from fne.core.params import load_params
-from fne.extraction.backbones import BACKBONES
 from fne.extraction.extractor import PRECISIONS
-from fne.extraction.fast.crop_sharing import Convolve, Step, convolve_directly, share_crops
-from fne.extraction.network import Network, build_network
+from fne.extraction.fast_convolutions.crop_sharing import Convolve, Step, convolve_directly, share_crops
+from fne.extraction.forward_pass import Network, build_network
+from fne.extraction.networks import BACKBONES
 from fne.extraction.preprocess import normalize, squash
 from fne.extraction.weights import load_weights
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks.timing import PROJECT, Ratio
 from fne.core.stat_cache import CLOCK_RESOLUTION
-from fne.models.matcher import Shape, new_matcher
-from fne.models.matcher_file import read_model, write_model
+from fne.matching.model import Shape, new_matcher
+from fne.matching.model_file import read_model, write_model
 from fne.store.artifact import merge
 from fne.store.catalog import Captioned, Image, read_captions, read_images, write_captions, write_images
 from fne.store.layout import TERNARY, Layer, plan_shards

@@ -24,13 +24,13 @@ import torch
 from PIL import Image as Picture
 from torch import Tensor
 
-from fne.extraction.backbones import Tap
-from fne.extraction.cache import Scratch
-from fne.extraction.engine import ComputedRows, Engine, ImageFiles, Job, compute_locally
+from fne.extraction.device_queue import AHEAD
 from fne.extraction.extractor import Extractor
-from fne.extraction.network import Network
-from fne.extraction.pipeline import AHEAD
+from fne.extraction.finished_rows import Scratch
+from fne.extraction.forward_pass import Network
+from fne.extraction.networks import Tap
 from fne.extraction.preprocess import SIDE, squash
+from fne.extraction.read_images import ComputedRows, Engine, ImageFiles, Job, compute_locally
 from fne.extraction.run import GPU_BATCH, complete
 from fne.store.catalog import Image
 from fne.store.layout import Layer

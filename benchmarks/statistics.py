@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import Ratio, compare, print_table, ratio
-from fne.features.statistics import Statistics, fit
+from fne.features.standardize import Statistics, fit
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import Rows, write_rows
 

@@ -28,14 +28,14 @@ from ruamel.yaml import YAML
 from benchmarks.drawn import draw_dataset, draw_store
 from fne.core.effective_settings import put
 from fne.core.params import parse_section
-from fne.evaluation.labels import PATH, LabelEvaluation, evaluate_labels
+from fne.describing.tagging.data import read_inputs
+from fne.describing.tagging.model import read_tagger, write_tagger, written_mask
+from fne.describing.tagging.score import images_to_tag, recorded_source, tag_images
+from fne.describing.tagging.settings import TrainTagger
+from fne.describing.tagging.train import source_of, train_tagger
+from fne.evaluation.score_tags import PATH, LabelEvaluation, evaluate_labels
 from fne.store.catalog import read_captions
 from fne.store.rows import Rows
-from fne.tasks.tagging.data import read_inputs
-from fne.tasks.tagging.model import read_tagger, write_tagger, written_mask
-from fne.tasks.tagging.score import images_to_tag, recorded_source, tag_images
-from fne.tasks.tagging.settings import TrainTagger
-from fne.tasks.tagging.train import source_of, train_tagger
 from fne.text.caption_vocabulary import ptb_words
 from fne.training.run import Job
 

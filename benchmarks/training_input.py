@@ -9,11 +9,11 @@ import numpy as np
 from benchmarks.flickr8k import BATCH, FEATURES, VOCABULARY, draw_captions, draw_embeddings
 from benchmarks.timing import Ratio
 from benchmarks.training_step import DIM, our_step
-from fne.models.matcher import Shape, new_matcher
+from fne.matching.data import Pairs
+from fne.matching.model import Shape, new_matcher
 from fne.store.catalog import Captioned
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import Rows, write_rows
-from fne.tasks.matching.data import Pairs
 from fne.text.tokens import read_tokens, write_tokens
 
 CAPTIONS = 5

@@ -18,15 +18,15 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from benchmarks.flickr8k import BATCH, FEATURES, VOCABULARY, draw_batch
 from benchmarks.timing import Ratio, compare, print_table, ratio
 from fne.core.variants import NoSettings
-from fne.losses.mining import LossChoices
-from fne.losses.ranking import bind
-from fne.metrics.ranks import Similarity
-from fne.models.matcher import Matcher, Shape, new_matcher
-from fne.tasks.matching.data import Batch as PairBatch
-from fne.tasks.matching.task import MatchingTask, Objective
+from fne.evaluation.metrics.ranks import Similarity
+from fne.matching.data import Batch as PairBatch
+from fne.matching.hard_negatives import LossChoices
+from fne.matching.losses import bind
+from fne.matching.model import Matcher, Shape, new_matcher
+from fne.matching.task import MatchingTask, Objective
+from fne.training.best_epoch import Phase
 from fne.training.loop import Schedule, Trainer
-from fne.training.optim import CLIPS, OPTIMIZERS
-from fne.training.progress import Phase
+from fne.training.optimizers import CLIPS, OPTIMIZERS
 
 DIM, BATCHES, ROUNDS = 1024, 4, 8
 RATE, CLIP, MARGIN = 2e-4, 2.0, 0.2

@@ -13,10 +13,11 @@ from numpy.typing import DTypeLike
 from fne.core.errors import InputError
 from fne.core.files import FETCH, replacing
 from fne.core.params import not_one_of
-from fne.models.matcher_file import ModelFile, read_model_file
+from fne.matching.model_file import ModelFile, read_model_file
 from fne.search.engine import embed_sentences, encode_sentence, without_encoder
-from fne.search.project import Catalog as Contents
-from fne.search.project import (
+from fne.search.numpy_model import PREFIX
+from fne.search.open_project import Catalog as Contents
+from fne.search.open_project import (
     CatalogImage,
     ExternalImage,
     Project,
@@ -25,7 +26,6 @@ from fne.search.project import (
     open_project,
     parse_query,
 )
-from fne.search.without_torch import PREFIX
 from fne.store.artifact import MODELS, merge, model_of, read_metrics
 from fne.store.catalog import SPLITS, in_split, split_ids
 from fne.store.layout import MANIFEST, TERNARY
@@ -290,14 +290,14 @@ class Model:
             )
         embeddings = Rows.open(self._project.embeddings, "embeddings")
         merge(self._file.artifact, embeddings.artifact)
-        from fne.models.matcher_file import read_model
-        from fne.search.embed import embed_rows  # imports torch
+        from fne.matching.model_file import read_model
+        from fne.search.embed_query import embed_rows  # imports torch
 
         return embed_rows(read_model(self.path)[0], embeddings.read(ids))
 
     def _new_vectors(self, images: Sequence[ExternalImage]) -> np.ndarray:
-        from fne.models.matcher_file import read_model
-        from fne.search.embed import embed_rows, open_model_embedder  # imports torch
+        from fne.matching.model_file import read_model
+        from fne.search.embed_query import embed_rows, open_model_embedder  # imports torch
 
         matcher, origin = read_model(self.path)
         embedder = open_model_embedder(self._project, origin)

@@ -9,20 +9,20 @@ from fne.core.device import prepare_device
 from fne.core.files import write_text
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_runtime, load_section
-from fne.core.publishing import input_digests, stage
+from fne.core.stage import input_digests, stage
 from fne.core.terminal import say
-from fne.evaluation.captions import evaluate_captions, images_to_caption, meteor_scores, write_scores
+from fne.describing.captioning.model_file import read_captioner, vocabulary
+from fne.describing.captioning.settings import Caption
+from fne.describing.captioning.write import write_store
+from fne.describing.written import write_written
 from fne.evaluation.protocols import read_scored_catalog
-from fne.report.captions import MAIN, PAGE, choose_examples, render_captions
+from fne.evaluation.score_captions import evaluate_captions, images_to_caption, meteor_scores, write_scores
+from fne.report.caption_page import MAIN, PAGE, choose_examples, render_captions
 from fne.report.page import make_thumbnails
 from fne.report.record import page_record
 from fne.report.sources import read_history
-from fne.store.annotations import write_written
 from fne.store.catalog import image_root
 from fne.store.rows import Rows
-from fne.tasks.captioning.model_file import read_captioner, vocabulary
-from fne.tasks.captioning.settings import Caption
-from fne.tasks.captioning.write import write_store
 
 
 @stage("caption", "catalog.root")

@@ -6,12 +6,12 @@ import click
 
 from fne.core.options import OUTPUT, TABLE, params_option
 from fne.core.params import load_runtime, load_section
-from fne.core.publishing import input_digests, stage
+from fne.core.stage import input_digests, stage
 from fne.core.stat_cache import VerifiedFiles
 from fne.core.terminal import say
-from fne.datasets.catalog import Catalog, build_catalog, check_catalog, summary
-from fne.datasets.examine import findings_file
+from fne.datasets.examine_images import findings_file
 from fne.datasets.location import dataset_root, warn_if_untracked
+from fne.datasets.read import Catalog, build_catalog, check_catalog, summary
 from fne.datasets.readers import read_dataset
 from fne.datasets.rejects import refuse_rejects, write_rejects
 from fne.store.catalog import write_captions, write_images, write_record

@@ -15,7 +15,7 @@ from fne.cli.check import SECTIONS, check_params
 from fne.core.errors import InputError, LinesError
 from fne.core.files import write_text
 from fne.core.options import TABLE, params_option
-from fne.core.publishing import stage
+from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.store.catalog import CAPTIONS_FILE
 

@@ -7,12 +7,12 @@ import click
 from fne.core import stat_cache
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_runtime, load_section
-from fne.core.publishing import stage
+from fne.core.stage import stage
 from fne.core.terminal import say
-from fne.features.embed import format_fractions, open_source, write_embeddings
 from fne.features.embeddings import EMBEDDINGS, Embed
-from fne.features.statistics import read_statistics
-from fne.store.provenance import recorded_lineage
+from fne.features.standardize import read_statistics
+from fne.features.write_embeddings import format_fractions, open_source, write_embeddings
+from fne.store.lineage import recorded_lineage
 
 
 @stage("embed", paths=["embed.source"])

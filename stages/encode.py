@@ -10,16 +10,16 @@ from fne.core.launch import start
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_runtime
 from fne.core.processes import joined
-from fne.core.publishing import stage
-from fne.models.matcher import Matcher
-from fne.models.matcher_file import is_imported, is_tuned, read_model, read_model_file
+from fne.core.stage import stage
+from fne.matching.data import Pairs
+from fne.matching.encode import write_vectors
+from fne.matching.imported_matcher import open_imported
+from fne.matching.model import Matcher
+from fne.matching.model_file import is_imported, is_tuned, read_model, read_model_file
 from fne.store.artifact import Artifact
 from fne.store.catalog import image_root, read_captions, read_images
-from fne.store.provenance import recorded_lineage
+from fne.store.lineage import recorded_lineage
 from fne.store.rows import Rows
-from fne.tasks.matching.data import Pairs
-from fne.tasks.matching.encode import write_vectors
-from fne.tasks.matching.imported_matcher import open_imported
 from fne.text.caption_vectors import CaptionVectors, read_caption_vectors
 from fne.text.tokens import read_tokens
 
@@ -63,7 +63,7 @@ def main(
     lineage = recorded_lineage(origin, rows.artifact, numbers.artifact, catalog, *given)
     tuned_rows = None
     if is_tuned(tuned):
-        from fne.tasks.finetuning.encode import open_tuned_rows  # slow to import
+        from fne.finetuning.encode import open_tuned_rows  # slow to import
 
         listed, files = read_images(images)
         matcher, final = read_model(tuned)

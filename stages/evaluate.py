@@ -10,14 +10,14 @@ from fne.core.launch import start
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_runtime, load_section
 from fne.core.processes import joined
-from fne.core.publishing import stage
+from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.evaluation.protocols import Evaluate, choose_folds, refuse_leaks
-from fne.evaluation.retrieval import Places, evaluate, write_results
-from fne.models.similarities import find_similarity
+from fne.evaluation.score_retrieval import Places, evaluate, write_results
+from fne.matching.similarities import find_similarity
 from fne.store.artifact import require_same_model
 from fne.store.catalog import read_captions, split_artifact
-from fne.store.provenance import recorded_lineage
+from fne.store.lineage import recorded_lineage
 from fne.store.rows import Rows
 
 

@@ -7,22 +7,22 @@ import click
 from fne.core import stat_cache
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_runtime, load_section
-from fne.core.publishing import stage
+from fne.core.stage import stage
 from fne.core.terminal import say
-from fne.extraction.cache import (
+from fne.extraction.cost import shard_advice
+from fne.extraction.extractor import Extract, build_extractor
+from fne.extraction.finished_rows import (
     Scratch,
     fetchable_from,
     hardware_warning,
     reuse_cached_rows,
     summarize_hardware,
 )
-from fne.extraction.cost import shard_advice
-from fne.extraction.engine import EngineConfig
-from fne.extraction.extractor import Extract, build_extractor
+from fne.extraction.read_images import EngineConfig
 from fne.extraction.run import ENGINES, assemble, complete
 from fne.extraction.weights import load_weights
 from fne.store.catalog import image_root, read_images
-from fne.store.provenance import recorded_lineage
+from fne.store.lineage import recorded_lineage
 from fne.store.rows import write_rows, write_without_rows
 
 

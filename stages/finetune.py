@@ -7,13 +7,13 @@ import click
 from fne.core.launch import start
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_runtime, load_section
-from fne.core.publishing import stage
+from fne.core.stage import stage
 from fne.core.terminal import say
-from fne.models.matcher_file import write_untuned
+from fne.finetuning.settings import Finetune
+from fne.matching.model_file import write_untuned
 from fne.store.artifact import MODELS, write_metrics
 from fne.store.catalog import image_root
 from fne.store.history import write_empty_history
-from fne.tasks.finetuning.settings import Finetune
 
 
 @stage("finetune", paths=["extract.weights"])
@@ -51,7 +51,7 @@ def main(
         return
     # Only where the files are; what they are is checked by their digests.
     root, weights = load_key(params, "catalog", "root"), load_key(params, "extract", "weights")
-    from fne.tasks.finetuning.run import Places, run_finetuning  # imports torch
+    from fne.finetuning.run import Places, run_finetuning  # imports torch
 
     places = Places(model, classifier, images, captions, tokens, Path(weights), image_root(root))
     run_finetuning(settings, load_runtime(params), places, tuned, history, metrics)

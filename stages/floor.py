@@ -9,18 +9,18 @@ from fne.core import stat_cache
 from fne.core.device import prepare_device
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_runtime, load_section
-from fne.core.publishing import stage
+from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.core.variants import load_block
+from fne.evaluation.baseline import write_floor, write_no_floor
 from fne.evaluation.protocols import Evaluate, choose_folds, metrics_name
-from fne.evaluation.retrieval import evaluate
-from fne.metrics.floors import write_floor, write_no_floor
-from fne.models.similarities import SIMILARITIES
+from fne.evaluation.score_retrieval import evaluate
+from fne.matching.closed_form import AlignmentError, ClosedForm, Threads, align_pairs, to_matcher
+from fne.matching.data import Pairs, read_inputs
+from fne.matching.encode import write_vectors
+from fne.matching.similarities import SIMILARITIES
 from fne.store.catalog import read_captions
 from fne.store.rows import Rows
-from fne.tasks.matching.closed_form import AlignmentError, ClosedForm, Threads, align_pairs, to_matcher
-from fne.tasks.matching.data import Pairs, read_inputs
-from fne.tasks.matching.encode import write_vectors
 from fne.text.tokens import read_tokens
 
 

@@ -8,18 +8,18 @@ import click
 from fne.core.files import write_text
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_section
-from fne.core.publishing import input_digests, stage
+from fne.core.stage import input_digests, stage
 from fne.core.terminal import say
-from fne.metrics.floors import floor_artifact, read_floor
-from fne.papers.presets import FOLDER
+from fne.evaluation.baseline import floor_artifact, read_floor
+from fne.experiments.presets import FOLDER
 from fne.report.facts import head, history_unit
 from fne.report.gallery import choose_gallery
 from fne.report.page import Report, make_thumbnails, render
 from fne.report.record import page_record, pages_of_other_catalogs
-from fne.report.results import find_paper_row
+from fne.report.result_rows import find_paper_row
 from fne.report.sources import read_evaluation, read_history, read_training, read_tuning
 from fne.store.catalog import image_root, read_captions, read_images
-from fne.store.provenance import check_records, recorded_lineage
+from fne.store.lineage import check_records, recorded_lineage
 
 # DVC sets it for the stages of an experiment.
 EXPERIMENT = "DVC_EXP_NAME"

@@ -8,13 +8,13 @@ from fne.core import stat_cache
 from fne.core.errors import InputError
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_runtime
-from fne.core.publishing import stage
+from fne.core.stage import stage
 from fne.core.terminal import say
-from fne.features.embed import open_source
-from fne.features.statistics import fit
+from fne.features.standardize import fit
+from fne.features.write_embeddings import open_source
 from fne.store.arrays import write_arrays
 from fne.store.catalog import read_captions, read_images, split_artifact, split_ids
-from fne.store.provenance import check_records, recorded_lineage
+from fne.store.lineage import check_records, recorded_lineage
 
 
 @stage("embed.source", paths=["embed.source"])

@@ -9,20 +9,20 @@ from fne.core.device import prepare_device
 from fne.core.files import write_text
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_runtime, load_section
-from fne.core.publishing import input_digests, stage
+from fne.core.stage import input_digests, stage
 from fne.core.terminal import say
-from fne.evaluation.labels import evaluate_labels, write_label_results
+from fne.describing.tagging.model import read_tagger, written_mask
+from fne.describing.tagging.score import images_to_tag, recorded_source, tag_images, tagged_images
+from fne.describing.tagging.settings import Tag
+from fne.describing.written import write_tagged
 from fne.evaluation.protocols import FULL, metrics_name, read_scored_catalog
+from fne.evaluation.score_tags import evaluate_labels, write_label_results
 from fne.report.page import make_thumbnails
 from fne.report.record import page_record
 from fne.report.sources import read_history
-from fne.report.tags import MAIN, PAGE, Results, choose_tag_examples, render_tags
-from fne.store.annotations import write_tagged
+from fne.report.tag_page import MAIN, PAGE, Results, choose_tag_examples, render_tags
 from fne.store.catalog import image_root
 from fne.store.rows import Rows
-from fne.tasks.tagging.model import read_tagger, written_mask
-from fne.tasks.tagging.score import images_to_tag, recorded_source, tag_images, tagged_images
-from fne.tasks.tagging.settings import Tag
 
 
 @stage("tag", "catalog.root")

@@ -6,16 +6,16 @@ import click
 
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_section
-from fne.core.publishing import stage
+from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.store.artifact import merge
 from fne.store.catalog import read_captions
-from fne.store.provenance import check_records
+from fne.store.lineage import check_records
 from fne.text.caption_vectors import is_caption_store, write_caption_vectors
 from fne.text.tokenizer import tokenize_captions
 from fne.text.tokens import write_tokens
-from fne.text.vectors import describe_vectors, known_words, load_vectors, write_word_vectors
 from fne.text.vocabulary import Tokenize, choose_words, write_vocabulary
+from fne.text.word_vectors import describe_vectors, known_words, load_vectors, write_word_vectors
 
 
 @stage("tokenize", paths=["tokenize.vectors"])

@@ -8,9 +8,9 @@ from fne.core import stat_cache
 from fne.core.launch import is_first, start
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_runtime, load_section
-from fne.core.publishing import stage
-from fne.models.matcher_file import IMPORTED
-from fne.tasks.matching.imported import Encode, Similarity, read_imported, write_imported
+from fne.core.stage import stage
+from fne.matching.imported import Encode, Similarity, read_imported, write_imported
+from fne.matching.model_file import IMPORTED
 
 
 @stage("train", "encode.source")
@@ -50,8 +50,8 @@ def main(
         if is_first():
             write_imported(read_imported(*sources), similarity, *outputs)
         return
-    from fne.tasks.matching.run import run_training  # imports torch
-    from fne.tasks.matching.settings import Train
+    from fne.matching.run import run_training  # imports torch
+    from fne.matching.settings import Train
 
     run_training(load_section(params, "train", Train), runtime, sources, outputs)
 

@@ -12,13 +12,13 @@ from fne.core.launch import start
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_runtime, load_section
 from fne.core.processes import joined
-from fne.core.publishing import stage
 from fne.core.signals import graceful_stop
-from fne.tasks.captioning.data import read_inputs
-from fne.tasks.captioning.model_file import NAME, write_captioner
-from fne.tasks.captioning.settings import TrainCaptioner
-from fne.tasks.captioning.task import summary
-from fne.tasks.captioning.train import reading_of, train_captioner
+from fne.core.stage import stage
+from fne.describing.captioning.data import read_inputs
+from fne.describing.captioning.model_file import NAME, write_captioner
+from fne.describing.captioning.settings import TrainCaptioner
+from fne.describing.captioning.task import summary
+from fne.describing.captioning.train import reading_of, train_captioner
 from fne.training.history import write_history
 from fne.training.run import Job
 

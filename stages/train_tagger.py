@@ -12,14 +12,14 @@ from fne.core.launch import start
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_runtime, load_section
 from fne.core.processes import joined
-from fne.core.publishing import stage
 from fne.core.signals import graceful_stop
+from fne.core.stage import stage
 from fne.core.terminal import say
-from fne.tasks.tagging.data import read_inputs
-from fne.tasks.tagging.model import NAME, write_tagger
-from fne.tasks.tagging.settings import TrainTagger
-from fne.tasks.tagging.train import source_of, train_tagger
-from fne.tasks.tagging.validate import summary
+from fne.describing.tagging.data import read_inputs
+from fne.describing.tagging.model import NAME, write_tagger
+from fne.describing.tagging.settings import TrainTagger
+from fne.describing.tagging.train import source_of, train_tagger
+from fne.describing.tagging.validate import summary
 from fne.training.history import write_history
 from fne.training.run import Job
 

@@ -23,13 +23,13 @@ from fne.core.effective_settings import flattened
 from fne.core.params import parse_section
 from fne.datasets.demo.dataset import Render, describe_dataset
 from fne.features.embeddings import EMBEDDINGS
-from fne.losses.ranking import LOSSES
-from fne.models.image_heads import IMAGE_HEADS
-from fne.models.similarities import SIMILARITIES
-from fne.models.text_encoders import TEXT_ENCODERS
+from fne.matching.image_heads import IMAGE_HEADS
+from fne.matching.losses import LOSSES
+from fne.matching.similarities import SIMILARITIES
+from fne.matching.text_encoders import TEXT_ENCODERS
 from fne.store.layout import Layer
 from fne.store.rows import write_rows
-from fne.training.optim import CLIPS, OPTIMIZERS
+from fne.training.optimizers import CLIPS, OPTIMIZERS
 from tests.support import parameters
 from tests.support.imports import ROOT, module_path
 

@@ -21,13 +21,17 @@ from fne.core.errors import InputError
 from fne.core.files import read_bytes
 from fne.core.terminal import printable
 from fne.datasets.rejects import COLUMNS
-from fne.losses.classifier_file import read_classifier
-from fne.metrics.caption_scores import best_baseline
-from fne.metrics.floors import floor_artifact
-from fne.metrics.recall import chosen_by, small_split_warning
-from fne.models.describer_file import FORMAT as DESCRIBER
-from fne.models.describer_file import read_describer, read_describer_file
-from fne.models.matcher_file import (
+from fne.describing.captioning.model_file import NAME as CAPTIONER
+from fne.describing.captioning.model_file import vocabulary
+from fne.describing.model_file import FORMAT as DESCRIBER
+from fne.describing.model_file import read_describer, read_describer_file
+from fne.describing.tagging.model import read_tagger
+from fne.describing.written import CAPTIONS_FORMAT, read_tagged, read_written
+from fne.evaluation.baseline import floor_artifact
+from fne.evaluation.caption_scores import best_baseline
+from fne.evaluation.metrics.recall import chosen_by, small_split_warning
+from fne.matching.classifier_file import read_classifier
+from fne.matching.model_file import (
     NETWORK,
     is_imported,
     is_tuned,
@@ -37,7 +41,6 @@ from fne.models.matcher_file import (
 )
 from fne.report.record import page_artifact
 from fne.report.sources import read_tables
-from fne.store.annotations import CAPTIONS_FORMAT, read_tagged, read_written
 from fne.store.arrays import Arrays, read_arrays
 from fne.store.artifact import METRICS_SEAL, Artifact, Format, parse_metrics, read_metrics
 from fne.store.catalog import (
@@ -54,9 +57,6 @@ from fne.store.history import SEAL, read_history_seal
 from fne.store.layout import MANIFEST, value_fault
 from fne.store.rows import Rows
 from fne.store.tensors import read_description
-from fne.tasks.captioning.model_file import NAME as CAPTIONER
-from fne.tasks.captioning.model_file import vocabulary
-from fne.tasks.tagging.model import read_tagger
 from fne.text.tokens import tokens_fault
 from fne.text.vocabulary import read_vocabulary
 

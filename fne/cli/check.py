@@ -16,13 +16,16 @@ from fne.core.errors import InputError, LinesError
 from fne.core.options import params_option
 from fne.core.params import Runtime, Section, load_params, not_one_of, parse_section
 from fne.core.terminal import say
-from fne.datasets.catalog import Catalog
 from fne.datasets.demo.dataset import Render
 from fne.datasets.location import file_fault
+from fne.datasets.read import Catalog
+from fne.describing.captioning.settings import Caption, TrainCaptioner
+from fne.describing.tagging.settings import Tag, TrainTagger
 from fne.evaluation.protocols import Evaluate
-from fne.extraction.backbones import find_backbone
+from fne.experiments.comparable import DEMO_ROOT
 from fne.extraction.extractor import ALGORITHMS, AUTO, Extract
-from fne.extraction.network import refuse_unfitting
+from fne.extraction.forward_pass import refuse_unfitting
+from fne.extraction.networks import find_backbone
 from fne.extraction.timm_networks import is_timm
 from fne.extraction.weights import (
     File,
@@ -32,22 +35,19 @@ from fne.extraction.weights import (
     read_header,
     says_its_input,
 )
-from fne.features.embed import EXTRACTED
 from fne.features.embeddings import ALL, OF_VIEWS, ONE_LAYER, Embed, kept_layers
-from fne.papers.rule import DEMO_ROOT
+from fne.features.write_embeddings import EXTRACTED
+from fne.finetuning.settings import Finetune
+from fne.finetuning.train import OFF, WITH_GRADIENT, kind_fault
+from fne.finetuning.tuned_network import trained_taps
+from fne.matching.imported import Encode
+from fne.matching.settings import Train, unused_vectors_message
 from fne.report.page import Report
 from fne.store.catalog import is_annotation_file
 from fne.store.layout import MANIFEST
-from fne.tasks.captioning.settings import Caption, TrainCaptioner
-from fne.tasks.finetuning.network import trained_taps
-from fne.tasks.finetuning.settings import Finetune
-from fne.tasks.finetuning.train import OFF, WITH_GRADIENT, kind_fault
-from fne.tasks.matching.imported import Encode
-from fne.tasks.matching.settings import Train, unused_vectors_message
-from fne.tasks.tagging.settings import Tag, TrainTagger
 from fne.text.caption_vectors import is_caption_store
-from fne.text.vectors import NO_VECTORS, is_no_vectors
 from fne.text.vocabulary import Tokenize
+from fne.text.word_vectors import NO_VECTORS, is_no_vectors
 
 SECTIONS: dict[str, type[Section]] = {
     "render": Render,

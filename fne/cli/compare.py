@@ -8,8 +8,8 @@ from fne.core.files import write_text
 from fne.core.options import OUTPUT
 from fne.core.outputs import check_output
 from fne.core.terminal import say
-from fne.papers.runs import WORKSPACE, open_project
-from fne.papers.tables import FORMATS
+from fne.experiments.printed_tables import FORMATS
+from fne.experiments.runs import WORKSPACE, open_project
 
 
 @click.command()
@@ -47,7 +47,7 @@ def compare(a: str, b: str, html: Path | None, queries: int, form: str) -> None:
     experiment. With fewer than five seeds on a side, it does not say which one is better.
     Nothing is fetched from a remote: run `dvc fetch -A` first if the cache lacks a run.
     """
-    from fne.report.comparison import compare_runs, grids, is_page, render  # slow to import
+    from fne.report.compare_page import compare_runs, grids, is_page, render  # slow to import
 
     if html:
         check_output(html, "--html", is_page)

@@ -9,9 +9,9 @@ import click
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.signals import explain_interrupt
 from fne.core.terminal import printable, say
-from fne.search import describe as search
-from fne.search.describe import Answer, Description, Wanted, check_table, read_writing, write_table
-from fne.search.project import Project
+from fne.search import describe_photo as search
+from fne.search.describe_photo import Answer, Description, Wanted, check_table, read_writing, write_table
+from fne.search.open_project import Project
 
 MAX_NAMED = 5  # unreadable files that are named
 

@@ -24,12 +24,12 @@ from fne.core.files import files_in, read_bytes, write_text
 from fne.core.options import OUTPUT, params_option
 from fne.core.params import Runtime, load_key, load_runtime
 from fne.core.terminal import say
-from fne.extraction.cache import HARDWARE_SUFFIX, KIND
+from fne.extraction.finished_rows import HARDWARE_SUFFIX, KIND
 from fne.extraction.weights import Torchvision, parse_weights
 from fne.sharing.doctor import run_advice, run_checks
 from fne.sharing.folders import CACHE, create_shared_folder, use_shared_folder
 from fne.store.journal import Journal
-from fne.training.result_cache import finished_trainings
+from fne.training.finished_runs import finished_trainings
 
 # The settings of finished rows that the summary shows.
 SUMMARY_KEYS = ("backbone", "crops", "resize", "activations", "precision", "algorithm", "device", "weights")
@@ -115,7 +115,7 @@ def diagnose(runtime: Runtime, params: Path) -> str:
 def check_device(runtime: Runtime, params: Path, device: str) -> str:
     """Run the self-test of a device, write its JSON file and return its table."""
     # Slow to import.
-    from fne.cli.device_test import format_report, report_content, run_device_test
+    from fne.sharing.device_check import format_report, report_content, run_device_test
 
     report = run_device_test(params, device)
     path = runtime.scratch_folder() / "doctor" / f"{device}.json"

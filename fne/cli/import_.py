@@ -96,7 +96,7 @@ def import_weights(source: Path, target: Path, backbone: str | None) -> str:
     Raises:
         InputError: if the network is not given, or if the file cannot be converted.
     """
-    from fne.extraction.caffe import convert_caffemodel  # imports torch
+    from fne.extraction.caffe_weights import convert_caffemodel  # imports torch
 
     if backbone is None:
         raise InputError(f"{source}: which network is it? Add --backbone vgg16 or --backbone vgg19")
@@ -122,7 +122,7 @@ def recognize_network(store: Path, photos: Path) -> str:
     """
     from fne.core.device import prepare_device  # these import torch
     from fne.extraction.extractor import Extract, build_extractor
-    from fne.extraction.recognition import record_network
+    from fne.extraction.recognize_network import record_network
     from fne.extraction.weights import load_weights
 
     try:

@@ -3,9 +3,9 @@
 import click
 
 from fne.core.terminal import say
-from fne.papers import presets
-from fne.papers.descriptions import description_names, description_preset, pipeline_of
-from fne.papers.presets import (
+from fne.experiments import presets
+from fne.experiments.description_tables import description_names, description_preset, pipeline_of
+from fne.experiments.presets import (
     OWN,
     Preset,
     arguments,

@@ -11,7 +11,7 @@ from fne.core.signals import explain_interrupt
 from fne.core.terminal import printable, say
 from fne.search import engine
 from fne.search.answer import Answer
-from fne.search.project import Project
+from fne.search.open_project import Project
 
 MAX_NAMED = 5  # unreadable files that are named
 
@@ -51,7 +51,7 @@ def search(
     A star marks matches that the catalog pairs with the query.
     """
     if sheet:
-        from fne.search.sheet import MAX_MATCHES, check_sheet, write_sheet  # slow to import
+        from fne.search.contact_sheet import MAX_MATCHES, check_sheet, write_sheet  # slow to import
 
         check_sheet(sheet, Path(" ".join(query)))
     # Only the index of a folder takes long.

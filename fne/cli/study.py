@@ -68,9 +68,9 @@ def run(
     The project is not changed: everything is written to the folder of the results. Finished
     trainings are kept, so the same command continues after an interruption.
     """
-    from fne.studies.file import load_study  # slow to import
-    from fne.studies.record import LOCK, require_own_folder
-    from fne.studies.run import run_study
+    from fne.experiments.study_file import load_study  # slow to import
+    from fne.experiments.study_record import LOCK, require_own_folder
+    from fne.experiments.study_run import run_study
 
     found = load_study(file, seed, official, images)
     target = folder or default_folder(file, seed, official, images)
@@ -119,11 +119,11 @@ def show(
     Intervals are paired over the test images and, with five seeds or more, over seeds. They are
     corrected for the number of hypotheses in the file, whether they were run or not.
     """
-    from fne.papers.tables import FORMATS
-    from fne.report.study import is_figure, is_page, render, size_figure
-    from fne.studies.file import load_study
-    from fne.studies.record import check_record
-    from fne.studies.results import CELLS, cell_table, collect, grids
+    from fne.experiments.printed_tables import FORMATS
+    from fne.experiments.study_file import load_study
+    from fne.experiments.study_record import check_record
+    from fne.experiments.study_results import CELLS, cell_table, collect, grids
+    from fne.report.study_page import is_figure, is_page, render, size_figure
 
     def is_table(head: bytes) -> bool:
         return head.startswith(",".join(CELLS).encode())

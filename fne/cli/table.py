@@ -9,11 +9,9 @@ from fne.core.files import write_text
 from fne.core.options import OUTPUT, params_option
 from fne.core.outputs import check_output
 from fne.core.terminal import say
-from fne.papers.claims import claims_tables
-from fne.papers.descriptions import SECTIONS, description_grids
-from fne.papers.results import COLUMNS, START_COLUMNS, list_of_tables, results_table, starts_table
-from fne.papers.runs import open_project
-from fne.papers.tables import (
+from fne.experiments.description_tables import SECTIONS, description_grids
+from fne.experiments.paper_claims import claims_tables
+from fne.experiments.printed_tables import (
     FORMATS,
     GENERATOR,
     STARTS,
@@ -22,6 +20,8 @@ from fne.papers.tables import (
     description_tables,
     load_table,
 )
+from fne.experiments.result_tables import COLUMNS, START_COLUMNS, list_of_tables, results_table, starts_table
+from fne.experiments.runs import open_project
 
 TITLE = re.compile(r"(?:[a-z-]+, )?Table [0-9a-z]+: .*")
 
@@ -106,7 +106,7 @@ def table(
     if address is not None and address != CLAIMS:
         check_address(address)
     if dry and address is not None:
-        from fne.cli.experiments import plan_missing  # slow to import
+        from fne.experiments.missing_experiments import plan_missing  # slow to import
 
         say(plan_missing(address, dataset, following, seeds, models, params, own_rows))
         return

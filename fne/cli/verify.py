@@ -38,7 +38,8 @@ from fne.core.files import file_digest, files_in, missing_path
 from fne.core.options import INPUT
 from fne.core.progress import BYTES, progress
 from fne.core.terminal import harmless, printable, say
-from fne.sharing.remote import (
+from fne.sharing.run_cache import RUNS, missing_entries, push_entries, restorable_results
+from fne.sharing.verify_remote import (
     CACHE_DAMAGED,
     NOT_CACHED,
     Fault,
@@ -51,15 +52,14 @@ from fne.sharing.remote import (
     send_again,
     tracked_outputs,
 )
-from fne.sharing.run_cache import RUNS, missing_entries, push_entries, restorable_results
 from fne.store.artifact import Artifact
 from fne.store.catalog import image_root, read_images, record_of
 from fne.store.images import UndecodableError, image_exists, read_image_file
 from fne.store.layout import plan_shards
-from fne.store.provenance import record_faults
+from fne.store.lineage import record_faults
 from fne.store.rows import WITHOUT_ROWS, Rows
 from fne.store.tar_files import split_path
-from fne.text.vectors import SOURCE, is_no_vectors
+from fne.text.word_vectors import SOURCE, is_no_vectors
 
 SHOWN = 20  # faults per folder: an empty remote would have a line for every image
 
@@ -100,7 +100,7 @@ def verify(
     if any(choices) if remote is None else paths:
         raise click.UsageError("name either artifacts or --remote NAME; the other options go with --remote")
     if remote is not None and install_hook:
-        from fne.sharing.hook import install_hook as install
+        from fne.sharing.git_hook import install_hook as install
 
         say(f"`git push` now checks '{remote}' first; remove the hook with: {install(remote)}")
         return

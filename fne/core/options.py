@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-# `fne.core.publishing` knows the inputs and outputs of a stage by these types.
+# `fne.core.stage` knows the inputs and outputs of a stage by these types.
 INPUT = click.Path(path_type=Path)
 OUTPUT = click.Path(path_type=Path)
 # Written at once, because it says why a stage stops.

@@ -28,7 +28,7 @@ from fne.store.catalog import (
     refuse_duplicate_photos,
     split_artifact,
 )
-from fne.store.provenance import recorded_lineage
+from fne.store.lineage import recorded_lineage
 
 FULL = "full"
 # What helps if no image is in test, and what scoring val instead means.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 
 from fne.core.device import is_out_of_memory, peak_memory
-from fne.extraction.backbones import build_backbone, find_backbone
 from fne.extraction.extractor import Extractor
+from fne.extraction.networks import build_backbone, find_backbone
 from fne.extraction.preprocess import CROPS
 
 # Larger shards are slow to write and to transfer.

@@ -26,10 +26,17 @@ from fne.core.device import download, is_gpu
 from fne.core.errors import InputError
 from fne.core.params import OneOf, Section, one_of
 from fne.core.terminal import say
-from fne.extraction.backbones import BACKBONES
-from fne.extraction.fast.crop_sharing import convolve_directly, share_crops, unsupported_reason
-from fne.extraction.fast.winograd import numba_unsupported_reason, winograd_convolve
-from fne.extraction.network import ACTIVATIONS, ALL, Network, activations, build_network, crop_activations
+from fne.extraction.fast_convolutions.crop_sharing import convolve_directly, share_crops, unsupported_reason
+from fne.extraction.fast_convolutions.winograd import numba_unsupported_reason, winograd_convolve
+from fne.extraction.forward_pass import (
+    ACTIVATIONS,
+    ALL,
+    Network,
+    activations,
+    build_network,
+    crop_activations,
+)
+from fne.extraction.networks import BACKBONES
 from fne.extraction.preprocess import (
     CROP,
     CROPS,

@@ -19,11 +19,11 @@ import torch
 from fne.core.device import is_gpu
 from fne.core.errors import InputError
 from fne.core.progress import Progress, progress
-from fne.extraction.cache import LockedJournal, Scratch
 from fne.extraction.cost import KEPT_BY_DVC, announcement, format_workers, summary
-from fne.extraction.engine import Engine, EngineConfig, ImageFiles, Job, Log, local_engine, open_local
 from fne.extraction.extractor import Extractor
+from fne.extraction.finished_rows import LockedJournal, Scratch
 from fne.extraction.preprocess import InputFormat
+from fne.extraction.read_images import Engine, EngineConfig, ImageFiles, Job, Log, local_engine, open_local
 from fne.extraction.weights import describe_input
 from fne.store.catalog import Image
 from fne.store.layout import Layer, plan_shards

@@ -27,8 +27,8 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from fne.core.errors import InputError
+from fne.extraction.layers import Backbone, Tap, first_of, is_part
 from fne.extraction.preprocess import InputFormat
-from fne.extraction.taps import Backbone, Tap, first_of, is_part
 
 PREFIX = "timm/"
 POOLED = "pooled"

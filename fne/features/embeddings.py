@@ -24,7 +24,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from fne.core.errors import InputError
 from fne.core.params import Section, not_one_of, one_of
-from fne.features.statistics import Statistics, contiguous, run_in_threads, standardize
+from fne.features.standardize import Statistics, contiguous, run_in_threads, standardize
 from fne.store.layout import TERNARY, Layer, count_views, view_layers
 from fne.store.rows import Rows
 
@@ -239,7 +239,7 @@ def discretize(block: np.ndarray, statistics: Statistics, low: float, high: floa
         array([[-1,  0,  0],
                [ 0,  1,  0]], dtype=int8)
     """
-    from fne.features.loops import ternary_rows
+    from fne.features.kernels import ternary_rows
 
     readable = contiguous(block)
     result = np.empty(block.shape, dtype=np.int8)
@@ -301,7 +301,7 @@ def quantiles(
     Raises:
         InputError: if the two thresholds are equal or lie beyond the bins.
     """
-    from fne.features.loops import count_scores
+    from fne.features.kernels import count_scores
 
     kept = np.arange(activations.features)[columns]
     kept = kept[statistics.varies[kept]]

@@ -25,7 +25,7 @@ from fne.core.errors import InputError
 from fne.core.files import file_digest, read_bytes, readable_os_errors
 from fne.core.progress import progress
 from fne.core.stat_cache import file_state
-from fne.features.import_files import (
+from fne.features.feature_files import (
     INTEGERS,
     MAX_MEMORY,
     NUMBERS,

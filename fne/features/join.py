@@ -15,8 +15,8 @@ import numpy as np
 from fne.core.errors import InputError
 from fne.core.files import read_bytes
 from fne.core.progress import tracked
-from fne.features.embed import refuse_without_rows
-from fne.features.statistics import check_finite
+from fne.features.standardize import check_finite
+from fne.features.write_embeddings import refuse_without_rows
 from fne.store.artifact import Lineage, is_sealed
 from fne.store.layout import MANIFEST, Layer, plan_shards
 from fne.store.rows import Rows, write_rows

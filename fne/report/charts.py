@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fne.report.results import chance_recall
+from fne.report.result_rows import chance_recall
 from fne.report.sources import LOSS, Direction, History
 
 LEFT, RIGHT, TOP, BOTTOM = 42, 408, 22, 188  # the plotting area in a picture of 420 x 230, as in charts.html

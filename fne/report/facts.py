@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fne.papers.presets import load, papers
-from fne.papers.runs import split_digests
+from fne.experiments.presets import load, papers
+from fne.experiments.runs import split_digests
 from fne.report.record import catalog_state
 from fne.report.sources import History
 from fne.store.artifact import Lineage

@@ -18,8 +18,8 @@ from pydantic import Field
 
 from fne.core.errors import InputError
 from fne.core.params import Section
-from fne.metrics.floors import Floor
-from fne.metrics.recall import chosen_by
+from fne.evaluation.baseline import Floor
+from fne.evaluation.metrics.recall import chosen_by
 from fne.report.charts import learning_curves, rank_histogram, recall_curve
 from fne.report.facts import (
     ancestors,
@@ -31,7 +31,7 @@ from fne.report.facts import (
     settings_of,
 )
 from fne.report.gallery import Gallery
-from fne.report.results import PaperRow, chance_recall, results_table, small_split, start_sentence
+from fne.report.result_rows import PaperRow, chance_recall, results_table, small_split, start_sentence
 from fne.report.sources import TUNED, Evaluation, History, Tuning
 from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, Image

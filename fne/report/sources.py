@@ -15,7 +15,7 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.core.files import files_in
-from fne.metrics.recall import mean_over_folds, sum_of_recalls, summarize
+from fne.evaluation.metrics.recall import mean_over_folds, sum_of_recalls, summarize
 from fne.store.arrays import Arrays, read_arrays
 from fne.store.artifact import MODELS, Artifact, merge, read_metrics, require_same_model
 from fne.store.history import MODEL, read_history_seal

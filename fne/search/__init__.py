@@ -48,7 +48,7 @@ def search(
     """
     from fne.core.errors import InputError  # the modules of this package import the package
     from fne.search import engine
-    from fne.search.project import open_project
+    from fne.search.open_project import open_project
 
     if k < 1:
         raise InputError(f"k: expected at least 1, got {k}")

@@ -17,7 +17,7 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.core.terminal import printable
-from fne.search.project import Catalog, QueryImage
+from fne.search.open_project import Catalog, QueryImage
 from fne.store.rows import Rows
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ A search with the trained model finds images for a sentence, and sentences for a
 search with embeddings alone finds images that look similar to the network; it needs no
 trained model.
 
-Sentences are encoded and scores are computed in NumPy (`fne.search.without_torch`), because
+Sentences are encoded and scores are computed in NumPy (`fne.search.numpy_model`), because
 importing torch takes longer. Torch is imported only for a new image, or for a variant without
 a NumPy implementation.
 """
@@ -20,10 +20,10 @@ from fne.core import stat_cache
 from fne.core.errors import InputError
 from fne.core.params import not_one_of
 from fne.features.embeddings import EMBEDDINGS
-from fne.models.matcher_file import ModelFile, is_imported, read_model_file
+from fne.matching.model_file import ModelFile, is_imported, read_model_file
 from fne.search.answer import Answer, Match, Pool, catalog_pool, folder_pool, top_k
-from fne.search.project import Catalog, ExternalImage, Project, QueryImage, parse_query
-from fne.search.without_torch import PREFIX, SENTENCE_ENCODERS, SIMILARITIES, Similarity, embed_sentence
+from fne.search.numpy_model import PREFIX, SENTENCE_ENCODERS, SIMILARITIES, Similarity, embed_sentence
+from fne.search.open_project import Catalog, ExternalImage, Project, QueryImage, parse_query
 from fne.store.artifact import Artifact, merge, require_same_model
 from fne.store.layout import TERNARY, pack
 from fne.store.rows import Rows
@@ -32,7 +32,7 @@ from fne.text.tokenizer import END, tokenize
 from fne.text.vocabulary import Vocabulary, read_vocabulary
 
 if TYPE_CHECKING:
-    from fne.search.embed import Embedder
+    from fne.search.embed_query import Embedder
     from fne.search.folder import RowSource
 
 BLOCK = 1024  # rows
@@ -107,7 +107,7 @@ def images_for_sentence(
     if folder:
 
         def open_source() -> "RowSource":
-            from fne.search.embed import open_row_source  # slow to import
+            from fne.search.embed_query import open_row_source  # slow to import
 
             return open_row_source(project, model.artifact)
 
@@ -264,9 +264,9 @@ def embed_sentences(model: ModelFile, sentences: Sequence[Sequence[int]]) -> np.
     """Return the vectors (sentences, embed_dim) of sentences in the joint space, given their word numbers."""
     if model.shape["text_encoder"] in SENTENCE_ENCODERS:
         return np.stack([embed_sentence(model, numbers) for numbers in sentences])
-    from fne.search import embed  # slow to import
+    from fne.search import embed_query
 
-    return embed.embed_sentences(model.artifact.path, sentences)
+    return embed_query.embed_sentences(model.artifact.path, sentences)
 
 
 def score_blocks(name: str, pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
@@ -315,7 +315,7 @@ def _index(
 
 
 def _torch_similarity(name: str) -> Similarity:
-    from fne.search.embed import torch_similarity  # slow to import
+    from fne.search.embed_query import torch_similarity  # slow to import
 
     return torch_similarity(name)
 
@@ -323,7 +323,7 @@ def _torch_similarity(name: str) -> Similarity:
 def _image_vector(project: Project, image: QueryImage, captions: Artifact) -> np.ndarray:
     """Return the stored vector of an image of the catalog, or compute that of a new file."""
     if isinstance(image, ExternalImage):
-        from fne.search.embed import embed_image  # slow to import
+        from fne.search.embed_query import embed_image  # slow to import
 
         return embed_image(project, image, captions)
     rows = Rows.open(project.image_vectors, "image_vectors")
@@ -343,7 +343,7 @@ def _image_embedding(project: Project, image: QueryImage, store: Rows) -> np.nda
 
 def _open_embedder(project: Project, store: Rows) -> "Embedder":
     """Open what computes embeddings like those of the store."""
-    from fne.search.embed import open_embedder  # slow to import
+    from fne.search.embed_query import open_embedder  # slow to import
 
     return open_embedder(
         store.artifact, project.weights, project.statistics, project.runtime, project.scratch

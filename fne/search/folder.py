@@ -17,7 +17,7 @@ from fne.core.errors import InputError
 from fne.core.files import text_digest
 from fne.core.locks import locked
 from fne.core.terminal import say
-from fne.datasets.examine import examine_all, findings_file
+from fne.datasets.examine_images import examine_all, findings_file
 from fne.datasets.readers.folder import SUFFIXES, files_below, read_folder
 from fne.store.artifact import Artifact
 from fne.store.catalog import Image

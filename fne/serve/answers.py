@@ -16,8 +16,8 @@ import numpy as np
 from fne.core.errors import InputError
 from fne.report.facts import ancestors, feature_source
 from fne.search.answer import top_k
-from fne.search.bit_loops import ternary_products
-from fne.search.describe import PARTS, Described, Wanted, describe_rows, read_writing
+from fne.search.bit_kernels import ternary_products
+from fne.search.describe_photo import PARTS, Described, Wanted, describe_rows, read_writing
 from fne.search.engine import (
     MODEL,
     Sentence,
@@ -27,10 +27,10 @@ from fne.search.engine import (
     score_blocks,
     without_encoder,
 )
-from fne.search.project import selected
-from fne.serve.folder_index import IndexedFolder
+from fne.search.folder_index import IndexedFolder
+from fne.search.open_project import selected
+from fne.search.snapshot import Space, normalized
 from fne.serve.session import Session
-from fne.serve.snapshot import Space, normalized
 from fne.store.artifact import merge
 from fne.store.layout import TERNARY, pack, unpack
 

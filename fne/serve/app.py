@@ -2,8 +2,8 @@
 
 `OPERATIONS` lists every request that is answered. The routes and `/openapi.json` are both made from it.
 
-Handlers run in threads, a few at a time. Photos are limited in bytes, pixels and time, and decoded in
-another process (`fne.serve.decoder`). A picture is found by the digest of its file, and is sent only if the
+Handlers run in threads, a few at a time. Photos are limited in bytes, pixels and time, and decoded in another
+process (`fne.search.decode_process`). A picture is found by the digest of its file, and is sent only if the
 file still has that digest: so nothing but images of the catalog and of the folder can be read, whatever a
 request says.
 """
@@ -30,9 +30,9 @@ from starlette.types import ASGIApp
 
 from fne.core.errors import InputError
 from fne.report.facts import feature_source
+from fne.search.decode_process import Decoder, RefusedError
 from fne.serve import answers, schemas
 from fne.serve.answers import AbsentError, Filters, MissingError, find_image
-from fne.serve.decoder import Decoder, RefusedError
 from fne.serve.forms import form_file
 from fne.serve.guard import Guard
 from fne.serve.openapi import Operation, describe_interface

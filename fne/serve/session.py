@@ -23,14 +23,14 @@ import numpy as np
 from fne.core import stat_cache
 from fne.core.errors import InputError
 from fne.core.terminal import say
-from fne.search.project import Project
-from fne.serve.folder_index import FolderState, FolderWatch
-from fne.serve.snapshot import Snapshot, fingerprint, load_snapshot
+from fne.search.folder_index import FolderState, FolderWatch
+from fne.search.open_project import Project
+from fne.search.snapshot import Snapshot, fingerprint, load_snapshot
 from fne.store.layout import TERNARY, pack
 
 if TYPE_CHECKING:
-    from fne.serve.decoder import Picture
-    from fne.serve.network import Network  # slow to import
+    from fne.search.decode_process import Picture
+    from fne.search.photo_network import Network  # slow to import
 
 MAX_PHOTOS = 256  # of visitors, in memory
 POLL_SECONDS = 2.0
@@ -157,7 +157,7 @@ class Session:
     def prepare(self) -> None:
         """Load the network and index the folder."""
         try:
-            from fne.serve.network import open_network  # slow to import
+            from fne.search.photo_network import open_network  # slow to import
 
             network = open_network(self.project, self.snapshot)
             network.warm_up()

@@ -12,7 +12,7 @@ from typing import Any
 
 from fne.core.errors import InputError
 from fne.core.params import load_params
-from fne.sharing.remote import ObjectStore, TrackedOutput
+from fne.sharing.verify_remote import ObjectStore, TrackedOutput
 
 RUNS = "runs"
 

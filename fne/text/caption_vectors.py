@@ -18,7 +18,7 @@ from fne.store.catalog import Captioned
 from fne.store.layout import MANIFEST, count_views
 from fne.store.rows import Rows
 from fne.text.tokens import Tokens
-from fne.text.vectors import ARTIFACT, WordVectors
+from fne.text.word_vectors import ARTIFACT, WordVectors
 
 STORE = "caption_features"
 KIND = "captions"

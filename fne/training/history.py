@@ -15,7 +15,7 @@ from scmrepo.exceptions import SCMError
 from fne.core.errors import InputError
 from fne.core.files import replacing_folder
 from fne.store.history import MODEL, seal_history
-from fne.training.progress import Point
+from fne.training.best_epoch import Point
 
 
 def write_history(folder: Path, points: Sequence[Point], model: str, kind: str = MODEL) -> None:

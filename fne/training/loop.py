@@ -19,9 +19,9 @@ from fne.core.errors import InputError
 from fne.core.processes import ALONE, Processes
 from fne.core.progress import progress as show_progress
 from fne.core.signals import StoppedError
+from fne.training.best_epoch import Phase, Point, Progress
 from fne.training.checkpoints import Checkpoints
-from fne.training.optim import clip_gradients, flatten, restore
-from fne.training.progress import Phase, Point, Progress
+from fne.training.optimizers import clip_gradients, flatten, restore
 from fne.training.task import AnyBatch, ParameterGroup, Task
 
 KEEP = ("best", "last")
@@ -36,7 +36,7 @@ class Schedule:
         seed: of the random numbers of the steps.
         optimizer: makes the optimizer of a phase from parameter groups and a learning rate.
         clip: the norm above which gradients are clipped; 0 for never.
-        clip_by: a key of `fne.training.optim.CLIPS`.
+        clip_by: a key of `fne.training.optimizers.CLIPS`.
         validate_every: updates between validations; 0 for once per epoch.
         keep: the weights that a phase passes on and training ends with: `best` or `last`.
         validate_start: whether the weights before the first step are validated too, and may be the best.

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from fne.core.processes import ALONE, Processes
+from fne.training.best_epoch import Point
 from fne.training.checkpoints import open_checkpoints
+from fne.training.finished_runs import Finished, keep_finished, load_finished, training_key
 from fne.training.loop import Schedule, Trainer
-from fne.training.progress import Point
-from fne.training.result_cache import Finished, keep_finished, load_finished, training_key
 from fne.training.settings import TrainingSection
 from fne.training.task import AnyBatch, Task
 
@@ -64,7 +64,7 @@ def train_or_load(
         task: what is learned, with fresh weights.
         schedule: how.
         scratch: where checkpoints and finished trainings are kept.
-        key: everything that decides the result; see `fne.training.result_cache.training_key`.
+        key: everything that decides the result; see `fne.training.finished_runs.training_key`.
         stopping: asked after every step; True saves a checkpoint and raises `StoppedError`.
         processes: the processes that train together; all of them end with the same weights.
         on_validation: called with every point of a training that is not finished yet.

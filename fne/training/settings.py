@@ -7,9 +7,9 @@ from pydantic import Field
 
 from fne.core.params import PerPhase, Section, TrainingThreads, one_of
 from fne.core.variants import blocks, chosen, settings_of
+from fne.training.best_epoch import Phase, expand_phases
 from fne.training.loop import KEEP, Schedule
-from fne.training.optim import CLIPS, OPTIMIZERS
-from fne.training.progress import Phase, expand_phases
+from fne.training.optimizers import CLIPS, OPTIMIZERS
 
 Count = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, lt=1000)]

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from fne.training.progress import Point, Scores
+from fne.training.best_epoch import Point, Scores
 
 
 class Batch(Protocol):

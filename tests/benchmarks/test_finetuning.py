@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.finetuning import MADE_ONCE, SCORED, arguments, described
 from benchmarks.scale import STAGES
-from fne.metrics.intervals import Ranked
+from fne.evaluation.intervals import Ranked
 
 
 def ranked(image_ranks):

@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 from fne.cli import main
 from fne.cli.check import SECTIONS
-from fne.extraction.backbones import build_backbone
+from fne.extraction.networks import build_backbone
 from fne.store.layout import Layer
 from fne.store.rows import write_rows
 from tests.support.imports import ROOT

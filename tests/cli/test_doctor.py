@@ -9,7 +9,7 @@ import torch
 from click.testing import CliRunner
 
 from fne.cli import main
-from fne.extraction.cache import Scratch
+from fne.extraction.finished_rows import Scratch
 from tests.support.imports import ROOT
 from tests.support.projects import change_params, dvc, git
 

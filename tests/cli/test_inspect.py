@@ -6,10 +6,10 @@ import pytest
 from click.testing import CliRunner
 
 from fne.cli import main
-from fne.losses.classifier_file import write_classifier
-from fne.losses.instance import Classes, InstanceSettings, new_instance
-from fne.models.matcher import Shape, new_matcher
-from fne.models.matcher_file import write_model
+from fne.matching.classifier_file import write_classifier
+from fne.matching.instance_loss import Classes, InstanceSettings, new_instance
+from fne.matching.model import Shape, new_matcher
+from fne.matching.model_file import write_model
 from fne.store.arrays import write_arrays
 from fne.store.artifact import Artifact, write_metrics
 from fne.store.catalog import Captioned, Image, write_captions, write_images

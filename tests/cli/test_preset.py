@@ -2,8 +2,8 @@ import pytest
 from click.testing import CliRunner
 
 from fne.cli import main
-from fne.papers.descriptions import description_names, description_preset
-from fne.papers.presets import arguments, names, own_names, own_preset, preset
+from fne.experiments.description_tables import description_names, description_preset
+from fne.experiments.presets import arguments, names, own_names, own_preset, preset
 
 
 def invoke(*words):

@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from fne.cli import main
-from fne.papers.tables import description_tables
+from fne.experiments.printed_tables import description_tables
 from tests.support.paper_tables import project, run
 
 

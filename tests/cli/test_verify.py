@@ -20,10 +20,10 @@ from fne.core.stat_cache import FileState
 from fne.datasets.rejects import Reject, write_rejects
 from fne.extraction.preprocess import TORCHVISION
 from fne.extraction.weights import load_weights
-from fne.losses.classifier_file import FORMAT, read_classifier, write_classifier
-from fne.losses.instance import Classes, InstanceSettings, new_instance
-from fne.models.matcher import Shape, new_matcher
-from fne.models.matcher_file import write_model
+from fne.matching.classifier_file import FORMAT, read_classifier, write_classifier
+from fne.matching.instance_loss import Classes, InstanceSettings, new_instance
+from fne.matching.model import Shape, new_matcher
+from fne.matching.model_file import write_model
 from fne.report.record import page_record
 from fne.store.arrays import write_arrays
 from fne.store.artifact import Artifact, merge, seal_text, write_metrics
@@ -42,8 +42,8 @@ from fne.store.layout import Layer, plan_shards
 from fne.store.rows import Rows, write_rows, write_without_rows
 from fne.store.tensors import write_sealed
 from fne.text.tokens import write_tokens
-from fne.text.vectors import load_vectors, write_word_vectors
 from fne.text.vocabulary import read_vocabulary, write_vocabulary
+from fne.text.word_vectors import load_vectors, write_word_vectors
 from tests.support.imports import ROOT
 
 IDS = ["a", "b", "c", "d"]

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from examples.glove_from_wheel import INDEX, VECTORS, main
-from fne.text.vector_files import read_vector_file
+from fne.text.word_vector_files import read_vector_file
 
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed; only this example needs it")
 

@@ -227,7 +227,7 @@ def test_an_algorithm_that_is_not_possible_is_refused(asked, crops, device, resi
 def no_numba(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
     for name in ("vector_code", "winograd_loops"):
-        monkeypatch.delitem(sys.modules, f"fne.extraction.fast.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"fne.extraction.fast_convolutions.{name}", raising=False)
     extractor._warn_once.cache_clear()
 
 
@@ -253,7 +253,7 @@ def test_crops_are_shared_if_the_loops_do_not_compile(monkeypatch, capsys):
     def fail(*arguments):
         raise RuntimeError("no such instruction")
 
-    monkeypatch.setattr("fne.extraction.fast.winograd.convolve_tiles", fail)
+    monkeypatch.setattr("fne.extraction.fast_convolutions.winograd.convolve_tiles", fail)
     extractor._warn_once.cache_clear()
     assert choose_algorithm("auto", narrow_vgg(), "ten", CPU) == "sharing"
     assert "numba cannot compile for this machine (RuntimeError)" in capsys.readouterr().err

@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 
 from fne.core.errors import InputError
-from fne.extraction import engine
+from fne.extraction import read_images
 from fne.extraction import run as extraction
-from fne.extraction.cache import Scratch
 from fne.extraction.extractor import build_extractor
+from fne.extraction.finished_rows import Scratch
 from fne.extraction.preprocess import CAFFE, RESIZES, TORCHVISION
 from fne.extraction.run import WATCHED, assemble, check_finite, complete, feeding_warning
 from fne.extraction.weights import load_weights
@@ -24,7 +24,7 @@ from tests.support.settings import extractor_settings
 @pytest.fixture(autouse=True)
 def no_announcement(monkeypatch):
     """The announcement times blank images, which the tests would count as computed."""
-    monkeypatch.setattr(engine, "time_per_image", lambda *_: 1.0)
+    monkeypatch.setattr(read_images, "time_per_image", lambda *_: 1.0)
     monkeypatch.setattr(extraction, "announcement", lambda *_: "announced")
     monkeypatch.setattr(extraction, "summary", lambda *_: "done")
 

@@ -13,11 +13,11 @@ from safetensors.torch import save_file
 from torch.nn import functional
 
 from fne.core.errors import InputError
-from fne.extraction.backbones import build_backbone, find_backbone
 from fne.extraction.cost import announcement, plain_flops, time_per_image
 from fne.extraction.extractor import build_extractor
-from fne.extraction.fast.crop_sharing import unsupported_reason
-from fne.extraction.network import build_network, crop_activations
+from fne.extraction.fast_convolutions.crop_sharing import unsupported_reason
+from fne.extraction.forward_pass import build_network, crop_activations
+from fne.extraction.networks import build_backbone, find_backbone
 from fne.extraction.timm_networks import is_timm, open_timm
 from fne.extraction.weights import Weights, load_weights
 from fne.store.artifact import Artifact

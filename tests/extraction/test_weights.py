@@ -14,7 +14,7 @@ from fne.core import stat_cache
 from fne.core.errors import InputError
 from fne.core.files import file_digest
 from fne.extraction import weights
-from fne.extraction.backbones import BACKBONES
+from fne.extraction.networks import BACKBONES
 from fne.extraction.preprocess import CAFFE, TORCHVISION
 from fne.extraction.weights import Description, load_weights, parse_weights, says_its_input
 

@@ -33,8 +33,8 @@ from fne.cli.artifacts import artifact_kind
 from fne.core.dvc import pipeline_outs
 from fne.core.errors import InputError
 from fne.extraction import run as extraction
-from fne.extraction.cache import Scratch
-from fne.models.matcher_file import read_model
+from fne.extraction.finished_rows import Scratch
+from fne.matching.model_file import read_model
 from fne.store import rows as row_store
 from fne.store.arrays import read_arrays
 from fne.store.catalog import read_captions, read_images

@@ -15,12 +15,12 @@ import click
 import torch
 
 from fne.cli import main as fne
-from fne.studies import run  # with torch, so that forked children have them at hand
-from fne.studies.record import WORK
+from fne.experiments import study_run
+from fne.experiments.study_record import WORK
 from tests.support.kills import run_forked
 from tests.support.studies import STUDY, write_study
 
-PRELOADED = (torch, run)
+PRELOADED = (torch, study_run)
 # Closed forms, and trainings by steps with two draws of the learning rate.
 TRAINED = {
     "embed.kind": "zscore",

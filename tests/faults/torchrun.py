@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from fne.training.result_cache import FOLDER as FINISHED
+from fne.training.finished_runs import FOLDER as FINISHED
 from tests.faults.eager_training import HOLD
 from tests.faults.training import history, prepare
 from tests.support.imports import ROOT

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fne.core.errors import InputError
 from fne.core.params import parse_section
 from fne.features.embeddings import EMBEDDINGS, STEPS, THRESHOLDS, Choices, Embed, discretize, kept_layers
-from fne.features.statistics import Statistics, fit, standardize
+from fne.features.standardize import Statistics, fit, standardize
 from fne.store.layout import Layer, count_views, view_layers
 from fne.store.rows import Rows
 from tests.support.features import store
@@ -314,7 +314,7 @@ def test_discretizing_leaves_the_number_of_threads_of_torch_as_it_is():
     """In a process of its own: numba sets the number only when it starts its threads."""
     program = (
         "import numpy as np, torch; from fne.features.embeddings import discretize; "
-        "from fne.features.statistics import Statistics; torch.set_num_threads(1); "
+        "from fne.features.standardize import Statistics; torch.set_num_threads(1); "
         "discretize(np.ones((8, 3), np.float32), Statistics(np.zeros(3), np.ones(3), []), -0.25, 0.15); "
         "print(torch.get_num_threads())"
     )

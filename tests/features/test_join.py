@@ -7,8 +7,8 @@ import pytest
 
 from fne.core.errors import InputError
 from fne.features import join
-from fne.features.embed import open_source
 from fne.features.join import append_stores, check_destination, join_stores
+from fne.features.write_embeddings import open_source
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import Rows, write_rows
 

@@ -4,26 +4,26 @@ import numpy as np
 import pytest
 import torch
 
-from fne.evaluation.retrieval import evaluate
-from fne.losses.instance import Classes, InstanceSettings, class_numbers, new_instance
-from fne.losses.mining import LossChoices
-from fne.losses.ranking import LOSSES
-from fne.metrics import ranks
-from fne.models.image_heads import IMAGE_HEADS
-from fne.models.matcher import Shape, new_matcher
-from fne.models.similarities import SIMILARITIES
-from fne.models.text_encoders import TEXT_ENCODERS
+from fne.describing.captioning import train as captioning
+from fne.describing.tagging import train as tagging
+from fne.evaluation.metrics import ranks
+from fne.evaluation.score_retrieval import evaluate
+from fne.matching import encode, task
+from fne.matching.hard_negatives import LossChoices
+from fne.matching.image_heads import IMAGE_HEADS
+from fne.matching.instance_loss import Classes, InstanceSettings, class_numbers, new_instance
+from fne.matching.losses import LOSSES
+from fne.matching.model import Shape, new_matcher
+from fne.matching.similarities import SIMILARITIES
+from fne.matching.task import MatchingTask, Objective
+from fne.matching.text_encoders import TEXT_ENCODERS
 from fne.store.catalog import Captioned
 from fne.store.layout import Layer
 from fne.store.rows import Rows, write_rows
-from fne.tasks.captioning import train as captioning
-from fne.tasks.matching import encode, task
-from fne.tasks.matching.task import MatchingTask, Objective
-from fne.tasks.tagging import train as tagging
 from fne.training import loop
+from fne.training.best_epoch import Phase
 from fne.training.loop import Schedule, Trainer
-from fne.training.optim import CLIPS, OPTIMIZERS
-from fne.training.progress import Phase
+from fne.training.optimizers import CLIPS, OPTIMIZERS
 from tests.support import captions
 from tests.support import tagging as tags
 from tests.support.pairs import FEATURES, WORDS

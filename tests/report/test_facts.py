@@ -1,6 +1,6 @@
 import pytest
 
-from fne.papers.runs import split_digests
+from fne.experiments.runs import split_digests
 from fne.report import facts
 from fne.report.facts import (
     LayerFractions,

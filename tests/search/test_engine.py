@@ -12,10 +12,10 @@ from PIL import Image as Pillow
 from fne.cli import main
 from fne.core.errors import InputError
 from fne.extraction.extractor import Extractor
-from fne.search import embed, engine
+from fne.search import embed_query, engine
 from fne.search.answer import Pool, catalog_pool
 from fne.search.engine import encode_sentence, ternary_products
-from fne.search.project import Catalog
+from fne.search.open_project import Catalog
 from fne.store import rows as store
 from fne.store.artifact import Artifact
 from fne.store.catalog import read_captions
@@ -231,7 +231,7 @@ def test_a_killed_search_of_a_folder_is_resumed(project, monkeypatch):
     found = json.loads(result.stdout)
     assert list(found["unreadable"]) == ["broken.jpg"]
     assert sorted(scores(found)) == ["navy.png", "olive.png", "pink.png"]
-    monkeypatch.setattr(embed, "open_embedder", lambda *_: pytest.fail("nothing is new"))
+    monkeypatch.setattr(embed_query, "open_embedder", lambda *_: pytest.fail("nothing is new"))
     assert answer("a red circle", "--in", "new") == found
 
 

@@ -6,7 +6,7 @@ import pytest
 import fne
 from fne import InputError
 from fne.search.engine import search
-from fne.search.project import Project
+from fne.search.open_project import Project
 
 
 def test_a_search_finds_what_the_command_finds_from_any_folder(finished, tmp_path, monkeypatch):

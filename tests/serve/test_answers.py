@@ -4,17 +4,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.tasks.matching.test_imported import ALL, use, write_both
 
 from fne.core.errors import InputError
 from fne.search import engine
-from fne.search.project import Project
+from fne.search.open_project import Project
+from fne.search.snapshot import Space
 from fne.serve.answers import Filters, embedding_scores, images_for_sentence
 from fne.serve.session import Live
-from fne.serve.snapshot import Space
 from fne.store.artifact import Artifact
 from fne.store.layout import TERNARY, Layer, pack
 from tests.support.stages import run
-from tests.tasks.matching.test_imported import ALL, use, write_both
 
 __all__ = ["run"]
 

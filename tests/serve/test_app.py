@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from fne.search import engine
-from fne.search.project import Project
+from fne.search.open_project import Project
 from fne.serve import app, schemas
 from fne.serve.app import OPERATIONS, PictureCache
 

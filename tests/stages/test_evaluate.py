@@ -7,10 +7,10 @@ import pytest
 import stages.evaluate
 from fne.evaluation import protocols
 from fne.evaluation.protocols import Protocol
-from fne.evaluation.retrieval import Evaluation
+from fne.evaluation.score_retrieval import Evaluation
 from fne.store.arrays import read_arrays
 from fne.store.catalog import read_captions, write_captions
-from fne.store.provenance import recorded_lineage
+from fne.store.lineage import recorded_lineage
 from tests.support.projects import change_params
 from tests.support.stages import IDS, SPLITS, metrics, write_catalog
 

@@ -4,8 +4,8 @@ import pytest
 from click.testing import CliRunner
 
 from fne.core.errors import InputError
-from fne.extraction.cache import append_hardware, hardware_name, read_hardware
-from fne.features.embed import open_source
+from fne.extraction.finished_rows import append_hardware, hardware_name, read_hardware
+from fne.features.write_embeddings import open_source
 from fne.store.rows import Rows
 from stages.catalog import main as catalog
 from stages.extract import main as extract

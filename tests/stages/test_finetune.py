@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from PIL import Image as Picture
 
 from fne.cli import main as fne
-from fne.models.matcher_file import NETWORK, is_tuned, read_model_file
+from fne.matching.model_file import NETWORK, is_tuned, read_model_file
 from fne.report.sources import RSUM, read_tables
 from fne.store.artifact import parse_metrics
 from fne.store.history import read_history_seal

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from sklearn.metrics import precision_recall_fscore_support
 
 from fne.cli import main as fne
-from fne.store.annotations import read_tagged
+from fne.describing.written import read_tagged
 from fne.store.artifact import parse_metrics
 from fne.store.catalog import write_captions
 from stages.tag import main

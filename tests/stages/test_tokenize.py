@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from fne.text.tokens import read_tokens
-from fne.text.vectors import read_word_vectors
 from fne.text.vocabulary import read_vocabulary
+from fne.text.word_vectors import read_word_vectors
 from tests.support.projects import change_params
 from tests.support.vectors import WRITERS, glove
 

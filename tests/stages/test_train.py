@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from fne.core.files import text_digest
-from fne.losses.classifier_file import read_classifier
-from fne.models.matcher_file import read_model
+from fne.matching import methods
+from fne.matching.classifier_file import read_classifier
+from fne.matching.model_file import read_model
 from fne.store.history import read_history_seal
 from fne.store.layout import Layer, view_layers
 from fne.store.rows import Rows
 from fne.store.tensors import read_sealed
-from fne.tasks.matching import methods
-from fne.text.vectors import read_word_vectors
+from fne.text.word_vectors import read_word_vectors
 from fne.training import checkpoints
 from fne.training.loop import Trainer
 from tests.support.disks import full_disk
@@ -98,7 +98,7 @@ def test_a_training_from_the_scratch_folder_has_the_same_metrics(run):
 
 
 def test_a_training_that_does_not_start_says_what_happened_and_what_helps(run, monkeypatch):
-    monkeypatch.setattr("fne.metrics.recall.STARTED", 1000.0)
+    monkeypatch.setattr("fne.evaluation.metrics.recall.STARTED", 1000.0)
     change_params(Path(), {"train": {"loss": "max_hinge"}})
     result = run(*READY, "train")
     assert result.exit_code == 0

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from fne.describing.captioning.model_file import read_captioner, vocabulary
 from fne.store.history import read_history_seal
-from fne.tasks.captioning.model_file import read_captioner, vocabulary
 from fne.training.loop import Trainer
 from stages.train_captioner import main
 from tests.support.captions import write_world

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from fne.describing.tagging.model import read_tagger
 from fne.store.history import read_history_seal
-from fne.tasks.tagging.model import read_tagger
 from fne.training.loop import Trainer
 from stages.train_tagger import main
 from tests.support.projects import change_params

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from fne.core.params import load_section
+from fne.describing.captioning.data import Inputs, Reading, read_inputs
+from fne.describing.captioning.settings import TrainCaptioner
+from fne.describing.concepts import FromWords
 from fne.store.catalog import Captioned, write_captions, write_images
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import write_rows
-from fne.tasks.captioning.data import Inputs, Reading, read_inputs
-from fne.tasks.captioning.settings import TrainCaptioner
-from fne.text.concepts import FromWords
 from tests.support.imports import ROOT
 from tests.support.projects import change_params
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fne.papers.runs import CAPTIONS, HISTORY, IMAGES, Result, Run
+from fne.experiments.runs import CAPTIONS, HISTORY, IMAGES, Result, Run
 from fne.store.arrays import Arrays, read_arrays
 from tests.support.report import SENTENCES, write_history, write_run
 
@@ -15,7 +15,7 @@ NUMBERS = (10.0, 20.0, 30.0, 4.0, 10.0, 20.0, 30.0, 4.0)
 
 @dataclass
 class FakeProject:
-    """Stands for `fne.papers.runs.Project`: its runs have their files in one folder."""
+    """Stands for `fne.experiments.runs.Project`: its runs have their files in one folder."""
 
     root: Path
     named: dict[str, Run]

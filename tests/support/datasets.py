@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from fne.datasets.catalog import CatalogResult, Splitting, build_catalog, check_catalog
+from fne.datasets.read import CatalogResult, Splitting, build_catalog, check_catalog
 from fne.datasets.readers import read_dataset
 
 SPLITTING = Splitting(restval="drop", val_share=0.25, test_share=0.25, seed=0)

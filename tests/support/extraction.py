@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 from PIL import Image as Picture
 
-from fne.extraction.backbones import Tap
 from fne.extraction.extractor import Extractor
-from fne.extraction.network import Network
+from fne.extraction.forward_pass import Network
+from fne.extraction.networks import Tap
 from fne.extraction.preprocess import RESIZES
 from fne.store.catalog import Image
 from fne.store.layout import Layer

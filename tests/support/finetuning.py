@@ -10,16 +10,16 @@ import torch
 from PIL import Image as Picture
 from torch import nn
 
-from fne.extraction.network import Network
+from fne.extraction.forward_pass import Network
+from fne.extraction.layers import Tap
 from fne.extraction.preprocess import CROPS, TORCHVISION, shorter_side
-from fne.extraction.taps import Tap
-from fne.losses.instance import Classes, Instance, class_numbers
-from fne.models.matcher import Shape, new_matcher
+from fne.finetuning.data import Captions, CropChoices, RandomCrops
+from fne.finetuning.task import FinetuningTask, Images, Objective, Rates, network_rates
+from fne.finetuning.tuned_network import TunedNetwork
+from fne.matching.instance_loss import Classes, Instance, class_numbers
+from fne.matching.model import Shape, new_matcher
 from fne.store.catalog import Captioned, Image, write_captions, write_images
 from fne.store.layout import Layer
-from fne.tasks.finetuning.data import Captions, CropChoices, RandomCrops
-from fne.tasks.finetuning.network import TunedNetwork
-from fne.tasks.finetuning.task import FinetuningTask, Images, Objective, Rates, network_rates
 from fne.text.tokens import read_tokens, write_tokens
 from tests.support.projects import SMALL, change_params
 from tests.support.stages import COMMANDS

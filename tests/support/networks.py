@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fne.extraction.backbones import Tap
-from fne.extraction.network import Network
+from fne.extraction.forward_pass import Network
+from fne.extraction.networks import Tap
 from fne.store.layout import Layer
 
 VGG16, VGG19 = (2, 2, 3, 3, 3), (2, 2, 4, 4, 4)

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fne.matching.data import Pairs
 from fne.store.catalog import Captioned
 from fne.store.layout import Layer
 from fne.store.rows import Rows, write_rows
-from fne.tasks.matching.data import Pairs
 from fne.text.tokens import read_tokens, write_tokens
 
 WORDS = 12

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fne.papers.presets import load
-from fne.papers.runs import Result, Run
+from fne.experiments.presets import load
+from fne.experiments.runs import Result, Run
 from fne.store.arrays import Arrays
 from fne.store.artifact import Artifact
 from tests.support.paper_tables import sections

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from fne.papers.presets import preset
+from fne.experiments.presets import preset
 from tests.support.imports import ROOT
 from tests.support.projects import change_params, commit, dvc, git
 

@@ -10,12 +10,12 @@ from ruamel.yaml import YAML
 from fne.core.effective_settings import put
 from fne.core.params import parse_section
 from fne.datasets.demo.dataset import Render, describe_dataset
+from fne.describing.tagging.data import Inputs, read_inputs
+from fne.describing.tagging.settings import TrainTagger
+from fne.describing.tagging.train import source_of
 from fne.store.catalog import Captioned, write_captions, write_images
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import write_rows
-from fne.tasks.tagging.data import Inputs, read_inputs
-from fne.tasks.tagging.settings import TrainTagger
-from fne.tasks.tagging.train import source_of
 from tests.support.imports import ROOT
 from tests.support.projects import change_params
 

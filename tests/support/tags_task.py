@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from fne.core.processes import ALONE
-from fne.training.progress import Scores
+from fne.training.best_epoch import Scores
 from fne.training.task import Loss, ParameterGroup
 
 IMAGES, FEATURES, TAGS, BATCH = 24, 6, 3, 5

@@ -7,12 +7,12 @@ from functools import partial
 
 from fne.core.processes import ALONE
 from fne.core.variants import NoSettings
-from fne.losses.mining import LossChoices
-from fne.models.matcher import new_matcher
-from fne.tasks.matching.task import MatchingTask, Objective
+from fne.matching.hard_negatives import LossChoices
+from fne.matching.model import new_matcher
+from fne.matching.task import MatchingTask, Objective
+from fne.training.best_epoch import Phase
 from fne.training.loop import Schedule, Trainer
-from fne.training.optim import OPTIMIZERS
-from fne.training.progress import Phase
+from fne.training.optimizers import OPTIMIZERS
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fne.report.comparison import compare_runs, render
+from fne.report.compare_page import compare_runs, render
 from tests.support.comparison import write_project
 from tests.support.hostile import CAPTIONS
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fne.metrics.meteor import find_program, meteor
+from fne.evaluation.metrics.meteor import find_program, meteor
 
 REFERENCES = {
     "1": ["a dog runs in the snow", "a brown dog is running"],

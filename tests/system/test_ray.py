@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from fne.core.errors import InputError
-from fne.extraction.cache import hardware_name, read_hardware
-from fne.extraction.engine import read_pixels
+from fne.extraction.finished_rows import hardware_name, read_hardware
 from fne.extraction.preprocess import RESIZES
+from fne.extraction.read_images import read_pixels
 from fne.store.catalog import Image, read_images
 from stages.extract import main as extract
 from tests.faults.extraction import extraction_project

@@ -13,7 +13,7 @@ import pytest
 
 from fne.cli.verify import verify_remote
 from fne.core.dvc import pipeline_outs
-from fne.extraction.cache import Scratch
+from fne.extraction.finished_rows import Scratch
 from fne.sharing.folders import create_shared_folder
 from tests.support.imports import ROOT
 from tests.support.projects import change_params, commit, dvc, git, small_project, stages_run

@@ -10,7 +10,7 @@ from pathlib import Path
 from fne.cli.verify import verify_artifacts
 from fne.core.dvc import cache_object
 from fne.core.params import parse_yaml
-from fne.models.matcher_file import read_model_file
+from fne.matching.model_file import read_model_file
 from fne.store.history import read_history_seal
 from tests.support.projects import change_params, commit, dvc, git, small_project
 

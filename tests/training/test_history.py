@@ -6,8 +6,8 @@ from dvc.repo import Repo
 
 from fne.core.errors import InputError
 from fne.store.history import read_history_seal
+from fne.training.best_epoch import Point, Scores
 from fne.training.history import write_history
-from fne.training.progress import Point, Scores
 
 
 def point(number, terms=None):

@@ -11,16 +11,16 @@ import torch
 from fne.core.errors import InputError
 from fne.core.processes import ALONE
 from fne.core.signals import StoppedError
-from fne.metrics import recall
-from fne.models.image_heads import IMAGE_HEADS
-from fne.models.matcher import Shape, new_matcher
-from fne.models.text_encoders import TEXT_ENCODERS
-from fne.tasks.matching import task
-from fne.tasks.matching import validate as collapse
-from fne.tasks.matching.validate import validate
+from fne.evaluation.metrics import recall
+from fne.matching import task
+from fne.matching import validate as collapse
+from fne.matching.image_heads import IMAGE_HEADS
+from fne.matching.model import Shape, new_matcher
+from fne.matching.text_encoders import TEXT_ENCODERS
+from fne.matching.validate import validate
+from fne.training.best_epoch import Phase
 from fne.training.checkpoints import open_checkpoints
 from fne.training.loop import Schedule, Trainer, step_generator
-from fne.training.progress import Phase
 from tests.support.processes import in_processes
 from tests.support.tags_task import TagsTask
 from tests.support.training import MatchingPhase, MemoryCheckpoints, optimizer, trainer

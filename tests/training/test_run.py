@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from fne.core.signals import StoppedError
+from fne.training.best_epoch import Phase
 from fne.training.checkpoints import Checkpoints
 from fne.training.loop import Schedule
-from fne.training.progress import Phase
 from fne.training.run import train_or_load
 from tests.support.processes import in_processes
 from tests.support.tags_task import TagsTask

@@ -1,4 +1,4 @@
-from fne.training.progress import Scores
+from fne.training.best_epoch import Scores
 
 
 def test_the_first_score_chooses_the_best_weights():

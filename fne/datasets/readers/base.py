@@ -1,7 +1,7 @@
 """What all readers share: their result, strict parsing of text and JSON, and names of files.
 
 A reader reads annotations only and never opens an image. It returns captions unchanged, whatever
-their type, and the split names of the data set: `fne.datasets.catalog` checks them for all
+their type, and the split names of the data set: `fne.datasets.read` checks them for all
 formats.
 """
 

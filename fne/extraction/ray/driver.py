@@ -25,9 +25,9 @@ import torch
 
 from fne.core.errors import InputError
 from fne.core.signals import graceful_stop
-from fne.extraction.engine import ComputedRows, Engine, EngineConfig, Job, Log
 from fne.extraction.ray.cluster import Allocation, allocate_workers, cluster_name, connect
 from fne.extraction.ray.worker import Description, Worker, WorkerResult, fingerprint
+from fne.extraction.read_images import ComputedRows, Engine, EngineConfig, Job, Log
 from fne.store.catalog import Image
 
 # How often an image may kill a worker that computes nothing else, and how often a worker may die while it

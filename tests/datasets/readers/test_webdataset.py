@@ -10,8 +10,8 @@ from PIL import Image as Picture
 from fne.cli.verify import image_faults
 from fne.core.errors import InputError
 from fne.datasets.readers import read_dataset
-from fne.extraction.engine import read_pixels
 from fne.extraction.preprocess import RESIZES
+from fne.extraction.read_images import read_pixels
 from fne.store.catalog import read_captions, read_images
 from fne.store.images import decode
 from fne.store.rows import Rows

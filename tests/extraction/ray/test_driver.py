@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from fne.core.errors import InputError
-from fne.extraction.engine import ComputedRows, EngineConfig, ImageFiles, Job
 from fne.extraction.ray import driver
 from fne.extraction.ray.cluster import Allocation
 from fne.extraction.ray.driver import MAX_TRIES, UNITS_PER_WORKER, RayDriver, open_ray
 from fne.extraction.ray.worker import Description, WorkerResult, fingerprint
+from fne.extraction.read_images import ComputedRows, EngineConfig, ImageFiles, Job
 from fne.store.catalog import Image
 from tests.support.extraction import red_extractor
 from tests.support.ray import CallRecorder, clean_environment

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from fne.extraction.cache import hardware_name
-from fne.extraction.engine import EngineConfig
 from fne.extraction.extractor import build_extractor
+from fne.extraction.finished_rows import hardware_name
 from fne.extraction.ray import worker as module
 from fne.extraction.ray.worker import Worker, fingerprint
+from fne.extraction.read_images import EngineConfig
 from fne.extraction.weights import load_weights
 from tests.support.extraction import draw
 from tests.support.settings import extractor_settings, runtime

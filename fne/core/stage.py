@@ -1,0 +1,259 @@
+"""The command of a stage: outputs are published only if nothing that decides them changed meanwhile.
+
+DVC records parameters and dependencies after a stage has ended. If someone edits `params.yaml` or
+replaces an input while the stage runs, `dvc.lock` would describe a run that never happened, and
+the run cache would later return its outputs to anyone who asks for the new values.
+
+So a stage reads the parameter file once, and notes the state of its inputs and of its own code.
+Its outputs are written under temporary names. At the end everything is compared with what is
+there now: if it is unchanged, the outputs get their names; otherwise they are removed, and the
+stage exits with code 2. What the scratch folder keeps is not affected.
+
+This does not cover the moment between that comparison and DVC's reading. Outputs therefore record
+what they were made with, and whoever reads them compares that with `dvc.lock`: see
+`fne.store.lineage`. The wrong entry of the run cache stays until it is removed, as
+docs/troubleshooting.md says.
+"""
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fne.core.dvc import NO_RECORDS, content_md5, pipeline_outs, project_path
+from fne.core.effective_settings import applies, flattened
+from fne.core.errors import InputError
+from fne.core.files import deferring
+from fne.core.options import INPUT, OUTPUT
+from fne.core.params import load_params, reading_once
+from fne.core.signals import explain_interrupt
+from fne.core.stat_cache import VerifiedFiles
+
+SHOWN = 3  # changes in a message
+AGAIN = "nothing was published; run `dvc repro` again, finished work is kept"
+# A folder with one of these is a store or a history.
+OWN_FILES = ("manifest.json", "history.json")
+# The inputs of the running stage.
+_inputs: list[Path] = []
+
+
+@dataclass(frozen=True)
+class State:
+    """What tells whether a file has changed: see `fne.core.stat_cache`, and how it is linked."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
+    links: int
+    mode: int
+
+    def change(self, now: "State | None") -> str | None:
+        """Return how the file differs from this earlier state, or None if it is unchanged."""
+        if now is None:
+            return "was removed"
+        if (self.device, self.inode) != (now.device, now.inode):
+            return f"was replaced by another file (inode {self.inode}, now {now.inode})"
+        if self.size != now.size:
+            return f"has changed (size {self.size}, now {now.size})"
+        if self.modified != now.modified:
+            return f"has changed (modification time {self.modified}, now {now.modified})"
+        # DVC links and protects objects of its cache, which changes their status and not their content.
+        linked = (self.links, self.mode) != (now.links, now.mode)
+        if self.changed != now.changed and not linked:
+            return f"has changed (status change time {self.changed}, now {now.changed})"
+        return None
+
+
+class StageCommand(click.Command):
+    """A command whose arguments of the type `INPUT` are read, and those of the type `OUTPUT` published."""
+
+    def __init__(
+        self, *args: Any, keys: Sequence[str], paths: Sequence[str], files: Sequence[Path], **attributes: Any
+    ) -> None:
+        super().__init__(*args, **attributes)
+        self.keys = keys
+        self.paths = paths
+        self.files = files
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the stage and publish its outputs."""
+        inputs = [ctx.params[each.name] for each in self.params if each.name and each.type is INPUT]
+        inputs += self.files
+        outputs = [ctx.params[each.name] for each in self.params if each.name and each.type is OUTPUT]
+        refuse_foreign_folders(outputs)
+        with (
+            explain_interrupt(),
+            publishing(ctx.params["params"], self.keys, self.paths, inputs, outputs),
+        ):
+            return super().invoke(ctx)
+
+
+def stage(
+    *keys: str, paths: Sequence[str] = (), files: Sequence[Path] = ()
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return the decorator of a stage's command, which takes `params_option`.
+
+    Args:
+        keys: the sections and keys that `dvc.yaml` lists for the stage, such as `train` and `embed.source`.
+        paths: the keys whose values are inputs of the stage, such as `extract.weights`.
+        files: further inputs, which are the same in every project.
+    """
+    return click.command(cls=StageCommand, keys=keys, paths=paths, files=files)
+
+
+@contextmanager
+def publishing(
+    params: Path,
+    keys: Sequence[str],
+    paths: Sequence[str],
+    inputs: Iterable[Path],
+    outputs: Iterable[Path],
+) -> Iterator[None]:
+    """Publish outputs at the end of the block, if the settings, inputs and code are the same as now.
+
+    Args:
+        params: the parameter file, which is read only once within the block.
+        keys: sections and keys that decide the outputs.
+        paths: keys whose values are inputs.
+        inputs: files and folders that are read.
+        outputs: files and folders that are written with `fne.core.files`.
+
+    Raises:
+        InputError: if something changed, with the value of each changed key before and now.
+    """
+    with reading_once(params):
+        content = load_params(params)
+        applied = applied_settings(content, keys)
+        named = [value for key in paths if isinstance(value := _value(content, key), str)]
+        places = [*inputs, *map(Path, named)]
+        before = file_states(places)
+
+        def check() -> None:
+            changes = [*_changed_settings(params, keys, applied), *_changed_files(before, places)]
+            changes += _changed_code()
+            if changes:
+                more = f"; and {len(changes) - SHOWN} more changes" if len(changes) > SHOWN else ""
+                raise InputError(f"{'; '.join(changes[:SHOWN])}{more}, while the stage ran; {AGAIN}")
+
+        _inputs[:] = places
+        try:
+            with deferring(outputs, check):
+                yield
+        finally:
+            _inputs.clear()
+
+
+def refuse_foreign_folders(outputs: Iterable[Path]) -> None:
+    """Refuse an output that would replace a folder of the user, for stages that are called by hand.
+
+    Raises:
+        InputError: if a folder with files is there, which no pipeline file declares and which is no artifact.
+    """
+    for path in outputs:
+        if not path.is_dir() or not any(path.iterdir()) or any((path / name).exists() for name in OWN_FILES):
+            continue
+        if project_path(path) not in pipeline_outs():
+            raise InputError(f"{path}: a folder with other files is there and is not replaced; name another")
+
+
+def input_digests(records: VerifiedFiles = NO_RECORDS) -> dict[str, str]:
+    """Return the MD5 of each input of the running stage by its path, both as DVC will record them.
+
+    An output that holds them can later be compared with `dvc.lock`: between the end of the stage and DVC's
+    reading, another file may take the place of an input.
+    """
+    found = {str(project_path(path)): content_md5(path, records) for path in _inputs if path.exists()}
+    records.compact()
+    return found
+
+
+def applied_settings(params: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """Return the values of the keys that apply, by their names for `-S`; what is missing is left out."""
+    found: dict[str, Any] = {}
+    for key in keys:
+        section, _, rest = key.partition(".")
+        content = params.get(section)
+        if not isinstance(content, dict):
+            continue
+        for name, value in flattened(content).items():
+            # A block that is listed by itself applies whatever variant is chosen.
+            listed = name == rest or name.startswith(f"{rest}.") if rest else applies(name, content)
+            if listed:
+                found[f"{section}.{name}"] = value
+    return found
+
+
+def file_states(places: Iterable[Path]) -> dict[Path, State]:
+    """Return the state of each file at or below `places`; links to folders are not followed below them."""
+    found: dict[Path, State] = {}
+    # No recursion: folders can be nested deeper than Python's recursion limit.
+    waiting = list(places)
+    while waiting:
+        place = waiting.pop()
+        try:
+            state = place.stat()
+            if stat.S_ISDIR(state.st_mode):
+                with os.scandir(place) as entries:
+                    waiting += [Path(entry.path) for entry in entries if not _is_linked_folder(entry)]
+                continue
+        except OSError:
+            continue  # the stage says what is missing, and a later difference is detected
+        found[place] = State(
+            state.st_dev,
+            state.st_ino,
+            state.st_size,
+            state.st_mtime_ns,
+            state.st_ctime_ns,
+            state.st_nlink,
+            state.st_mode,
+        )
+    return found
+
+
+def _is_linked_folder(entry: os.DirEntry[str]) -> bool:
+    return entry.is_symlink() and entry.is_dir()
+
+
+def _value(params: Mapping[str, Any], key: str) -> Any:
+    section, _, name = key.partition(".")
+    content = params.get(section)
+    return content.get(name) if isinstance(content, dict) else None
+
+
+def _changed_settings(params: Path, keys: Sequence[str], before: Mapping[str, Any]) -> list[str]:
+    with reading_once(params):
+        now = applied_settings(load_params(params), keys)
+    missing = "no value"
+    return [
+        f"{params}: {key} changed from {before.get(key, missing)!r} to {now.get(key, missing)!r}"
+        for key in dict.fromkeys([*before, *now])
+        if before.get(key, missing) != now.get(key, missing)
+    ]
+
+
+def _changed_files(before: Mapping[Path, State], places: Iterable[Path]) -> list[str]:
+    now = file_states(places)
+    changes = [
+        f"{path} {change}" for path, state in before.items() if (change := state.change(now.get(path)))
+    ]
+    return changes + [f"{path} was added" for path in now if path not in before]
+
+
+def _changed_code() -> list[str]:
+    """Compare the modules that this process has imported."""
+    imported = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    loaded = {path: state for path, state in _CODE.items() if str(path) in imported}
+    return _changed_files(loaded, loaded)
+
+
+# At import, which is as close as possible to the moment when Python reads the modules.
+_PACKAGE = Path(__file__).parent.parent
+_CODE = file_states([*_PACKAGE.rglob("*.py"), *_PACKAGE.parent.glob("stages/*.py")])

@@ -1,0 +1,1 @@
+"""Tags and captions of images: concepts, decoders, beam search, and their training."""

@@ -1,0 +1,237 @@
+"""A decoder: from the condition of an image to sequences of words or tags.
+
+Outputs have numbers from 0; START is the input after the last one. `hidden_states` reads true sequences, and
+`begin`, `advance` and `select` are what `fne.describing.beam.search` needs to write new ones.
+Before training all outputs have their start biases only, because the output weights start at zero.
+"""
+
+import copy
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding, linear
+from torch.nn.functional import pad as zero_pad
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+
+from fne.core.device import is_gpu
+from fne.describing.injections import INJECTIONS, Entries, Widths
+from fne.describing.recurrent_cells import Cell, State
+
+ALIGNED = 8  # numbers of float32 in a vector register
+
+
+class Dropout(NamedTuple):
+    """Factors for words and for hidden states before the output: 0, or 1 by the fraction that is kept."""
+
+    words: Tensor  # (captions, longest, word_dim)
+    states: Tensor  # (captions, longest, units)
+
+
+class Running(NamedTuple):
+    """Sequences that are being written, one row each."""
+
+    cell: State
+    every: Tensor | None  # (rows, cell width)
+    output: Tensor | None  # (rows, units)
+
+
+class Decoder(nn.Module):
+    """Word vectors, a cell, the map of the condition and the map to outputs."""
+
+    def __init__(
+        self,
+        outputs: int,
+        condition: int,
+        word_dim: int,
+        units: int,
+        *,
+        cell: str,
+        inject: str,
+        forget_bias: float = 1.0,
+    ) -> None:
+        """Make a decoder.
+
+        Args:
+            outputs: the number of words or tags, special ones included, START not.
+            condition: the width of an image's condition.
+            word_dim: the width of a word vector.
+            units: the width of the hidden state.
+            cell: a key of `fne.describing.recurrent_cells.CELLS`.
+            inject: a key of `fne.describing.injections.INJECTIONS`.
+            forget_bias: the first bias of an LSTM's forget gate.
+        """
+        super().__init__()
+        self.table: Tensor | None = None  # the map of every word (outputs + 1, cell width), if prepared
+        self.words = nn.Parameter(torch.empty(outputs + 1, word_dim).uniform_(-0.1, 0.1))
+        self.cell = Cell(cell, word_dim, units, forget_bias)
+        self.injection = INJECTIONS[inject]
+        width = self.injection.width(Widths(units, word_dim, self.cell.width))
+        self.condition = nn.Linear(condition, width)
+        nn.init.xavier_uniform_(self.condition.weight)
+        nn.init.zeros_(self.condition.bias)
+        self.output = nn.Linear(units, outputs)
+        nn.init.zeros_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+
+    @property
+    def start(self) -> int:
+        """The number of START."""
+        return len(self.words) - 1
+
+    def start_biases(self, log_frequencies: Tensor) -> None:
+        """Set the biases of the outputs (outputs), to the log frequency of each word as a rule."""
+        with torch.no_grad():
+            self.output.bias.copy_(log_frequencies)
+
+    def hidden_states(
+        self, conditions: Tensor, targets: PackedSequence, dropout: Dropout | None = None
+    ) -> Tensor:
+        """Read true sequences; return the hidden states that predict each target (positions, units).
+
+        The input of a position is the target before it, and START at first. A word that comes again is mapped
+        only once on a CPU where there is no dropout of words.
+
+        Args:
+            conditions: one row per sequence, in the order before packing (captions, condition).
+            targets: the numbers of the true outputs.
+            dropout: factors of this step, in the order before packing.
+        """
+        sizes = targets.batch_sizes.tolist()
+        sequence = torch.cat([torch.arange(size) for size in sizes]).to(conditions.device)  # of each position
+        order = targets.sorted_indices
+        entries = self.injection.enter(self.condition(conditions if order is None else conditions[order]))
+        previous = _previous(targets.data, sizes, self.start)
+        if dropout is not None:
+            factors = pack_like(dropout.words, targets)
+            mapped = self.cell.map_input(embedding(previous, self.words) * factors)
+        elif is_gpu(previous.device):  # the host would wait for the number of different words
+            mapped = self.cell.map_input(embedding(previous, self.words))
+        else:
+            different, positions = torch.unique(previous, return_inverse=True)
+            mapped = embedding(positions, self.cell.map_input(self.words[different]))
+        if entries.first is not None:
+            # START comes first: its positions are those of the first step.
+            mapped = torch.cat([mapped[: sizes[0]] + entries.first, mapped[sizes[0] :]])
+        if entries.every is not None:
+            mapped = mapped + embedding(sequence, entries.every)
+        hidden = self.cell.read(self._first_state(entries, sizes[0], mapped), mapped, sizes)
+        if entries.output is not None:
+            hidden = hidden + embedding(sequence, entries.output)
+        if dropout is not None:
+            hidden = hidden * pack_like(dropout.states, targets)
+        return hidden
+
+    def prepared(self) -> "Decoder":
+        """Return a decoder with the same weights for writing many sequences: it maps every word only once.
+
+        It must be made again when the weights change.
+        """
+        twin = copy.copy(self)
+        with torch.no_grad():
+            twin.table = aligned_linear(self.cell.input_map, self.words)
+        return twin
+
+    def begin(self, conditions: Tensor) -> tuple[Tensor, Running]:
+        """Return the logits of the first outputs (images, outputs) and the sequences begun."""
+        entries = self.injection.enter(aligned_linear(self.condition, conditions))
+        mapped = self._mapped(torch.full((len(conditions),), self.start, device=conditions.device))
+        for each in (entries.first, entries.every):
+            mapped = mapped if each is None else mapped + each
+        hidden = mapped.new_zeros(len(conditions), self.cell.units)
+        state = self.cell.begin(hidden if entries.hidden is None else entries.hidden)
+        if entries.word is not None:
+            state = self._step(state, aligned_linear(self.cell.input_map, entries.word))
+        running = Running(self._step(state, mapped), entries.every, entries.output)
+        return self._logits(running), running
+
+    def advance(self, running: Running, words: Tensor) -> tuple[Tensor, Running]:
+        """Read one more word per row (rows); return the logits of the next outputs and the sequences."""
+        mapped = self._mapped(words)
+        if running.every is not None:
+            mapped = mapped + running.every
+        running = running._replace(cell=self._step(running.cell, mapped))
+        return self._logits(running), running
+
+    def select(self, running: Running, rows: Tensor) -> Running:
+        """Return some rows, in any order and number."""
+        every, output = (None if each is None else each[rows] for each in (running.every, running.output))
+        return Running(tuple(each[rows] for each in running.cell), every, output)
+
+    def _first_state(self, entries: Entries, rows: int, like: Tensor) -> State:
+        hidden = like.new_zeros(rows, self.cell.units) if entries.hidden is None else entries.hidden
+        state = self.cell.begin(hidden)
+        return state if entries.word is None else self.cell.step(state, self.cell.map_input(entries.word))
+
+    def _mapped(self, words: Tensor) -> Tensor:
+        if self.table is None:
+            return aligned_linear(self.cell.input_map, self.words[words])
+        return self.table[words]
+
+    def _step(self, state: State, mapped: Tensor) -> State:
+        return self.cell.update(mapped, aligned_linear(self.cell.state_map, state[0]), state)
+
+    def _logits(self, running: Running) -> Tensor:
+        hidden = running.cell[0] if running.output is None else running.cell[0] + running.output
+        return aligned_linear(self.output, hidden)
+
+
+def aligned_linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
+    """Return a linear map of rows (rows, outputs), padded with zeros to whole vector registers.
+
+    Otherwise the last bits of a row depend on how many rows there are, and those of a column on its place:
+    equal outputs would not tie, and an image could get another sentence alone than in a batch.
+    """
+    inner, outer = -layer.in_features % ALIGNED, -layer.out_features % ALIGNED
+    if not inner and not outer:
+        return linear(inputs, layer.weight, layer.bias)
+    weight = zero_pad(layer.weight, (0, inner, 0, outer))
+    bias = None if layer.bias is None else zero_pad(layer.bias, (0, outer))
+    return linear(zero_pad(inputs, (0, inner)), weight, bias)[:, : layer.out_features].contiguous()
+
+
+def pad(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Return sequences padded with zeros (captions, longest) and their lengths (captions)."""
+    lengths = [len(each) for each in sequences]
+    padded = torch.zeros((len(sequences), max(lengths)), dtype=torch.int64)
+    for row, sequence in zip(padded, sequences, strict=True):
+        row[: len(sequence)] = torch.tensor(sequence)
+    return padded, torch.tensor(lengths)
+
+
+def pack(sequences: Tensor, lengths: Tensor) -> PackedSequence:
+    """Pack padded sequences (captions, longest) of any order."""
+    return pack_padded_sequence(sequences, lengths.cpu(), batch_first=True, enforce_sorted=False)
+
+
+def pack_like(values: Tensor, packed: PackedSequence) -> Tensor:
+    """Return the values (captions, longest, ...) at the positions of packed sequences (positions, ...)."""
+    ordered = values if packed.sorted_indices is None else values[packed.sorted_indices]
+    return torch.cat([ordered[:size, step] for step, size in enumerate(packed.batch_sizes.tolist())])
+
+
+def draw_dropout(
+    captions: int, longest: int, word_dim: int, units: int, rate: float, generator: torch.Generator
+) -> Dropout:
+    """Draw the dropout of a step for a whole batch.
+
+    Caption by caption, so that a process that has some captions of a batch takes their rows.
+    """
+    keep = 1 - rate
+    factors = [
+        (torch.rand(captions, longest, width, generator=generator) < keep) / keep
+        for width in (word_dim, units)
+    ]
+    return Dropout(*factors)
+
+
+def _previous(targets: Tensor, sizes: list[int], start: int) -> Tensor:
+    """Return the input of each position (positions): the target before it in its sequence."""
+    parts = [targets.new_full((sizes[0],), start)]
+    offset = 0
+    for size, following in itertools.pairwise(sizes):
+        parts.append(targets[offset : offset + following])
+        offset += size
+    return torch.cat(parts)

@@ -1,0 +1,187 @@
+"""A describer: from image rows to concepts, and from concepts to a sequence of tags or words.
+
+    rows -> scaling -> recognizer -> concepts -> condition -> decoder -> sequence
+
+The recognizer and the decoder can also be used alone: without a decoder only concepts are predicted, and
+without a recognizer the decoder is conditioned on the rows themselves. What it is conditioned on is an
+entry of `CONDITIONS`. Noisy tags that users gave (hints) can add to the concepts.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fne.describing.concept_head import HINT_SUMS, ROWS, HintReader, Recognizer
+from fne.describing.decoder import Decoder
+from fne.store.rows import Rows
+
+# Probabilities that are added up become logits again within these bounds.
+LEAST = 1e-6
+
+
+@dataclass(frozen=True)
+class DescriberShape:
+    """What a describer is made of; together with its weights it is the whole model.
+
+    Attributes:
+        features: the width of an image row.
+        rows: how rows are scaled, a key of `fne.describing.concept_head.ROWS`.
+        concepts: the number of concepts; 0 without a recognizer.
+        hidden: the units of the recognizer's hidden layer; 0 if it is linear.
+        condition: what the decoder is conditioned on, a key of `CONDITIONS`.
+        outputs: the number of tags or words, END and other special ones included; 0 without a decoder.
+        word_dim: the width of a word vector.
+        units: the width of the decoder's state.
+        cell: a key of `fne.describing.recurrent_cells.CELLS`.
+        inject: a key of `fne.describing.injections.INJECTIONS`.
+        hints: the number of hints that are known; 0 if none are read.
+        hint_hidden: the units of the hidden layer that reads them.
+        hint_sum: a key of `fne.describing.concept_head.HINT_SUMS`.
+    """
+
+    features: int
+    rows: str
+    concepts: int
+    hidden: int
+    condition: str
+    outputs: int
+    word_dim: int
+    units: int
+    cell: str
+    inject: str
+    hints: int = 0
+    hint_hidden: int = 0
+    hint_sum: str = "logits"
+
+
+class Seen(NamedTuple):
+    """What a describer sees in images; None where a part is missing."""
+
+    rows: Tensor  # scaled (images, features)
+    encoded: Tensor | None  # what concepts are predicted from (images, width)
+    image_logits: Tensor | None  # of the concepts, from the image alone (images, concepts)
+    hint_logits: Tensor | None  # of the concepts, from the hints alone (images, concepts)
+    logits: Tensor | None  # of the concepts, from both (images, concepts)
+
+    @property
+    def probabilities(self) -> Tensor:
+        """The probabilities of the concepts (images, concepts)."""
+        if self.logits is None:
+            raise ValueError("a describer without a recognizer has no concepts")
+        return torch.sigmoid(self.logits)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a decoder is conditioned on: its width, and where it is found."""
+
+    width: Callable[[DescriberShape], int]
+    of: Callable[[Seen], Tensor | None]
+
+
+class Describer(nn.Module):
+    """Rows to concepts to sequences, as far as the shape has parts."""
+
+    prior: Tensor
+
+    def __init__(self, shape: DescriberShape, forget_bias: float = 1.0) -> None:
+        super().__init__()
+        self.shape = shape
+        self.scaling = ROWS[shape.rows](torch.zeros(shape.features), torch.ones(shape.features))
+        self.recognizer = (
+            Recognizer(shape.features, shape.concepts, shape.hidden or None) if shape.concepts else None
+        )
+        # The log odds of the concepts, as an image says nothing about them yet.
+        self.register_buffer("prior", torch.zeros(shape.concepts))
+        self.hint_reader = HintReader(shape.hints, shape.hint_hidden, shape.concepts) if shape.hints else None
+        self.decoder = self._decoder(forget_bias) if shape.outputs else None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.scaling.shift.device
+
+    def fit_rows(self, mean: Tensor, deviation: Tensor) -> None:
+        """Scale rows by what was fitted on the training rows (features)."""
+        fitted = ROWS[self.shape.rows](mean, deviation)
+        self.scaling.load_state_dict(fitted.state_dict())
+
+    def start_concepts(self, log_odds: Tensor) -> None:
+        """Let every concept start with its log odds in the training images (concepts)."""
+        if self.recognizer is None:
+            raise ValueError("a describer without a recognizer has no concepts")
+        self.recognizer.start(log_odds)
+        self.prior.copy_(log_odds)
+
+    def see(self, rows: Tensor, hints: Tensor | None = None) -> Seen:
+        """Return what is seen in image rows (images, features) and, if it reads any, in 0/1 hints."""
+        scaled = self.scaling(rows)
+        if self.recognizer is None:
+            return Seen(scaled, None, None, None, None)
+        encoded = self.recognizer.encode(scaled)
+        image_logits = self.recognizer.classify(encoded)
+        if self.hint_reader is None:
+            return Seen(scaled, encoded, image_logits, None, image_logits)
+        if hints is None:
+            raise ValueError("this describer reads hints: give them, zeros where there are none")
+        # Hints add evidence to what the image says. Alone, they start from the frequencies of the concepts.
+        evidence = self.hint_reader(hints)
+        return Seen(scaled, encoded, image_logits, evidence + self.prior, self._sum(image_logits, evidence))
+
+    def condition(self, seen: Seen) -> Tensor:
+        """Return what the decoder is conditioned on (images, condition)."""
+        found = CONDITIONS[self.shape.condition].of(seen)
+        if found is None:
+            raise ValueError(f"a describer without a recognizer has no {self.shape.condition!r}")
+        return found
+
+    def _sum(self, image: Tensor, evidence: Tensor) -> Tensor:
+        if self.shape.hint_sum == "logits":
+            return image + evidence
+        probabilities = HINT_SUMS[self.shape.hint_sum](image, evidence + self.prior)
+        return torch.logit(probabilities, eps=LEAST)
+
+    def _decoder(self, forget_bias: float) -> Decoder:
+        shape = self.shape
+        width = CONDITIONS[shape.condition].width(shape)
+        return Decoder(
+            shape.outputs,
+            width,
+            shape.word_dim,
+            shape.units,
+            cell=shape.cell,
+            inject=shape.inject,
+            forget_bias=forget_bias,
+        )
+
+
+def new_describer(shape: DescriberShape, seed: int, forget_bias: float = 1.0) -> Describer:
+    """Return a describer with fresh weights, which the seed alone decides."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Describer(shape, forget_bias)
+
+
+def row_moments(rows: Rows, ids: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """Return the mean and the deviation of each feature over some images (features), summed in float64."""
+    mean, variance = np.zeros(rows.features), np.zeros(rows.features)
+    for _, block in rows.blocks(ids):
+        mean += block.sum(axis=0, dtype=np.float64) / len(ids)
+    for _, block in rows.blocks(ids):
+        variance += np.square(block - mean).sum(axis=0) / len(ids)
+    return torch.from_numpy(mean).float(), torch.from_numpy(np.sqrt(variance)).float()
+
+
+def _probabilities(seen: Seen) -> Tensor | None:
+    return None if seen.logits is None else seen.probabilities
+
+
+CONDITIONS: dict[str, Condition] = {
+    "concepts": Condition(lambda shape: shape.concepts, _probabilities),
+    "embedding": Condition(lambda shape: shape.features, lambda seen: seen.rows),
+    "hidden": Condition(lambda shape: shape.hidden or shape.features, lambda seen: seen.encoded),
+}

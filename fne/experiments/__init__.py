@@ -1,0 +1,1 @@
+"""Experiments: runs of DVC, presets and tables of papers, comparisons and studies."""

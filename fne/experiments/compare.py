@@ -1,0 +1,132 @@
+"""Paired bootstrap test of whether two experiments differ.
+
+The statistics are those of `fne.evaluation.paired`, for every metric of an evaluation. Resampled test images
+show how much their choice matters. How much the seed of the training matters can only be seen
+from several seeds: with at least five seeds on both sides the seeds are resampled too, and only
+then does the verdict call one side better.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from fne.core.errors import InputError
+from fne.core.files import text_digest
+from fne.evaluation.intervals import Ranked, draws, metrics_of_draws
+from fne.evaluation.metrics.recall import RECALLS
+from fne.evaluation.paired import (
+    ENOUGH_SEEDS,
+    SAMPLES,
+    SEED,
+    Difference,
+    choose_seeds,
+    difference,
+    mean_over_seeds,
+)
+from fne.experiments.runs import RANKS, Run
+from fne.store.arrays import Arrays
+
+CATALOGS = ("images", "captions")
+
+
+def compare(
+    side_a: Sequence[Arrays],
+    side_b: Sequence[Arrays],
+    samples: int = SAMPLES,
+    seed: int = SEED,
+    comparisons: int = 1,
+) -> list[Difference]:
+    """Compare the ranks of experiment A with those of experiment B, metric by metric.
+
+    Args:
+        side_a: the ranks of each seed of A.
+        side_b: the ranks of each seed of B.
+        samples: how many bootstrap samples to draw.
+        seed: the seed of the bootstrap.
+        comparisons: how many comparisons are made together, for which intervals are corrected.
+
+    Raises:
+        InputError: if they were not evaluated on the same test images.
+    """
+    require_same_images([*side_a, *side_b])
+    sides = [[ranked(ranks) for ranks in side] for side in (side_a, side_b)]
+    folds = sides[0][0].folds
+    once = np.ones((1, len(folds)))
+    found_a, found_b = (_mean_over_seeds(side, once, None) for side in sides)
+    with_seeds = min(len(side_a), len(side_b)) >= ENOUGH_SEEDS
+    generator = np.random.default_rng((seed, 1)) if with_seeds else None
+    drawn: dict[str, list[np.ndarray]] = {name: [] for name in found_a}
+    for times in draws(folds, samples, seed):
+        before, after = (_mean_over_seeds(side, times, generator) for side in sides)
+        for name, values in drawn.items():
+            values.append(np.stack([before[name], after[name]]))
+    return [
+        difference(
+            name,
+            float(found_a[name][0]),
+            float(found_b[name][0]),
+            np.concatenate(values, axis=1),
+            with_seeds,
+            comparisons,
+        )
+        for name, values in drawn.items()
+    ]
+
+
+def seeds_of(run: Run, all_runs: Iterable[Run]) -> list[Run]:
+    """Return a run and the runs that differ only in the seed, one per seed, if the cache has their ranks.
+
+    Raises:
+        InputError: if the ranks of the run itself are not in the cache.
+    """
+    if run.ranks is None:
+        raise InputError(
+            f"'{run.name}': its {RANKS} is not in the cache; fetch it (`dvc fetch -A`) or run it again"
+        )
+    seeds = {run.seed: run}
+    for other in all_runs:
+        if other.experiment == run.experiment and other.ranks is not None:
+            seeds.setdefault(other.seed, other)
+    return list(seeds.values())
+
+
+def require_same_images(runs: Sequence[Arrays]) -> None:
+    """Raise an `InputError` with both digests if ranks are of different test images or captions."""
+    for other in runs[1:]:
+        for name, first, second in (
+            *(
+                (catalog, _catalog_digest(runs[0], catalog), _catalog_digest(other, catalog))
+                for catalog in CATALOGS
+            ),
+            ("test images", _test_set_digest(runs[0]), _test_set_digest(other)),
+        ):
+            if first != second:
+                raise InputError(
+                    f"these runs cannot be compared: one was evaluated with {name} {first[:12]}…, the other "
+                    f"with {name} {second[:12]}…; evaluate both on the same data set, split and protocol"
+                )
+
+
+def _mean_over_seeds(
+    side: Sequence[Ranked], times: np.ndarray, generator: np.random.Generator | None
+) -> dict[str, np.ndarray]:
+    """Return each metric per sample: the mean over all seeds, or over resampled seeds with a generator."""
+    found = [metrics_of_draws(each, times, RECALLS) for each in side]
+    chosen = choose_seeds(len(side), len(times), generator)
+    return {name: mean_over_seeds(np.stack([each[name] for each in found]), chosen) for name in found[0]}
+
+
+def ranked(ranks: Arrays) -> Ranked:
+    """Return the ranks of an evaluation for the bootstrap."""
+    # Files from versions without protocols have no folds.
+    folds = ranks.values.get("folds", np.zeros(len(ranks["image_ranks"]), dtype=np.int64))
+    return Ranked(ranks["image_ranks"], ranks["caption_ranks"], ranks["caption_image"], folds)
+
+
+def _catalog_digest(ranks: Arrays, name: str) -> str:
+    return str(ranks.artifact.lineage.get(name, {}).get("digest", "unknown"))
+
+
+def _test_set_digest(ranks: Arrays) -> str:
+    folds = " ".join(map(str, ranked(ranks).folds.tolist()))
+    return text_digest("\n".join([*ranks.texts("image_ids"), *ranks.texts("caption_ids"), folds]))

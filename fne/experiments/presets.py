@@ -1,0 +1,323 @@
+"""The methods of the papers as overrides of `params.yaml`.
+
+A preset sets every key that decides what is trained, so that the values in `params.yaml` do not
+matter for them, and which images are validated and scored. It sets nothing else: the folder of the
+data set, the weights of the network and, where the paper needs one, the file of word vectors stay as
+the user has them, and so does how images are extracted, where the preset names no encoder.
+
+Presets are built from the files of `papers/`, one folder per paper, which hold what the paper prints
+and what is needed to run it. Those files are data, so that each number can be compared with the printed
+page, and no number of them is repeated in Python. Methods of the FNE paper are addressed by their name
+(`FNE-POE`), those of other papers by the paper and the name (`two-branch/VGG19-K10`). Presets for a data
+set of one's own, of no paper, stand in `papers/own.yaml`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fne.core.errors import InputError
+from fne.core.params import load_params
+
+FOLDER = Path(__file__).parents[2] / "papers"
+FNE = "fne"  # the paper whose methods and tables are addressed without its name
+DEMO = "demo"
+OWN = "own"  # presets for the user's own data set, of no paper
+FOLLOWING = ("paper", "code")
+CONTINUED = [800]  # the epochs of the launcher that continues another training
+PER_PHASE = (
+    "train.loss",
+    "train.margin",
+    "train.learning_rate",
+    "train.epochs",
+    "train.patience",
+    "train.rank_weight",
+    "train.image_class_weight",
+    "train.text_class_weight",
+    "train.words_rate",
+    "train.classifier_rate",
+    "train.gain_rate",
+)
+SECTIONS = ("render", "catalog", "extract", "embed", "tokenize", "train", "finetune", "evaluate")
+# Whether the image network is tuned; the other keys of its section matter only then.
+TUNING = "finetune.epochs"
+
+Overrides = dict[str, Any]  # key of params.yaml, with its section: value, or a list with one per phase
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A method of a paper for one data set, with notes for the user."""
+
+    name: str
+    dataset: str
+    following: str
+    overrides: Overrides
+    notes: list[str]
+
+
+def load(name: str, paper: str = FNE) -> dict[str, Any]:
+    """Return the content of one file of a paper, such as `table2`."""
+    return _load(FOLDER / paper / f"{name}.yaml")
+
+
+@cache
+def papers() -> list[str]:
+    """Return the names of all papers about retrieval, the FNE paper first."""
+    return [FNE, *(paper for paper in _folders() if paper != FNE and paper not in description_papers())]
+
+
+@cache
+def description_papers() -> list[str]:
+    """Return the names of all papers whose systems describe images."""
+    return [paper for paper in _folders() if paper != FNE and "pipelines" in load("presets", paper)]
+
+
+def _folders() -> list[str]:
+    return sorted(path.name for path in FOLDER.iterdir() if (path / "presets.yaml").is_file())
+
+
+def split_address(address: str) -> tuple[str, str]:
+    """Return the paper and the name within it of an address.
+
+    Example:
+        >>> split_address("FNE-POE"), split_address("two-branch/K10")
+        (('fne', 'FNE-POE'), ('two-branch', 'K10'))
+    """
+    paper, separator, name = address.partition("/")
+    return (paper, name) if separator else (FNE, address)
+
+
+def for_dataset(value: Any, dataset: str) -> Any:
+    """Return the value for a data set: the entry of a mapping from data sets, or else `value` itself.
+
+    Example:
+        >>> for_dataset({"coco": 2000, "flickr8k": 1000}, "coco"), for_dataset(300, "coco")
+        (2000, 300)
+    """
+    return value[dataset] if isinstance(value, dict) else value
+
+
+def datasets() -> list[str]:
+    """Return the names of the data sets that have presets of the FNE paper."""
+    return [*load("datasets"), DEMO]
+
+
+def names() -> list[str]:
+    """Return the addresses of all presets, in the order of the papers."""
+    return [name for paper in papers() for name in _names_of(paper)]
+
+
+@cache
+def every_preset() -> list[Preset]:
+    """Return the presets of all methods and data sets, following the paper and following the code."""
+    return [
+        preset(name, dataset, following)
+        for dataset in datasets()
+        for name in names()
+        if dataset in _datasets_for(name)
+        for following in FOLLOWING
+    ]
+
+
+def preset(name: str, dataset: str, following: str = "paper") -> Preset:
+    """Return the preset of a method for a data set.
+
+    Args:
+        name: one of `names()`.
+        dataset: one of `datasets()`.
+        following: "paper" for the equations and tables of the paper, "code" for the published code
+            of its authors where that differs.
+
+    Raises:
+        InputError: if there is no such preset; the message names the closest one.
+    """
+    if name not in names():
+        lowercase = {each.lower(): each for each in names()}
+        close = lowercase[get_close_matches(name.lower(), lowercase, n=1, cutoff=0)[0]]
+        raise InputError(f"there is no preset '{name}' (did you mean '{close}'?); see `fne preset --list`")
+    if dataset not in _datasets_for(name):
+        allowed = " and ".join(_datasets_for(name))
+        raise InputError(
+            f"'{name}' is a method of Table 5 only: it has presets for {allowed}, not for {dataset}"
+        )
+    paper, own_name = split_address(name)
+    if paper != FNE:
+        return _combined_preset(paper, own_name, dataset, following)
+    rules = load("presets")
+    if name in rules["originals"]:
+        overrides, notes = _original_method(name)
+    else:
+        overrides, notes = _paper_method(name, dataset, following)
+    if dataset == DEMO:
+        lists = (overrides[key] for key in PER_PHASE if isinstance(overrides.get(key), list))
+        epochs = rules["epochs_of_demo"] // max(map(len, lists))
+        overrides |= rules["demo"] | {"train.epochs": [epochs]}
+    overrides |= rules["datasets"][dataset]
+    left = "left" if "extract.backbone" in overrides else "left_extract"
+    # What the paper says of its own data sets does not matter for the demo.
+    notes = [*notes * (dataset != DEMO), *rules["notes_for"].get(dataset, []), left]
+    overrides["train.patience"] = overrides["train.epochs"]
+    texts = rules["notes"] | load("table1")["errata"] | load("table5")["errata"]
+    return Preset(name, dataset, following, _in_order(overrides), [texts[note] for note in notes])
+
+
+def own_names() -> list[str]:
+    """Return the addresses of the presets for a data set of one's own."""
+    return [f"{OWN}/{name}" for name in _load(FOLDER / f"{OWN}.yaml")["presets"]]
+
+
+def own_preset(name: str) -> Preset:
+    """Return a preset for the user's own data set.
+
+    Args:
+        name: one of `own_names()`.
+
+    Raises:
+        InputError: if there is no such preset.
+    """
+    if name not in own_names():
+        allowed = ", ".join(own_names())
+        raise InputError(f"there is no preset '{name}' for your own data; there are {allowed}")
+    rules = _load(FOLDER / f"{OWN}.yaml")
+    overrides = _in_order(rules["all"] | rules["presets"][split_address(name)[1]])
+    return Preset(name, OWN, "paper", overrides, rules["notes"])
+
+
+def arguments(overrides: Mapping[str, Any]) -> list[str]:
+    """Return overrides as arguments of `dvc exp run`, without spaces or quotes.
+
+    Example:
+        >>> arguments({"train.loss": ["sum_hinge", "max_hinge"], "train.absolute": True})
+        ['-S', 'train.loss=[sum_hinge,max_hinge]', '-S', 'train.absolute=true']
+    """
+    return [
+        argument for key, value in overrides.items() for argument in ("-S", f"{key}={_format_value(value)}")
+    ]
+
+
+@cache
+def _load(path: Path) -> dict[str, Any]:
+    return load_params(path)
+
+
+def _names_of(paper: str) -> list[str]:
+    if paper != FNE:
+        rules = load("presets", paper)
+        alone = list(rules["methods"])
+        combined = [f"{encoder}-{method}" for method in alone for encoder in rules["encoders"]]
+        return [f"{paper}/{name}" for name in (*combined, *alone)]
+    table_1 = [f"{kind}-{method}" for method in load("table1")["methods"] for kind in ("FC7", "FNE")]
+    table_5 = [row["model"] for row in load("table5")["rows"]]
+    return [*dict.fromkeys([*table_1, *table_5, *load("presets")["originals"]])]
+
+
+def _paper_method(name: str, dataset: str, following: str) -> tuple[Overrides, list[str]]:
+    rules = load("presets")
+    kind, method = name.split("-", 1)
+    # Table 1 has no column for the demo. It uses that of Flickr8k, with dimensions of its own.
+    column = "flickr8k" if dataset == DEMO else dataset
+    if method in load("table1")["methods"]:
+        printed = load("table1")["methods"][method]
+        epochs = for_dataset(rules["epochs"].get(method, rules["epochs"]["others"]), column)
+    else:
+        printed, epochs = _table_5_row(name)
+    settings = {
+        "similarity": rules["names"]["similarity"][printed["similarity"]],
+        "loss": [rules["names"]["loss"][loss] for loss in printed["loss"]],
+        **{key: for_dataset(printed[key], column) for key in ("embed_dim", "word_dim", "learning_rate")},
+        **{key: printed[key] for key in ("margin", "absolute")},
+        "epochs": [epochs],
+    }
+    overrides: Overrides = rules["extraction"] | rules["embeddings"][kind] | rules["all"]
+    overrides |= rules["following"][following]
+    overrides |= {f"train.{key}": value for key, value in settings.items()}
+    notes = [*printed.get("errata", []), "epochs", *rules["notes_of"].get(method, [])]
+    if following == "code":
+        launched = rules["launchers"][dataset].get(name, {})
+        overrides |= launched
+        notes += ["launcher"] * bool(launched) + ["phases_code"] * (len(printed["loss"]) > 1)
+        if method == "MOE":
+            notes = [*(note for note in notes if note != "moe_rate"), "moe_code"]
+        if launched.get("train.epochs") == CONTINUED:
+            notes.append("continued")
+    return overrides, notes
+
+
+def _combined_preset(paper: str, name: str, dataset: str, following: str) -> Preset:
+    """Return the preset of a paper whose systems are combinations of an encoder and a method."""
+    rules = load("presets", paper)
+    encoder, method = _split_system(name, rules)
+    overrides: Overrides = rules["all"] | rules["following"][following] | rules["methods"][method]
+    if dataset == DEMO:
+        demo = rules["demo"]
+        hidden = {key: demo["hidden"] for key in overrides if key.endswith(".hidden")}
+        own = demo.get("methods", {}).get(method, {})
+        overrides |= demo["all"] | hidden | own | demo["encoders"].get(encoder, {})
+    else:
+        overrides |= rules["encoders"].get(encoder, {})
+    overrides |= rules["datasets"][dataset]
+    overrides = {key: for_dataset(value, dataset) for key, value in overrides.items()}
+    overrides["train.patience"] = overrides["train.epochs"]
+    notes = [*rules["notes_of_all"], *rules["notes_of"].get(encoder, []), *rules["notes_of"][method]]
+    notes = ["left"] if dataset == DEMO else notes
+    texts = [rules["notes"][note] for note in [*notes, *rules["notes_for"][dataset]]]
+    return Preset(f"{paper}/{name}", dataset, following, _in_order(overrides), texts)
+
+
+def _split_system(name: str, rules: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the encoder, which may be empty, and the method of a system."""
+    for encoder in rules["encoders"]:
+        if name.startswith(f"{encoder}-"):
+            return encoder, name.removeprefix(f"{encoder}-")
+    return "", name
+
+
+def _in_order(overrides: Overrides) -> Overrides:
+    """Return overrides in the order of the sections, with one value for phases that are alike.
+
+    Every preset says whether the image network is tuned.
+    """
+    overrides = {TUNING: 0} | overrides
+    if not overrides[TUNING]:
+        overrides = {
+            key: value for key, value in overrides.items() if key == TUNING or not key.startswith("finetune.")
+        }
+    ordered = sorted(overrides.items(), key=lambda item: SECTIONS.index(item[0].split(".")[0]))
+    return {key: _collapse_phases(value) if key in PER_PHASE else value for key, value in ordered}
+
+
+def _table_5_row(name: str) -> tuple[dict[str, Any], int]:
+    table = load("table5")
+    [row] = [row for row in table["rows"] if row["model"] == name]
+    return table["shared"] | row | {"learning_rate": [row["learning_rate"]]}, table["shared"]["epochs"]
+
+
+def _datasets_for(name: str) -> list[str]:
+    paper, _ = split_address(name)
+    if paper != FNE:
+        return list(load("presets", paper)["notes_for"])
+    is_general = name in load("presets")["originals"] or name.split("-", 1)[1] in load("table1")["methods"]
+    return datasets() if is_general else [load("table5")["dataset"], DEMO]
+
+
+def _original_method(name: str) -> tuple[Overrides, list[str]]:
+    rules = load("presets")
+    overrides: Overrides = rules["embeddings"]["FC7"] | rules["all"] | rules["originals"][name]
+    return overrides, rules["notes_of"][name]
+
+
+def _collapse_phases(value: Any) -> Any:
+    """Return a single value if all phases have the same one."""
+    return value[0] if isinstance(value, list) and len({str(each) for each in value}) == 1 else value
+
+
+def _format_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{','.join(_format_value(each) for each in value)}]"
+    return str(value)

@@ -1,0 +1,514 @@
+"""Finished runs of a DVC project: those of the work tree and of its experiments.
+
+The settings of a run come from its `dvc.lock`. Git keeps that file for every experiment, and it
+records the parameters that were used, whatever `params.yaml` says now. What the lock does not
+record (the number of images per split, the weights) comes from the artifacts of the run, which
+are found in the DVC cache by their hash. Nothing is fetched from a remote: what is not on this
+machine is unknown, and is reported as unknown.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fne.core.dvc import (
+    LOCK,
+    Read,
+    Stage,
+    bytes_md5,
+    cache_object,
+    pipeline_files,
+    read_listing,
+    read_stages,
+)
+from fne.core.dvc import open_project as open_repo
+from fne.core.effective_settings import applies, flattened
+from fne.core.errors import InputError
+from fne.core.files import text_digest
+from fne.core.params import parse_yaml
+from fne.core.terminal import say
+from fne.evaluation.baseline import floor_of, parse_floor
+from fne.evaluation.metrics.recall import chance_of_rsum
+from fne.experiments.printed_tables import Numbers, sum_of_recalls
+from fne.store.arrays import Arrays, read_arrays
+from fne.store.artifact import parse_metrics
+from fne.store.catalog import SPLITS, Captioned, read_captions
+
+WORKSPACE = "workspace"
+PARAMS = "params.yaml"
+METRICS = "metrics/retrieval.json"
+RANKS = "metrics/ranks.h5"
+FLOOR = "metrics/floor.json"
+TRAINING = "metrics/training.json"
+TUNING = "metrics/tuning.json"
+CAPTIONS = "data/captions.jsonl"
+IMAGES = "data/images.jsonl"
+HISTORY = "models/history"
+FLICKR_PHOTO = re.compile(r"(\d+)(_[0-9a-z]+)*")
+# The layout of the metrics file.
+DIRECTIONS = ("image_to_text", "text_to_image")
+METRIC_KEYS = ("R@1", "R@5", "R@10", "median_rank")
+# The sections of params.yaml that decide a result. The others are about speed, the report and the images of
+# the demo; the hash of the catalog distinguishes the latter.
+RESULT_SECTIONS = ("catalog", "extract", "embed", "tokenize", "train", "finetune", "evaluate")
+
+Found = TypeVar("Found")
+
+Settings = dict[str, dict[str, Any]]  # section: key, nested ones as `-S` names them: value
+Counts = dict[str, tuple[int, int]]  # split: images, captions
+
+
+@dataclass(frozen=True)
+class Result:
+    """The metrics of one split under one protocol; None for a metric that was not computed."""
+
+    split: str
+    protocol: str
+    numbers: Numbers
+    images: int
+    captions: int
+    guessing: float | None = None  # the sum of recalls of guessing
+
+    @property
+    def chance(self) -> float:
+        """The sum of recalls of guessing; earlier versions did not record it, so it is computed then.
+
+        The folds of a protocol are searched one by one.
+        """
+        if self.guessing is not None:
+            return self.guessing
+        folds = int(self.protocol.rpartition("mean")[2]) if "mean" in self.protocol else 1
+        return chance_of_rsum(captions_per_image(self.images // folds, self.captions // folds))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the pipeline up to its evaluation; None for what is not known."""
+
+    name: str
+    settings: Settings
+    results: list[Result]
+    started: bool | None
+    hashes: dict[str, str]  # path: hash in dvc.lock
+    ranks: Arrays | None
+    counts: Counts | None
+    split_digests: dict[str, str] | None = None  # split: which images it has
+    floor: float | None = None  # the sum of recalls of the closed form with the same features and split
+    validation: float | None = None  # the sum of validation recalls of the kept weights, which chooses
+
+    @property
+    def is_below_floor(self) -> bool:
+        """Whether a trained model has a lower sum of recalls than the closed form."""
+        by_steps = self.settings.get("train", {}).get("method", "steps") == "steps"
+        if self.floor is None or not by_steps or is_imported(self.settings):
+            return False
+        own = sum_of_recalls(self.results[0].numbers) if self.results else None
+        return own is not None and own < self.floor
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the training."""
+        return self.settings.get("train", {}).get("seed")
+
+    @property
+    def experiment(self) -> str:
+        """A key that is equal for runs that differ only in the seed of the training."""
+        sections = {
+            name: {key: value for key, value in keys.items() if applies(key, keys)}
+            for name in RESULT_SECTIONS
+            for keys in [self.settings.get(name, {})]
+        }
+        sections["train"].pop("seed", None)
+        if is_imported(self.settings):
+            sections["encode"] = dict(self.settings["encode"])
+        # A path does not identify the content of a file: the hashes of these inputs do.
+        inputs = [CAPTIONS, sections["extract"].get("weights", ""), sections["embed"].get("source", "")]
+        if is_imported(self.settings):
+            inputs.append(sections["tokenize"].get("vectors", ""))
+        return json.dumps([sections, [self.hashes.get(path) for path in inputs]], sort_keys=True)
+
+
+def is_tuned(settings: Settings) -> bool:
+    """Return whether the image network of a run was fine-tuned."""
+    return settings.get("finetune", {}).get("epochs", 0) not in (0, [0])
+
+
+def is_imported(settings: Settings) -> bool:
+    """Return whether a run evaluated imported vectors of both sides, so that nothing was trained."""
+    return bool(settings.get("encode", {}).get("source") == "imported")
+
+
+@dataclass(frozen=True)
+class DescribedRun:
+    """One run of a pipeline that describes images.
+
+    Attributes:
+        name: of the experiment.
+        section: of `params.yaml`, which trained the model.
+        settings: all recorded settings.
+        results: the metrics of its split, by name or by the kind of answer.
+        catalog: DVC's hash of the catalog, if it is recorded.
+    """
+
+    name: str
+    section: str
+    settings: Settings
+    results: dict[str, Any]
+    catalog: str | None
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the training."""
+        return self.settings.get(self.section, {}).get("seed")
+
+    @property
+    def experiment(self) -> str:
+        """A key that is equal for runs that differ only in the seed of the training."""
+        own = {key: value for key, value in self.settings.get(self.section, {}).items() if key != "seed"}
+        image = {name: self.settings.get(name, {}) for name in ("catalog", "extract", "embed")}
+        return json.dumps([own, image, self.catalog], sort_keys=True)
+
+
+class Project:
+    """A DVC project, opened from any folder inside it; without Git it has no experiments."""
+
+    def __init__(self, repo: Any) -> None:
+        from dvc.scm import NoSCM  # DVC takes a second to import
+
+        self._repo = repo
+        self._git = None if isinstance(repo.scm, NoSCM) else repo.scm
+        self.root = Path(self._repo.root_dir)
+        self._splits: dict[str, tuple[Counts | None, dict[str, str] | None]] = {}
+
+    def runs(self) -> Iterator[Run]:
+        """Yield the run of the work tree, if there is one, and all experiments with an evaluation."""
+        for name in (WORKSPACE, *self.experiments):
+            found = self._read(name, self._file_reader(name))
+            if found:
+                yield found
+
+    @cached_property
+    def experiments(self) -> dict[str, str]:
+        """The commits of all experiments by name, sorted by name.
+
+        Experiments that started from different commits may have the same name. The name is then
+        followed by the commit: `name@1234567`.
+        """
+        from dvc.repo.experiments.utils import exp_refs
+
+        if self._git is None:
+            return {}
+        # `experiments.ls` would wait for a running pipeline.
+        refs = sorted(exp_refs(self._git), key=lambda info: (info.name, info.baseline_sha))
+        counts = Counter(info.name for info in refs)
+        names = [
+            info.name if counts[info.name] == 1 else f"{info.name}@{info.baseline_sha[:7]}" for info in refs
+        ]
+        return {name: self._git.get_ref(str(info)) for name, info in zip(names, refs, strict=True)}
+
+    def queued(self) -> list[Settings]:
+        """Return the parameters of the queued experiments and of those that run from the queue."""
+        if self._git is None:
+            return []
+        queue = self._repo.experiments.celery_queue
+        waiting = [entry.stash_rev for entry in (*queue.iter_queued(), *queue.iter_active())]
+        texts = [self._file_reader(revision)(PARAMS) for revision in waiting]
+        return [_current_keys(parse_yaml(text, PARAMS)) for text in texts if text is not None]
+
+    def run(self, name: str) -> Run:
+        """Return the run of an experiment, of a revision, or of the work tree.
+
+        Args:
+            name: the name of an experiment, a Git revision, or `WORKSPACE`.
+
+        Raises:
+            InputError: if there is no such run; the message lists the available ones.
+        """
+        found = self._read(name, self._file_reader(name))
+        if found is None:
+            raise InputError(f"'{name}' has no finished run ({METRICS} and {LOCK}); {self._available_runs()}")
+        return found
+
+    def described_runs(self, metrics: str, section: str) -> Iterator[DescribedRun]:
+        """Yield the work tree and all experiments that recorded a metrics file about descriptions.
+
+        Args:
+            metrics: the path of the metrics file.
+            section: the section of `params.yaml` that trained the model.
+        """
+        for name in (WORKSPACE, *self.experiments):
+            read = self._file_reader(name)
+            content = read(metrics)
+            if content is None:
+                continue
+            settings, hashes = recorded(read_stages(self._pipelines, read, f"{name}: "), PARAMS)
+            # As in `_read`: metrics that the lock does not record are of an unknown run.
+            if bytes_md5(content) != hashes.get(metrics):
+                continue
+            try:
+                results = next(iter(parse_metrics(content).values()))
+            except (ValueError, AttributeError, StopIteration, RecursionError):
+                continue
+            if isinstance(results, dict):
+                yield DescribedRun(name, section, settings, results, hashes.get(CAPTIONS))
+
+    @cached_property
+    def _pipelines(self) -> list[str]:
+        """The pipeline files of the work tree; one that a commit does not have is skipped there."""
+        return pipeline_files(self.root)
+
+    def _available_runs(self) -> str:
+        return f"available: {', '.join(run.name for run in self.runs()) or 'none'}"
+
+    def _file_reader(self, name: str) -> Read:
+        """Return a function that reads a file as it is in a run; it returns None if there is no such file."""
+        from dvc.scm import RevError, resolve_rev
+
+        if name == WORKSPACE:
+            return lambda path: _read_or_none((self.root / path).open, "rb")
+        try:
+            if self._git is None:
+                raise RevError("without Git there are no revisions")
+            files = self._git.get_fs(resolve_rev(self._git, self.experiments.get(name, name)))
+            below = self.root.relative_to(self._git.root_dir)
+        except RevError:
+            raise InputError(
+                f"there is no experiment or revision '{name}'; {self._available_runs()}"
+            ) from None
+        return lambda path: _read_or_none(files.open, (below / path).as_posix(), mode="rb")
+
+    def _read(self, name: str, read: Read) -> Run | None:
+        metrics = read(METRICS)
+        if read(LOCK) is None or metrics is None:
+            return None
+        settings, hashes = recorded(read_stages(self._pipelines, read, f"{name}: "), PARAMS)
+        # In the work tree, the metrics may be older or newer than the lock: they are then of an unknown run.
+        if bytes_md5(metrics) != hashes.get(METRICS):
+            return None
+        try:
+            results, started = parse_results(metrics), parse_started(metrics)
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ):  # not the layout of this pipeline
+            return None
+        if not results:
+            return None
+        ranks, (counts, digests) = self._ranks(hashes), self._split_facts(hashes)
+        floor = _floor(read(FLOOR), hashes, results)
+        validation = _validation(read, settings, hashes)
+        return Run(name, settings, results, started, hashes, ranks, counts, digests, floor, validation)
+
+    def _ranks(self, hashes: dict[str, str]) -> Arrays | None:
+        path = self._artifact(RANKS, hashes)
+        return read_or_warn(lambda: read_arrays(path, "ranks"), RANKS) if path else None
+
+    def _split_facts(self, hashes: dict[str, str]) -> tuple[Counts | None, dict[str, str] | None]:
+        captions = self._artifact(CAPTIONS, hashes)
+        if captions is None:
+            return None, None
+        digest = hashes[CAPTIONS]
+        if digest not in self._splits:
+            found = read_or_warn(lambda: read_captions(captions)[0], CAPTIONS)
+            self._splits[digest] = (split_counts(found), split_digests(found)) if found else (None, None)
+        return self._splits[digest]
+
+    def file(self, run: Run, path: str) -> Path | None:
+        """Return the path of a file of a run, in the cache or in the work tree, or None."""
+        return self._artifact(path, run.hashes)
+
+    def link_folder(self, run: Run, path: str, target: Path) -> bool:
+        """Make links to the files of a folder of a run below `target`; return whether the cache has them."""
+        cache = Path(self._repo.cache.local.path)
+        try:
+            for name, md5 in read_listing(cache, run.hashes[path]).items():
+                place, cached = target / name, cache_object(cache, md5)
+                if not cached.is_file():
+                    return False
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.symlink_to(cached.resolve())
+        except (InputError, KeyError, OSError):
+            return False
+        return True
+
+    def _artifact(self, path: str, hashes: dict[str, str]) -> Path | None:
+        """Return the path of an artifact of a run, in the cache or in the work tree, or None."""
+        digest = hashes.get(path)
+        if digest is None:
+            return None
+        cached = Path(self._repo.cache.local.oid_to_path(digest))
+        if cached.is_file():
+            return cached
+        in_work_tree = self.root / path
+        if in_work_tree.is_file() and bytes_md5(in_work_tree.read_bytes()) == digest:
+            return in_work_tree
+        return None
+
+
+def read_or_warn(read: Callable[[], Found], name: str) -> Found | None:
+    """Return what `read` returns, or None after a warning if the file is damaged or of another version."""
+    try:
+        return read()
+    except InputError as error:
+        say(f"{name} of a run is left out: {error.message}", err=True)
+        return None
+
+
+@contextmanager
+def open_project(folder: Path) -> Iterator[Project]:
+    """Open the DVC project that a folder belongs to.
+
+    Raises:
+        InputError: if it belongs to none, or if that cannot be opened.
+    """
+    with open_repo(folder) as repo:
+        yield Project(repo)
+
+
+def split_counts(captioned: Iterable[Captioned]) -> Counts:
+    """Return the numbers of images and captions of each split that has images."""
+    records = list(captioned)
+    return {
+        split: (len(found), sum(len(record.captions) for record in found))
+        for split in SPLITS
+        if (found := [record for record in records if record.split == split])
+    }
+
+
+def split_digests(captioned: Iterable[Captioned]) -> dict[str, str]:
+    """Return which images each split has: the SHA-256 of their sorted names, joined by newlines.
+
+    A name has no folder and no ending. Of Flickr's photos, such as `1000092795_4ebe0f40b3.jpg`, it is the
+    number alone.
+    """
+    by_split: dict[str, list[str]] = {}
+    for record in captioned:
+        stem = PurePosixPath(record.id).stem
+        photo = FLICKR_PHOTO.fullmatch(stem)
+        by_split.setdefault(record.split, []).append(photo[1] if photo else stem)
+    return {split: text_digest("\n".join(sorted(names))) for split, names in by_split.items()}
+
+
+def parse_results(content: bytes) -> list[Result]:
+    """Return the results of a metrics file.
+
+    The file lists them by split and protocol, such as `test_full` or `test_coco_1k_first`. Results
+    without the name of a protocol are ignored, because it is not known how they were computed.
+    """
+    found = []
+    for name, results in parse_metrics(content).items():
+        split, _, protocol = name.partition("_")
+        if not protocol:
+            continue
+        numbers = tuple(results[direction].get(key) for direction in DIRECTIONS for key in METRIC_KEYS)
+        size = results["images"], results["captions"]
+        found.append(Result(split, protocol, numbers, *size, results.get("guessing")))
+    return found
+
+
+def captions_per_image(images: int, captions: int) -> np.ndarray:
+    """Return how many captions each image has if they are spread evenly.
+
+    Example:
+        >>> captions_per_image(3, 7)
+        array([3, 2, 2])
+    """
+    counts = np.full(images, captions // max(1, images))
+    counts[: captions - int(counts.sum())] += 1
+    return counts
+
+
+def parse_started(content: bytes) -> bool | None:
+    """Return whether training started to learn, or None if the metrics file does not record it."""
+    recorded = [results["started"] for results in parse_metrics(content).values() if "started" in results]
+    return bool(recorded[0]) if recorded else None
+
+
+def recorded(stages: Iterable[Stage], params: str) -> tuple[Settings, dict[str, str]]:
+    """Return what lock files record of a run: the settings by section, and DVC's hash of each path.
+
+    Args:
+        stages: the stages; where two pipeline files disagree, the one in the root counts. What a stage read
+            and another one has written anew since then is of another run, so such a stage does not count.
+        params: the parameter file whose values to return.
+    """
+    settings: Settings = {}
+    hashes: dict[str, str] = {}
+    current = _without_stale(sorted(stages, key=lambda stage: ":" not in stage.address))
+    for stage in current:
+        hashes |= stage.deps
+    for stage in current:
+        hashes |= stage.outs
+    # What a section was is known best from the stage of its name: another one may have run earlier.
+    listed = [(stage, key, value) for stage in current for key, value in stage.params.get(params, {}).items()]
+    for _, key, value in sorted(listed, key=lambda each: _name(each[0]) == each[1].partition(".")[0]):
+        # A stage lists entire sections, or single keys such as `train.seed`.
+        section, _, name = key.partition(".")
+        content = {name: value} if name else value
+        settings.setdefault(section, {}).update(content if isinstance(content, dict) else {})
+    return _current_keys(settings), hashes
+
+
+def _without_stale(stages: Sequence[Stage]) -> list[Stage]:
+    """Return the stages whose last run read what the others wrote last.
+
+    `dvc exp run evaluate` does not run the stages behind it: what the lock file has of these is another run.
+    """
+    written = {path: digest for stage in stages for path, digest in stage.outs.items()}
+    return [
+        stage
+        for stage in stages
+        if all(written.get(path, digest) == digest for path, digest in stage.deps.items())
+    ]
+
+
+def _name(stage: Stage) -> str:
+    return stage.address.rpartition(":")[2]
+
+
+def _current_keys(recorded: Settings) -> Settings:
+    """Return recorded sections with flattened keys."""
+    return {name: flattened(keys) for name, keys in recorded.items() if isinstance(keys, dict)}
+
+
+def _read_or_none(open_file: Callable[..., Any], *arguments: Any, **options: Any) -> bytes | None:
+    try:
+        with open_file(*arguments, **options) as file:
+            content: bytes = file.read()
+            return content
+    except FileNotFoundError:
+        return None
+
+
+def _validation(read: Read, settings: Settings, hashes: dict[str, str]) -> float | None:
+    """Return the sum of validation recalls of a run, of its tuned model if it has one, if it is recorded."""
+    path = TUNING if is_tuned(settings) else TRAINING
+    content = read(path)
+    if content is None or bytes_md5(content) != hashes.get(path):
+        return None
+    try:
+        return float(parse_metrics(content)["validation"]["rsum"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _floor(content: bytes | None, hashes: dict[str, str], results: list[Result]) -> float | None:
+    """Return the floor of a run's first result, if the run recorded one."""
+    if content is None or bytes_md5(content) != hashes.get(FLOOR):
+        return None
+    try:
+        found = parse_floor(content, FLOOR)
+    except InputError:
+        return None
+    return floor_of(found, f"{results[0].split}_{results[0].protocol}").rsum

@@ -1,0 +1,282 @@
+"""The plain forward pass of a backbone, which is the reference for the faster algorithms.
+
+`build_network` loads weights into a backbone, and `activations` runs one image through it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from fne.core.errors import InputError
+from fne.extraction.layers import Backbone, Tap, first_of, is_part
+from fne.extraction.networks import build_backbone, find_backbone
+from fne.extraction.preprocess import CROP
+from fne.extraction.timm_networks import is_timm
+from fne.extraction.weights import State, Weights
+from fne.store.layout import Layer
+
+# Whether the values of a layer are taken after its ReLU or before it.
+ACTIVATIONS = ("post_relu", "pre_relu")
+# All layers of a backbone, without its further outputs.
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Network:
+    """The modules up to the last available layer, and the layers.
+
+    Attributes:
+        modules: the modules in the order in which an image passes through them, by name.
+        taps: where in the modules the layers are.
+        layers: the names and sizes of the layers, in the same order.
+        activations: `post_relu` or `pre_relu`.
+        side: of the crops that the network receives, in pixels.
+        version: of the package that defines the network, where that decides the values of a row.
+    """
+
+    modules: dict[str, nn.Module]
+    taps: tuple[Tap, ...]
+    layers: list[Layer]
+    activations: str = "post_relu"
+    side: int = CROP
+    version: dict[str, str] = field(default_factory=dict)
+
+    def module(self, name: str) -> nn.Module:
+        """Return a module, or a submodule of one, by its name in the whole network."""
+        parent = self.parent(name)
+        return self.modules[parent].get_submodule(name.removeprefix(parent).removeprefix("."))
+
+    def parent(self, name: str) -> str:
+        """Return the name of the module that is, or contains, the one with a name in the whole network.
+
+        Raises:
+            KeyError: if an image does not pass through it.
+        """
+        for parent in self.modules:
+            if is_part(name, parent):
+                return parent
+        raise KeyError(name)
+
+
+def build_network(
+    backbone: str,
+    weights: Weights,
+    device: torch.device,
+    activations: str = "post_relu",
+    layers: str | Sequence[str] = ALL,
+) -> Network:
+    """Load weights into a backbone.
+
+    Weights that cover only the first layers, such as the convolutions, give a network of
+    those layers.
+
+    Args:
+        backbone: a key of `BACKBONES`, or a network of timm.
+        weights: the weights of the network.
+        device: the device that computes.
+        activations: `post_relu` or `pre_relu`.
+        layers: `all`, or the names of some layers and further outputs of the backbone.
+
+    Raises:
+        InputError: if the weights do not fit the backbone, or if they do not cover a named layer.
+    """
+    known = find_backbone(backbone)
+    weights = _without_unused(known, weights)
+    # Networks of timm may hold values that are computed when they are built, and are in no weights file.
+    with device if is_timm(backbone) else torch.device("meta"):
+        model = build_backbone(backbone)
+    taps = _fitting_taps(backbone, known, model.state_dict(), weights, layers)
+    modules = dict[str, nn.Module]()
+    for name, module in known.modules(model).items():
+        prefix = f"{name}." if name else ""
+        module.load_state_dict(
+            {key: _placed(weights.state[f"{prefix}{key}"], device) for key in module.state_dict()},
+            assign=True,
+        )
+        # A network of timm may have tensors that no weights file has.
+        modules[name] = module.to(device) if is_timm(backbone) else module
+        if is_part(taps[-1].activated, name):
+            break
+    kept = [Layer(tap.layer, tap.features or len(weights.state[f"{tap.weighted}.weight"])) for tap in taps]
+    return Network(modules, taps, kept, activations, known.side, known.version)
+
+
+def refuse_unfitting(backbone: str, weights: Weights, layers: str | Sequence[str] = ALL) -> None:
+    """Refuse weights that `build_network` would refuse, by their names, shapes and types alone.
+
+    Raises:
+        InputError: as `build_network` does.
+    """
+    known = find_backbone(backbone)
+    with torch.device("cpu" if is_timm(backbone) else "meta"):
+        expected = build_backbone(backbone).state_dict()
+    _fitting_taps(backbone, known, expected, _without_unused(known, weights), layers)
+
+
+@torch.inference_mode()
+def activations(network: Network, crops: Tensor) -> Tensor:
+    """Return the activations of all layers for one image, averaged over its crops (features,)."""
+    return crop_activations(network, crops).mean(dim=0)
+
+
+@torch.inference_mode()
+def crop_activations(network: Network, crops: Tensor) -> Tensor:
+    """Return the activations of all layers for each crop of one image.
+
+    Args:
+        network: the network.
+        crops: (crops, channels, height, width) of one image.
+
+    Returns:
+        (crops, features), one value per feature. The values of a convolution are averaged over
+        the positions of the crop.
+    """
+    values = crops.contiguous(memory_format=torch.channels_last)
+    return run_modules(network, values, list(network.modules))
+
+
+def run_modules(network: Network, values: Tensor, names: Sequence[str]) -> Tensor:
+    """Return the activations of all layers (crops, features), given the input of the first named module.
+
+    Args:
+        network: the network.
+        values: (crops, channels, height, width).
+        names: the names of the network's last modules, in order; all layers must be in them.
+    """
+    kept: dict[str, Tensor] = {}  # layer: (crops, features)
+    handles = [_register_hook(network, tap, kept) for tap in network.taps]
+    try:
+        for name in names:
+            values = network.modules[name](values)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return torch.cat([kept[tap.layer] for tap in network.taps], dim=1)
+
+
+def _placed(weight: Tensor, device: torch.device) -> Tensor:
+    """Return a weight on the device; filters have their channels last there, as images have."""
+    placed = weight.to(device)
+    return placed.contiguous(memory_format=torch.channels_last) if placed.ndim == 4 else placed
+
+
+def _register_hook(network: Network, tap: Tap, kept: dict[str, Tensor]) -> RemovableHandle:
+    after = network.activations == "post_relu"
+    calls = count()
+
+    def keep(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor | tuple[Tensor, ...]) -> None:
+        if next(calls) != (tap.call if after else 0):
+            return
+        # Averaged immediately: the next ReLU may overwrite the output, and full maps need much memory.
+        values: Tensor = first_of(output)
+        if after and tap.rectify:
+            values = values.relu()
+        if values.ndim == 3:
+            values = values[:, tap.skipped :]  # tokens
+        kept[tap.layer] = values.mean(dim=tap.positions) if values.ndim > 2 else values.clone()
+
+    return network.module(tap.activated if after else tap.before).register_forward_hook(keep)
+
+
+def _without_unused(backbone: Backbone, weights: Weights) -> Weights:
+    """Return weights without those of the classifier, where the network is built without it."""
+    if not backbone.unused:
+        return weights
+    used = {
+        name: value
+        for name, value in weights.state.items()
+        if not any(is_part(name, module) for module in backbone.unused)
+    }
+    return replace(weights, state=used)
+
+
+def _fitting_taps(
+    backbone: str, known: Backbone, expected: State, weights: Weights, layers: str | Sequence[str]
+) -> tuple[Tap, ...]:
+    """Return the taps of the layers, after checking that the weights fit."""
+    _check_fit(expected, backbone, weights)
+    if is_timm(backbone):
+        _check_complete(expected, backbone, weights)
+    taps = _available(known.taps, expected, weights)
+    return taps if layers == ALL else _named(backbone, known, layers, taps, expected, weights)
+
+
+def _check_complete(expected: State, backbone: str, weights: Weights) -> None:
+    missing = [name for name in expected if name not in weights.state]
+    if missing:
+        raise InputError(
+            f"{weights.artifact.path}: does not fit {backbone}: '{missing[0]}' is missing "
+            f"({len(missing)} missing names); set extract.backbone and extract.weights to the same network"
+        )
+
+
+def _check_fit(expected: State, backbone: str, weights: Weights) -> None:
+    path = weights.artifact.path
+    unknown = sorted(set(weights.state) - set(expected))
+    if unknown:
+        raise InputError(
+            f"{path}: does not fit {backbone}, which has no '{unknown[0]}' ({len(unknown)} unknown names); "
+            "set extract.backbone and extract.weights to the same network"
+        )
+    for name, value in weights.state.items():
+        if value.shape != expected[name].shape:
+            raise InputError(
+                f"{path}: does not fit {backbone}: '{name}' has shape {tuple(value.shape)}, "
+                f"expected {tuple(expected[name].shape)}; "
+                "set extract.backbone and extract.weights to the same network"
+            )
+        if expected[name].is_floating_point() and not value.is_floating_point():
+            raise InputError(
+                f"{path}: '{name}' has values of type {str(value.dtype).removeprefix('torch.')}, expected "
+                "floating-point numbers; quantized weights are not supported, use another weights file"
+            )
+
+
+def _available(taps: tuple[Tap, ...], expected: State, weights: Weights) -> tuple[Tap, ...]:
+    """Return the taps that have weights, which must be the first ones of the network."""
+    needed = [
+        [name for name in expected if is_part(name, tap.weighted) or is_part(name, tap.before)]
+        for tap in taps
+    ]
+    has = [all(name in weights.state for name in names) for names in needed]
+    first = has.index(False) if False in has else len(taps)
+    if first == 0 or any(has[first:]):
+        missing = [name for name in needed[first] if name not in weights.state]
+        raise InputError(
+            f"{weights.artifact.path}: layer {taps[first].layer} is incomplete: '{missing[0]}' is missing; "
+            "use another weights file"
+        )
+    return taps[:first]
+
+
+def _named(
+    backbone: str,
+    known: Backbone,
+    names: str | Sequence[str],
+    available: tuple[Tap, ...],
+    expected: State,
+    weights: Weights,
+) -> tuple[Tap, ...]:
+    """Return the taps of some layers and further outputs, in the order of the network."""
+    whole = [
+        tap
+        for tap in known.outputs
+        if all(name in weights.state for name in expected if is_part(name, tap.activated))
+    ]
+    usable = {tap.layer: tap for tap in (*available, *whole)}
+    for name in names:
+        if name not in known.names:
+            raise InputError(
+                f"params.yaml: extract.layers: {backbone} has no layer '{name}'; it has "
+                f"{', '.join(known.names)}"
+            )
+        if name not in usable:
+            raise InputError(
+                f"{weights.artifact.path}: does not cover layer '{name}' of extract.layers; it covers "
+                f"{', '.join(usable)}"
+            )
+    return tuple(tap for name, tap in usable.items() if name in names)

@@ -1,0 +1,193 @@
+"""Making a store of embeddings from a store of activations, the one that `embed.source` names.
+
+A ternary embedding also records what it keeps of each layer: the fractions of -1, 0 and +1 among its values,
+and of features that do not vary among the training images (`dead`).
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fne.core.errors import InputError
+from fne.core.progress import progress
+from fne.features.embeddings import Embedding
+from fne.features.standardize import check_finite
+from fne.store.artifact import Artifact, Lineage
+from fne.store.layout import Layer
+from fne.store.rows import Rows, write_rows
+
+# The store that the pipeline extracts; any other was imported or joined.
+EXTRACTED = "features/activations"
+REPRO = "run `dvc repro`"
+SAME_FILES = "have the same files under the same names below catalog.root, or set catalog.images to none"
+DIGITS = 4  # of the fractions
+
+
+class TernaryFractions:
+    """Counts of -1, 0 and +1 in the rows added so far."""
+
+    def __init__(self, layers: Sequence[Layer], varies: np.ndarray) -> None:
+        """Start without rows.
+
+        Args:
+            layers: the layers of the rows.
+            varies: for each feature whether it varies among the training images; otherwise it is dead.
+        """
+        self._layers = layers
+        self._varies = varies
+        self._rows = 0
+        self._minus = np.zeros(len(varies), dtype=np.int64)
+        self._plus = np.zeros(len(varies), dtype=np.int64)
+
+    def add(self, rows: np.ndarray) -> None:
+        """Add rows (rows, features) of negative, zero and positive values."""
+        self._rows += len(rows)
+        self._minus += np.count_nonzero(rows < 0, axis=0)
+        self._plus += np.count_nonzero(rows > 0, axis=0)
+
+    def by_layer(self) -> dict[str, dict[str, float]]:
+        """Return the fractions by layer: `minus`, `zero`, `plus` of its values, `dead` of its features."""
+        fractions, start = {}, 0
+        for layer in self._layers:
+            columns = slice(start, start + layer.features)
+            values = max(1, layer.features * self._rows)
+            minus = int(self._minus[columns].sum()) / values
+            plus = int(self._plus[columns].sum()) / values
+            dead = 1 - int(self._varies[columns].sum()) / max(1, layer.features)
+            found = {"minus": minus, "zero": 1 - minus - plus, "plus": plus, "dead": dead}
+            fractions[layer.name] = {name: round(value, DIGITS) for name, value in found.items()}
+            start += layer.features
+        return fractions
+
+
+def format_fractions(settings: Mapping[str, Any]) -> list[str]:
+    """Return the fractions in the settings of embeddings as lines of a table; no lines if there are none.
+
+    Example:
+        >>> fractions = {"fc7": {"minus": 0.4, "zero": 0.25, "plus": 0.35, "dead": 0.0}}
+        >>> format_fractions({"shares": fractions})
+        ['layer     -1      0     +1   dead', 'fc7    40.0%  25.0%  35.0%   0.0%']
+    """
+    fractions = settings.get("shares", {})
+    if not fractions:
+        return []
+    width = max(len("layer"), *map(len, fractions))
+    titles = "".join(f"{title:>7}" for title in ("-1", "0", "+1", "dead"))
+    return [
+        f"{'layer':<{width}}{titles}",
+        *(
+            f"{layer:<{width}}" + "".join(f"{value:>7.1%}" for value in each.values())
+            for layer, each in fractions.items()
+        ),
+    ]
+
+
+def open_source(path: Path, images: Sequence[str] = (), files: Artifact | None = None) -> Rows:
+    """Open a store of activations: extracted, imported or joined.
+
+    Args:
+        path: the store's folder.
+        images: the ids that it must have.
+        files: the catalog's image files, if it has any. A store that records from which files it was made
+            must have been made from these.
+
+    Raises:
+        InputError: if the store is empty, lacks an image or was made from other files.
+    """
+    rows = Rows.open(path, "activations")
+    refuse_without_rows(rows)
+    if not rows.ids:
+        raise InputError(
+            f"{path}: holds no images, as with catalog.images 'none'; import their features with "
+            "`fne import FILE` and name the new folder with `-S embed.source=FOLDER`"
+        )
+    known = set(rows.ids)
+    missing = [each for each in images if each not in known]
+    if missing:
+        remedy = REPRO if path == Path(EXTRACTED) else "import features of all of them"
+        raise InputError(
+            f"{path}: lacks {len(missing)} of the catalog's {len(images)} images, "
+            f"the first is {missing[0]!r}; {remedy}"
+        )
+    made_from = rows.artifact.lineage.get("images")
+    if files and made_from and made_from["digest"] != files.digest:
+        remedy = REPRO if path == Path(EXTRACTED) else SAME_FILES
+        raise InputError(
+            f"{path} was made from images {made_from['digest'][:12]}…, but "
+            f"{files.path} holds images {files.digest[:12]}…; {remedy}"
+        )
+    return rows
+
+
+def refuse_without_rows(rows: Rows) -> None:
+    """Refuse a store whose rows were not computed.
+
+    Raises:
+        InputError: with the reason.
+    """
+    if rows.without_rows is not None:
+        raise InputError(
+            f"{rows.artifact.path}: has no rows, because {rows.without_rows} when it was made; run "
+            f"`dvc repro extract` with embed.source: {EXTRACTED}, finished rows are kept"
+        )
+
+
+def write_embeddings(
+    path: Path,
+    activations: Rows,
+    embedding: Embedding,
+    settings: dict[str, Any],
+    lineage: Lineage,
+    ids: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """Embed the rows of a store of activations.
+
+    Args:
+        path: the folder of the new store.
+        activations: an open store.
+        embedding: how its rows are embedded.
+        settings: every setting that made the embedding.
+        lineage: what it is made from.
+        ids: which rows; by default all.
+
+    Returns:
+        The settings as written: with the thresholds that were found and, for a ternary
+        embedding, the fractions of -1, 0 and +1 by layer.
+
+    Raises:
+        InputError: naming the first row and layer with a value that is not finite.
+    """
+    recorded = settings | embedding.found
+    shards = _embed_shards(activations, embedding, recorded, activations.ids if ids is None else ids)
+    write_rows(path, "embeddings", embedding.layers, embedding.dtype, shards, recorded, lineage)
+    return recorded
+
+
+def _embed_shards(
+    activations: Rows, embedding: Embedding, recorded: dict[str, Any], wanted: Collection[str]
+) -> Iterator[tuple[int, list[str], np.ndarray]]:
+    """Yield the number, ids and embeddings of each shard of the activations.
+
+    The fractions are known after the last shard. They are added to the settings then, before the manifest is
+    written.
+    """
+    fractions = None if embedding.varies is None else TernaryFractions(embedding.layers, embedding.varies)
+    known = frozenset(wanted)
+    with progress("embed", len(known), unit="image") as shown:
+        for number, listed in activations.plan().items():
+            ids = [row_id for row_id in listed if row_id in known]
+            if not ids:
+                continue
+            parts = []
+            for chosen, block in activations.blocks(ids):
+                check_finite(activations, chosen, block)
+                parts.append(embedding.transform(block))
+                shown.update(len(chosen))
+            rows = np.concatenate(parts)
+            if fractions:
+                fractions.add(rows)
+            yield number, ids, rows
+    if fractions:
+        recorded["shares"] = fractions.by_layer()

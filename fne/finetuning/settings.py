@@ -1,0 +1,89 @@
+"""The `finetune` section of `params.yaml`. Importing this module does not import torch."""
+
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from fne.core.params import PerPhase, Section, TrainingThreads, one_of
+from fne.training.best_epoch import Phase, expand_phases
+
+# `finetune.first` for a network that is trained from its first layer on.
+ALL = "all"
+# The weights that a phase passes on and training ends with.
+KEEP = ("best", "last")
+# The weights of the terms of the objective.
+TERM_WEIGHTS = ("rank_weight", "image_class_weight", "text_class_weight")
+
+Rate = Annotated[float, Field(gt=0, lt=1000)]
+Weight = Annotated[float, Field(ge=0, lt=1e6)]
+
+
+class Finetune(Section):
+    """How the image network is trained; lists have one value per phase."""
+
+    epochs: Annotated[list[Annotated[int, Field(ge=0)]], PerPhase, Field(examples=[0])]
+    learning_rate: Annotated[list[Rate], PerPhase, Field(examples=[0.01])]
+    seed: Annotated[int, Field(ge=0, lt=2**32, examples=[0])]
+    threads: TrainingThreads
+    first: Annotated[str, Field(min_length=1, examples=["all"])]
+    batch: Annotated[int, Field(ge=4, multiple_of=2, examples=[32])]
+    candidates: Annotated[int, Field(ge=1, examples=[256])]
+    margin: Annotated[float, Field(gt=0, examples=[1.0])]
+    rank_weight: Annotated[Weight, Field(examples=[2.0])]
+    image_class_weight: Annotated[Weight, Field(examples=[1.0])]
+    text_class_weight: Annotated[Weight, Field(examples=[0.1])]
+    cnn_rate: Annotated[Rate, Field(examples=[0.01])]
+    cnn_bias_rate: Annotated[Rate, Field(examples=[0.2])]
+    cnn_gain_rate: Annotated[Rate, Field(examples=[0.01])]
+    cnn_first_rate: Annotated[Rate, Field(examples=[0.001])]
+    momentum: Annotated[float, Field(gt=0, lt=1, examples=[0.9])]
+    weight_decay: Annotated[float, Field(ge=0, lt=1, examples=[0.0001])]
+    crop_share: Annotated[float, Field(gt=0, le=1, examples=[0.8])]
+    crop_aspect: Annotated[float, Field(ge=1, le=10, examples=[1.333])]
+    mirror: Annotated[bool, Field(examples=[True])]
+    keep: Annotated[str, one_of(KEEP), Field(examples=["last"])]
+
+    @model_validator(mode="after")
+    def _off_or_on(self) -> Self:
+        if 0 in self.epochs and self.epochs != [0]:
+            raise ValueError(f"epochs is {self.epochs}: every phase needs at least 1; a single 0 is off")
+        return self
+
+    @model_validator(mode="after")
+    def _phases_fit(self) -> Self:
+        self.phases()
+        return self
+
+    @model_validator(mode="after")
+    def _has_terms(self) -> Self:
+        if not any(getattr(self, key) for key in TERM_WEIGHTS):
+            named = f"{', '.join(TERM_WEIGHTS[:-1])} and {TERM_WEIGHTS[-1]}"
+            raise ValueError(f"{named} are all 0, so nothing would be learned")
+        return self
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the network is trained at all."""
+        return self.epochs != [0]
+
+    @property
+    def has_instance_loss(self) -> bool:
+        """Whether the classifier is used."""
+        return bool(self.image_class_weight or self.text_class_weight)
+
+    @property
+    def title(self) -> str:
+        """The names of the terms of the objective, for the progress bar."""
+        return " + ".join(["ranking"] * bool(self.rank_weight) + ["instance"] * self.has_instance_loss)
+
+    def phases(self) -> list[Phase]:
+        """Return the phases of the training; none of them ends early.
+
+        Raises:
+            ValueError: if lists have different lengths.
+        """
+        values: dict[str, list[Any]] = {"learning_rate": self.learning_rate, "epochs": self.epochs}
+        return [
+            Phase(self.title, each["learning_rate"], each["epochs"], each["epochs"])
+            for each in expand_phases(values)
+        ]

@@ -1,1 +1,0 @@
-"""Losses, each family with one interface."""

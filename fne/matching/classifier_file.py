@@ -1,0 +1,82 @@
+"""The classifier of the instance loss on disk, in a file of its own.
+
+Search, `encode` and `dvc pull` of the model do not need it, and with a class per training image it can be
+larger than the model. It is written by every training: without an instance loss, it has no classes.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fne.core.errors import InputError
+from fne.store.artifact import Artifact, Format, describe, merge, repair_hint
+from fne.store.tensors import read_sealed_arrays, write_sealed
+
+if TYPE_CHECKING:
+    from fne.matching.instance_loss import Classes
+
+FORMAT = Format("fne-classifier", 1)
+
+
+@dataclass(frozen=True)
+class ClassifierFile:
+    """A classifier as its file has it.
+
+    Attributes:
+        artifact: where it comes from; its lineage names the model that it was trained with.
+        weight: (classes, embed_dim); no classes without an instance loss.
+        bias: (classes), or None.
+        labels: the class of each training image, in the order of their sorted ids.
+    """
+
+    artifact: Artifact
+    weight: np.ndarray
+    bias: np.ndarray | None
+    labels: np.ndarray
+
+
+def write_classifier(
+    path: Path, classes: "Classes | None", settings: dict[str, Any], model: Artifact
+) -> None:
+    """Write a classifier and the classes of the training images, or that there are none.
+
+    Args:
+        path: the file.
+        classes: what the model was trained with, if it had an instance loss.
+        settings: those of the training.
+        model: the model that was trained with it.
+    """
+    tensors = {}
+    if classes is not None:
+        import torch  # which a model of imported vectors does without
+
+        tensors = dict(classes.loss.state_dict())
+        tensors["labels"] = torch.tensor([label for _, label in sorted(classes.labels.items())])
+    header = {**FORMAT.header(), **describe("classifier", settings, merge(model))}
+    write_sealed(path, header, tensors)
+
+
+def read_classifier(path: Path) -> ClassifierFile:
+    """Read a classifier, checking its digest.
+
+    Raises:
+        InputError: if it is missing, damaged, of a newer format or not a classifier of fne.
+    """
+    file = read_sealed_arrays(path)
+    header, arrays = file.description, file.arrays
+    try:
+        FORMAT.check(path, header)
+        artifact = Artifact(path, "classifier", file.sha256, header["settings"], header["lineage"])
+        if not arrays:
+            return ClassifierFile(artifact, np.zeros((0, 0), np.float32), None, np.zeros(0, np.int64))
+        found = ClassifierFile(artifact, arrays["weight"], arrays.get("bias"), arrays["labels"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: not a classifier of fne ({error!r}); {repair_hint(path)}") from None
+    if len(found.labels) and not 0 <= found.labels.min() <= found.labels.max() < len(found.weight):
+        raise InputError(
+            f"{path}: has images of class {found.labels.max()}, but {len(found.weight)} classes; "
+            f"{repair_hint(path)}"
+        )
+    return found

@@ -1,0 +1,632 @@
+"""Closed-form alignment of images and captions: a model without training by steps.
+
+Images are rows of features, captions are weighted sums over their words (`fne.text.bags`). Every training
+caption is paired with the row of its image. From the second moments of these pairs, linear algebra gives a
+linear map of each side into a joint space. The result has the form of a trained model: image head
+`linear_bias`, text encoder `tfidf`, cosine similarity.
+
+Only second moments are in memory: (features, features), (features, text_dim) and (text_dim, text_dim), in
+float64, with one copy of the first. With 12,416 features that is 2.5 GB, however many images there are.
+Images are read in blocks, in the order of the store. The products of a block are computed in float32, of
+values minus the mean of the first block, and added up in float64.
+
+The grid is tried in float32, which is enough to compare its points. The chosen point is fitted in float64.
+
+Every method of `METHODS` is called as `method(solution, regularization, dim)`. It returns an `Axes`.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from fne.core.errors import InputError
+from fne.core.params import Section, TrainingThreads, one_of
+from fne.evaluation.metrics.ranks import rank
+from fne.evaluation.metrics.recall import sum_of_recalls, summarize
+from fne.matching.data import Inputs
+from fne.matching.model import Matcher, Shape
+from fne.matching.similarities import cosine
+from fne.store.layout import count_views, mean_of_views, value_fault
+from fne.store.rows import Rows
+from fne.text.bags import (
+    Bags,
+    WordFeatures,
+    inverse_document_frequencies,
+    mean_features,
+    tfidf_features,
+)
+
+BLOCK = 1024  # images read at once
+TILE = 512  # columns of a part of a second moment
+NUMBER = 8  # bytes of a float64
+# The variance of constant features is not exactly zero after rounding.
+CONSTANT = 1e-12
+# Rows of fewer images than features are kept in memory up to this size.
+FEW_BYTES = 2**30
+# With less regularization than this, float32 may be too coarse to try the grid.
+COARSE = 1e-3
+# A holdout takes at most this fraction of the training images.
+MOST_HELD = 0.2
+
+Positive = Annotated[float, Field(gt=0)]
+
+
+class AlignmentError(InputError):
+    """Intact inputs cannot be aligned in closed form; training may still work."""
+
+
+class ClosedForm(Section):
+    """The keys of closed-form alignment; those with a list are chosen by the validation recalls."""
+
+    dim: Annotated[int, Field(ge=1, examples=[512])]
+    text: Annotated[str, one_of(["tfidf", "vectors"]), Field(examples=["tfidf"])]
+    text_dim: Annotated[int, Field(ge=0, examples=[1500])]
+    min_count: Annotated[int, Field(ge=1, examples=[3])]
+    image_regularization: Annotated[list[Positive], Field(min_length=1, examples=[[0.03, 0.3, 3.0]])]
+    text_regularization: Annotated[list[Positive], Field(min_length=1, examples=[[0.1, 0.3]])]
+    power: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1, examples=[[1.0, 2.0]])]
+    choose_on: Annotated[str, one_of(["val", "train"]), Field(examples=["val"])]
+    holdout: Annotated[int, Field(ge=1, examples=[1000])]
+    seed: Annotated[int, Field(ge=0, examples=[0])]
+
+
+class Threads(Section):
+    """What a closed form needs of the section `train`, beside its own block."""
+
+    model_config = Section.model_config | {"extra": "ignore"}
+
+    threads: TrainingThreads
+
+
+@dataclass(frozen=True)
+class CaptionedImages:
+    """The captions of some images: those of the first image, then those of the second, and so on."""
+
+    ids: list[str]
+    counts: np.ndarray  # (images): captions per image
+    bags: Bags
+
+    @classmethod
+    def of(cls, ids: Sequence[str], captions: Sequence[Sequence[np.ndarray]]) -> "CaptionedImages":
+        """Join images, each with its captions as arrays of word numbers."""
+        counts = np.array([len(each) for each in captions], dtype=np.int64)
+        return cls(list(ids), counts, Bags.of([caption for each in captions for caption in each]))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def owners(self) -> np.ndarray:
+        """The position of each caption's image (captions)."""
+        return np.repeat(np.arange(len(self)), self.counts)
+
+    def select(self, positions: Sequence[int] | np.ndarray) -> "CaptionedImages":
+        """Return some of the images, in the given order."""
+        starts = np.cumsum(self.counts) - self.counts
+        chosen = [np.arange(starts[each], starts[each] + self.counts[each]) for each in positions]
+        captions = np.concatenate([np.empty(0, dtype=np.int64), *chosen])
+        return CaptionedImages(
+            [self.ids[each] for each in positions], self.counts[positions], self.bags.select(captions)
+        )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A point of the grid and the sum of its recalls."""
+
+    image_regularization: float
+    text_regularization: float
+    power: float
+    rsum: float
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """The maps of both sides into the joint space, in float32, and how they were chosen."""
+
+    image_weight: np.ndarray  # (dim, features)
+    image_bias: np.ndarray  # (dim)
+    words: np.ndarray  # (words, dim + 1): weighted vectors, then the weight
+    text_bias: np.ndarray  # (dim)
+    order: float  # of the norm of a caption's weights
+    chosen: Trial
+    trials: list[Trial]
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return the weights of a `Matcher`.
+
+        Its image head is `linear_bias`, its text encoder `tfidf` with `word_dim` = dim + 1.
+        """
+        return {
+            "image_head.weight": self.image_weight,
+            "image_head.bias": self.image_bias,
+            "text_encoder.words.weight": self.words,
+            # The words are vectors of the joint space already.
+            "text_encoder.map.weight": np.eye(len(self.text_bias), dtype=np.float32),
+            "text_encoder.map.bias": self.text_bias,
+            "text_encoder.order": np.array([self.order], dtype=np.float32),
+        }
+
+
+def to_matcher(alignment: Alignment) -> Matcher:
+    """Return an alignment as a model."""
+    return matcher_of({name: torch.from_numpy(value) for name, value in alignment.state().items()})
+
+
+def matcher_of(state: dict[str, Tensor]) -> Matcher:
+    """Return the model with the weights of an alignment."""
+    dim, features = state["image_head.weight"].shape
+    words = len(state["text_encoder.words.weight"])
+    with torch.device("meta"):
+        matcher = Matcher(Shape("linear_bias", "tfidf", "cosine", False, features, words, dim + 1, dim))
+    matcher.load_state_dict(state, assign=True)
+    return matcher
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The axes of the joint space.
+
+    Attributes:
+        of_images: the map of the text features that are predicted from images (text_dim, dim).
+        of_text: the map of the text features (text_dim, dim).
+        scales: what both sides are multiplied by, to the chosen power (dim).
+    """
+
+    of_images: Tensor
+    of_text: Tensor
+    scales: Tensor
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The ridge regression of text features from image features, and the moments of the text features.
+
+    Attributes:
+        regression: (features, text_dim).
+        image_mean: (features).
+        text_mean: (text_dim).
+        text_covariance: (text_dim, text_dim).
+        predicted_covariance: of the text features with their prediction (text_dim, text_dim).
+    """
+
+    regression: Tensor
+    image_mean: Tensor
+    text_mean: Tensor
+    text_covariance: Tensor
+    predicted_covariance: Tensor
+
+
+class Moments:
+    """Sums and second moments of pairs of image features and text features, in float64.
+
+    They are moments about the means of the first block, so products in float32 lose little.
+    """
+
+    def __init__(self, features: int, text_dim: int) -> None:
+        self.pairs = 0
+        self._origins: tuple[Tensor, Tensor] | None = None
+        self._images = torch.zeros(features, dtype=torch.float64)
+        self._text = torch.zeros(text_dim, dtype=torch.float64)
+        # Of these two, only the tiles on and above the diagonal are filled.
+        self._image_image = torch.zeros((features, features), dtype=torch.float64)
+        self._text_text = torch.zeros((text_dim, text_dim), dtype=torch.float64)
+        self._image_text = torch.zeros((features, text_dim), dtype=torch.float64)
+
+    def add(self, rows: Tensor, text: Tensor, counts: Tensor) -> None:
+        """Add pairs of images and captions.
+
+        Args:
+            rows: the features of images (images, features).
+            text: the features of their captions, image by image (captions, text_dim).
+            counts: how many captions each image has (images).
+        """
+        if self._origins is None:
+            self._origins = rows.mean(dim=0), text.mean(dim=0)
+        rows, text = rows - self._origins[0], text - self._origins[1]
+        weighted = rows * counts[:, None]
+        owners = torch.repeat_interleave(torch.arange(len(rows)), counts)
+        sums = text.new_zeros((len(rows), text.shape[1])).index_add_(0, owners, text)
+        self.pairs += len(text)
+        self._images += weighted.sum(dim=0)
+        self._text += text.sum(dim=0)
+        self._image_text += rows.T @ sums
+        _add_upper(self._image_image, rows, weighted)
+        _add_upper(self._text_text, text, text)
+
+    def solve(self, regularization: float, dtype: torch.dtype = torch.float64) -> Solution:
+        """Return the ridge regression of the text features from the image features.
+
+        Args:
+            regularization: what is added to the variance of each feature, in units of their mean variance.
+            dtype: what to compute with.
+
+        Raises:
+            AlignmentError: if the images or the captions do not vary.
+        """
+        assert self._origins is not None
+        image_mean, text_mean = self._images / self.pairs, self._text / self.pairs
+        origin, text_origin = self._origins
+        variance = self._image_image.diagonal() / self.pairs - image_mean.square()
+        mean_variance = variance.mean()
+        upper = self._text_text.triu() / self.pairs
+        text_covariance = (upper + upper.triu(1).T).addr_(text_mean, text_mean, alpha=-1)
+        _require_variation(mean_variance, origin + image_mean, text_covariance, text_origin + text_mean)
+        covariance = (self._image_text / self.pairs).addr_(image_mean, text_mean, alpha=-1).to(dtype)
+        work = torch.empty_like(self._image_image, dtype=dtype)
+        for top in range(0, len(work), TILE):
+            part = slice(top, top + TILE)
+            moment = self._image_image[part] / self.pairs
+            work[part] = moment.addr_(image_mean[part], image_mean, alpha=-1)
+        work.diagonal().add_(regularization * mean_variance)
+        # Column-major, the matrix is overwritten with its factor, without a second copy. Only its lower
+        # triangle is read, which is the upper one of `work`.
+        factor = work.mT
+        failed = torch.empty((), dtype=torch.int32)
+        torch.linalg.cholesky_ex(factor, out=(factor, failed))
+        if failed:
+            raise AlignmentError(
+                f"the image features cannot be regularized with {regularization:g}; "
+                "use larger values of image_regularization"
+            )
+        half = torch.linalg.solve_triangular(factor, covariance, upper=False)
+        regression = torch.linalg.solve_triangular(factor.mT, half, upper=True)
+        means = (origin + image_mean).to(dtype), (text_origin + text_mean).to(dtype)
+        return Solution(regression, *means, text_covariance.to(dtype), half.T @ half)
+
+
+class FewImages:
+    """The same as `Moments` where there are fewer images than features: the rows themselves are kept.
+
+    The regression is then solved among images (images, images) instead of features (features, features).
+    """
+
+    def __init__(self, features: int, text_dim: int) -> None:
+        self.pairs = 0
+        self._rows: list[Tensor] = []
+        self._sums = [torch.zeros((0, text_dim), dtype=torch.float64)]
+        self._counts = [torch.zeros(0, dtype=torch.int64)]
+        self._text_text = torch.zeros((text_dim, text_dim), dtype=torch.float64)
+        self._prepared: _Prepared | None = None
+
+    def add(self, rows: Tensor, text: Tensor, counts: Tensor) -> None:
+        """Add pairs of images and captions, as `Moments.add` does."""
+        owners = torch.repeat_interleave(torch.arange(len(rows)), counts)
+        self.pairs += len(text)
+        self._prepared = None
+        self._rows.append(rows)
+        text = text.double()
+        self._sums.append(text.new_zeros((len(rows), text.shape[1])).index_add_(0, owners, text))
+        self._counts.append(counts)
+        self._text_text.addmm_(text.T, text)
+
+    def solve(self, regularization: float, dtype: torch.dtype = torch.float64) -> Solution:
+        """Return the ridge regression of the text features from the image features, as `Moments.solve` does.
+
+        Raises:
+            AlignmentError: if the images or the captions do not vary.
+        """
+        if self._prepared is None:
+            self._prepared = self._prepare()
+        known = self._prepared
+        added = regularization * known.mean_variance
+        work = known.gram.to(dtype, copy=True)
+        work.diagonal().add_(added)
+        captions = known.captions.to(dtype)
+        dual = torch.cholesky_solve(captions, torch.linalg.cholesky(work.mT))  # only the upper half is filled
+        regression = known.rows.to(dtype).T @ dual / self.pairs
+        # The Gram matrix times the dual solution, without that product.
+        predicted = captions.T @ (captions - added * dual) / self.pairs
+        means = known.image_mean.to(dtype), known.text_mean.to(dtype)
+        return Solution(regression, *means, known.text_covariance.to(dtype), (predicted + predicted.T) / 2)
+
+    def _prepare(self) -> "_Prepared":
+        """Return what does not depend on the regularization."""
+        rows, sums, counts = (torch.cat(each) for each in (self._rows, self._sums, self._counts))
+        weights = counts.double()[:, None]
+        image_mean = (weights * rows).sum(dim=0) / self.pairs
+        text_mean = sums.sum(dim=0) / self.pairs
+        text_covariance = self._text_text / self.pairs - torch.outer(text_mean, text_mean)
+        roots = weights.sqrt()
+        centered = roots.to(rows.dtype) * (rows - image_mean.to(rows.dtype))  # (images, features)
+        mean_variance = centered.double().square().sum(dim=0).mean() / self.pairs
+        _require_variation(mean_variance, image_mean, text_covariance, text_mean)
+        captions = (sums - weights * text_mean) / roots  # (images, text_dim)
+        gram = torch.zeros((len(rows), len(rows)), dtype=torch.float64)
+        for first in range(0, rows.shape[1], BLOCK):
+            part = centered[:, first : first + BLOCK].T
+            _add_upper(gram, part, part)
+        gram /= self.pairs
+        return _Prepared(centered, captions, gram, mean_variance, image_mean, text_mean, text_covariance)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What `FewImages` needs for every regularization: weighted rows, their captions and moments."""
+
+    rows: Tensor  # (images, features), centered
+    captions: Tensor  # (images, text_dim), centered
+    gram: Tensor  # (images, images); only the tiles on and above the diagonal are filled
+    mean_variance: Tensor
+    image_mean: Tensor
+    text_mean: Tensor
+    text_covariance: Tensor
+
+
+def cca(solution: Solution, regularization: float, dim: int) -> Axes:
+    """Regularized canonical correlation analysis.
+
+    The axes of a side are uncorrelated, and those of the two sides correlate pairwise, in falling order. The
+    scales are the canonical correlations.
+    """
+    factor = torch.linalg.cholesky(_regularized(solution.text_covariance, regularization))
+    half = torch.linalg.solve_triangular(factor, solution.predicted_covariance, upper=False)
+    squared = torch.linalg.solve_triangular(factor, half.T, upper=False)
+    values, vectors = torch.linalg.eigh((squared + squared.T) / 2)
+    correlations = values.flip(0)[:dim].clamp(min=torch.finfo(values.dtype).eps).sqrt()
+    of_text = torch.linalg.solve_triangular(factor.T, vectors.flip(1)[:, :dim], upper=True)
+    return Axes(of_text / correlations, of_text, correlations)
+
+
+def ridge(solution: Solution, regularization: float, dim: int) -> Axes:
+    """Ridge regression: an image is where the regression predicts its captions.
+
+    The axes are the principal components of the text features, and the scales are the inverse of their
+    deviations: with power 0 text features are compared as they are, with power 1 they are whitened.
+    """
+    values, vectors = torch.linalg.eigh(_regularized(solution.text_covariance, regularization))
+    axes = vectors.flip(1)[:, :dim]
+    return Axes(axes, axes, values.flip(0)[:dim].rsqrt())
+
+
+def fit(
+    rows: Rows,
+    training: CaptionedImages,
+    validation: CaptionedImages | None,
+    words: int,
+    method: str,
+    settings: ClosedForm,
+    vectors: np.ndarray | None = None,
+    memory: int | None = None,
+    text: WordFeatures | None = None,
+) -> Alignment:
+    """Align the images and captions of a training split.
+
+    Every point of the grid is fitted without the images that it is scored on: the validation images, or
+    training images that are drawn by the seed. The best sum of recalls wins, the first of equal ones in the
+    order of the lists. In the second case the final maps are fitted on all training images.
+
+    Args:
+        rows: the image features, with a row for each image.
+        training: the training images and their captions.
+        validation: the validation images and their captions; not used with `choose_on: train`.
+        words: the size of the vocabulary.
+        method: a name in `METHODS`.
+        settings: the keys of closed-form alignment.
+        vectors: word vectors (words, dim), with `text: vectors`.
+        memory: the bytes that may be used; by default the memory of the machine.
+        text: what `word_features` returns for the same captions and settings, if it is known already.
+
+    Raises:
+        AlignmentError: if there is too little memory, or too few images, or if they do not vary.
+        InputError: if the rows are damaged.
+    """
+    fitted_on, judged_by = _divide(training, validation, settings)
+    if text is None:
+        text = word_features(training.bags, words, settings, vectors, memory)
+    features = rows.features // count_views(rows.layers)
+    moments: Moments | FewImages
+    if len(training) < features and NUMBER * len(training) * features <= FEW_BYTES:
+        moments = FewImages(features, text.dim)
+    else:
+        needed, size = needed_memory(features, text.dim), NUMBER * features**2 / 1e9
+        what = f"the second moment of {features:,} image features ({size:.1f} GB) and its factor"
+        _refuse_large(needed, what, "keep fewer layers (embed.layers)", memory)
+        moments = Moments(features, text.dim)
+    single = replace(text, table=text.table.float())
+    _add(moments, rows, fitted_on, single)
+    trials = _try_grid(moments, rows, judged_by, single, method, settings)
+    best = max(trials, key=lambda trial: trial.rsum)  # the first of equal ones
+    if settings.choose_on == "train":
+        _add(moments, rows, judged_by, single)
+    solution = moments.solve(best.image_regularization)
+    axes = METHODS[method](solution, best.text_regularization, settings.dim)
+    return _alignment(solution, axes, text, best, trials)
+
+
+def align_pairs(
+    inputs: Inputs, method: str, settings: ClosedForm, text: WordFeatures | None = None
+) -> Alignment:
+    """Align the training pairs of a stage's inputs; arguments and errors are those of `fit`."""
+    training, validation = (
+        CaptionedImages.of([record.id for record in pairs.captioned], pairs.word_numbers())
+        for pairs in (inputs.training, inputs.validation)
+    )
+    vectors = inputs.vectors.values if inputs.vectors else None
+    return fit(inputs.training.rows, training, validation, inputs.words, method, settings, vectors, text=text)
+
+
+def needed_memory(features: int, text_dim: int) -> int:
+    """Return about how many bytes the second moments, a factor of the first and the blocks of images take.
+
+    Example:
+        >>> f"{needed_memory(12416, 600) / 1e9:.1f} GB"
+        '3.0 GB'
+    """
+    blocks = 3 * BLOCK * features
+    return NUMBER * (2 * features**2 + 4 * features * text_dim + 8 * text_dim**2 + blocks)
+
+
+def _divide(
+    training: CaptionedImages, validation: CaptionedImages | None, settings: ClosedForm
+) -> tuple[CaptionedImages, CaptionedImages]:
+    """Return the images that the grid is fitted on, and those that it is scored on."""
+    held = min(settings.holdout, int(MOST_HELD * len(training)))
+    least = 2 if settings.choose_on == "val" else int(1 / MOST_HELD)
+    if len(training) < least:
+        raise AlignmentError(
+            f"the training split has {len(training)} captioned images; closed-form alignment needs at least "
+            f"{least}; see `catalog` in params.yaml"
+        )
+    if settings.choose_on == "val":
+        if validation is None or not len(validation):
+            raise AlignmentError(
+                "there are no captioned validation images to choose settings by; use choose_on: train"
+            )
+        return training, validation
+    order = np.random.default_rng(settings.seed).permutation(len(training))
+    return training.select(np.sort(order[held:])), training.select(np.sort(order[:held]))
+
+
+def word_features(
+    bags: Bags,
+    words: int,
+    settings: ClosedForm,
+    vectors: np.ndarray | None = None,
+    memory: int | None = None,
+) -> WordFeatures:
+    """Return the features of captions, which do not depend on the images; arguments as for `fit`.
+
+    Raises:
+        AlignmentError: if there is too little memory, or if no word is frequent enough.
+    """
+    if settings.text == "vectors":
+        if vectors is None or len(vectors) != words or not np.isfinite(vectors).all():
+            found = (
+                "none" if vectors is None else f"an array of {vectors.shape}, or values that are not finite"
+            )
+            raise AlignmentError(f"text: vectors needs a vector for each of the {words} words, got {found}")
+        return mean_features(vectors)
+    weights = inverse_document_frequencies(bags, words, settings.min_count)
+    kept = int(np.count_nonzero(weights))
+    if not kept:
+        raise AlignmentError(
+            f"no word is in at least {settings.min_count} training captions, but not in all; lower min_count"
+        )
+    _refuse_large(3 * NUMBER * kept**2, f"the second moment of {kept:,} words", "raise min_count", memory)
+    return tfidf_features(bags, weights, settings.text_dim)
+
+
+def _require_variation(
+    mean_variance: Tensor, image_mean: Tensor, text_covariance: Tensor, text_mean: Tensor
+) -> None:
+    if mean_variance <= CONSTANT * (mean_variance + image_mean.square().mean()):
+        raise AlignmentError(
+            "the image features do not vary among the training images; nothing can be aligned"
+        )
+    if text_covariance.trace() <= CONSTANT * (text_covariance.trace() + text_mean.square().sum()):
+        raise AlignmentError("all training captions have the same words; nothing can be aligned")
+
+
+def _refuse_large(needed: int, what: str, remedy: str, memory: int | None) -> None:
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if memory is None else memory
+    if needed > available:
+        raise AlignmentError(
+            f"closed-form alignment needs {needed / 1e9:.1f} GB of memory for {what}, but there are "
+            f"{available / 1e9:.1f} GB; {remedy}"
+        )
+
+
+def _add(moments: Moments | FewImages, rows: Rows, images: CaptionedImages, text: WordFeatures) -> None:
+    """Add images and their captions to the moments, in the order of the store."""
+    place = {image_id: position for position, image_id in enumerate(images.ids)}
+    order = [place[image_id] for image_id in rows.ids if image_id in place]
+    for start in range(0, len(order), BLOCK):
+        chosen = images.select(order[start : start + BLOCK])
+        moments.add(_read(rows, chosen.ids), text.of(chosen.bags), torch.from_numpy(chosen.counts))
+
+
+def _add_upper(moment: Tensor, left: Tensor, right: Tensor) -> None:
+    """Add a product (columns, columns) of blocks (rows, columns), in the tiles on and above the diagonal."""
+    for top in range(0, len(moment), TILE):
+        moment[top : top + TILE, top:] += left[:, top : top + TILE].T @ right[:, top:]
+
+
+def _read(rows: Rows, ids: Sequence[str]) -> Tensor:
+    """Return rows of the store (ids, features) in float32."""
+    block = rows.read(ids)
+    if not np.isfinite(block).all():
+        fault = value_fault(block, rows.dtype, ids, rows.layers)
+        raise InputError(f"{rows.artifact.path}: {fault}; run `dvc repro embed`")
+    return torch.from_numpy(mean_of_views(block.astype(np.float32, copy=False), count_views(rows.layers)))
+
+
+def _try_grid(
+    moments: Moments | FewImages,
+    rows: Rows,
+    judged_by: CaptionedImages,
+    text: WordFeatures,
+    method: str,
+    settings: ClosedForm,
+) -> list[Trial]:
+    """Return the sum of recalls of every point of the grid, in the order of the lists."""
+    captions, owners = text.of(judged_by.bags), torch.from_numpy(judged_by.owners)
+    least = min(*settings.image_regularization, *settings.text_regularization)
+    dtype = torch.float32 if least >= COARSE else torch.float64
+    captions = captions.to(dtype)
+    trials = []
+    for image_regularization in settings.image_regularization:
+        solution = moments.solve(image_regularization, dtype)
+        predicted = torch.cat(
+            [
+                (_read(rows, judged_by.ids[start : start + BLOCK]).to(dtype) - solution.image_mean)
+                @ solution.regression
+                for start in range(0, len(judged_by), BLOCK)
+            ]
+        )
+        for text_regularization in settings.text_regularization:
+            axes = METHODS[method](solution, text_regularization, settings.dim)
+            images = predicted @ axes.of_images  # (images, dim)
+            sentences = (captions - solution.text_mean) @ axes.of_text  # (captions, dim)
+            for power in settings.power:
+                scales = axes.scales**power
+                rsum = _rsum(images * scales, sentences * scales, owners)
+                trials.append(Trial(image_regularization, text_regularization, power, rsum))
+    return trials
+
+
+def _rsum(images: Tensor, captions: Tensor, owners: Tensor) -> float:
+    images, captions = (functional.normalize(each, dim=1).float() for each in (images, captions))
+    ranking = rank(images, captions, owners, cosine, top=0)
+    return sum_of_recalls(summarize(ranking.image_ranks.numpy()), summarize(ranking.caption_ranks.numpy()))
+
+
+def _alignment(
+    solution: Solution, axes: Axes, text: WordFeatures, best: Trial, trials: list[Trial]
+) -> Alignment:
+    """Fold means, axes and scales into one linear map with a bias for each side."""
+    scales = axes.scales**best.power
+    of_images = solution.regression @ axes.of_images * scales  # (features, dim)
+    of_text = axes.of_text * scales  # (text_dim, dim)
+    weights = torch.from_numpy(text.weights)[:, None]
+    words = torch.cat([weights * (text.table @ of_text), weights], dim=1)
+    return Alignment(
+        image_weight=_single(of_images.T),
+        image_bias=_single(-solution.image_mean @ of_images),
+        words=_single(words),
+        text_bias=_single(-solution.text_mean @ of_text),
+        order=text.order,
+        chosen=best,
+        trials=trials,
+    )
+
+
+def _regularized(covariance: Tensor, regularization: float) -> Tensor:
+    """Return a covariance with a multiple of its mean variance added to the diagonal."""
+    result = covariance.clone()
+    result.diagonal().add_(regularization * covariance.diagonal().mean())
+    return result
+
+
+def _single(values: Tensor) -> np.ndarray:
+    return np.ascontiguousarray(values.numpy(), dtype=np.float32)
+
+
+METHODS: dict[str, Callable[[Solution, float, int], Axes]] = {"cca": cca, "ridge": ridge}

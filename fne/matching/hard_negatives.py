@@ -1,0 +1,211 @@
+"""Mining: which contrasts of a batch a ranking loss counts, and how it adds them up.
+
+`scores` (images, captions) need not be square. Caption c belongs to the image in row
+`truth[c]`, and `scores[truth[c], c]` is its true score. `positives`, a mask of the shape of
+`scores`, marks every pair that must not serve as a contrast, the true pairs included.
+
+A batch has contrasts in two directions. With an image as the anchor, they are wrong captions:
+a mask (captions, captions) with one row per pair and one column per wrong caption. With a caption
+as the anchor, they are wrong images: a mask (images, captions). A contrast with score `wrong` is
+
+- hard if `wrong >= true`: a tie is hard, so that a collapsed model is not without contrasts;
+- semi-hard if `wrong < true` and `margin - true + wrong > 0`;
+- easy otherwise. Hard and semi-hard contrasts are the violating ones.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+# The axes that are searched for the hardest contrasts, for image anchors and for caption anchors:
+# the wrong answers to each query, or the queries for which each wrong answer scores highest.
+AXES = {"query": (1, 0), "candidate": (0, 1)}
+
+
+@dataclass(frozen=True)
+class Direction:
+    """The contrasts of one kind of anchor."""
+
+    wrong: Tensor  # scores of the contrasts
+    true: Tensor  # the true scores, broadcast to the shape of `wrong`
+    contrast: Tensor  # what may be a contrast: a mask of the shape of `wrong`
+    axis: int  # the axis that is searched for the hardest
+    by_score: bool  # the hardest have the largest scores; otherwise the largest violations
+
+    def violations(self, margin: float) -> Tensor:
+        """Return how far each contrast violates the margin, 0 where it does not."""
+        return (margin - self.true + self.wrong).clamp(min=0).masked_fill(~self.contrast, 0)
+
+
+@dataclass(frozen=True)
+class LossChoices:
+    """What a ranking loss needs beyond its name and its margin.
+
+    Args:
+        hardest: a key of `AXES`.
+        k: the number of contrasts per anchor in `top_k_hinge`.
+        reduce: a key of `REDUCTIONS`, applied to each direction by itself.
+        image_anchors: the weight of the direction with images as anchors.
+        caption_anchors: the weight of the direction with captions as anchors.
+    """
+
+    hardest: str = "query"
+    k: int = 1
+    reduce: str = "sum"
+    image_anchors: float = 1.0
+    caption_anchors: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.image_anchors == 0 == self.caption_anchors:
+            raise ValueError("the weights of image and caption anchors are both 0: nothing would be learned")
+
+
+def selected(
+    name: str,
+    scores: Tensor,
+    positives: Tensor,
+    truth: Tensor,
+    margin: float,
+    k: int = 1,
+    hardest: str = "query",
+) -> tuple[Tensor, Tensor]:
+    """Return the contrasts that a loss counts.
+
+    Of equal scores, which ones are among the K hardest is not defined.
+
+    Args:
+        name: a key of `MINERS`.
+        scores: (images, captions).
+        positives: a mask of the shape of `scores`.
+        truth: the row of each caption's image (captions).
+        margin: the margin of the loss.
+        k: the number of contrasts per anchor in `top_k_hinge`.
+        hardest: a key of `AXES`.
+
+    Returns:
+        Masks of caption contrasts (captions, captions), one row per pair, and of image contrasts
+        (images, captions).
+    """
+    mine, _ = MINERS[name]
+    by_image, by_caption = _directions(scores, positives, truth, hardest)
+    return mine(by_image, margin, k), mine(by_caption, margin, k)
+
+
+def mined_loss(
+    name: str, choices: LossChoices, scores: Tensor, positives: Tensor, truth: Tensor, margin: float
+) -> Tensor:
+    """Return the loss of the contrasts that are `selected`.
+
+    The loss is 0 with gradient 0 where nothing is selected. For square scores with the true pairs
+    on the diagonal, a sum with weights of 1 has the bits of the losses in `fne.matching.losses`.
+
+    Args:
+        name: a key of `MINERS`.
+        choices: what else the loss needs.
+        scores: (images, captions).
+        positives: a mask of the shape of `scores`.
+        truth: the row of each caption's image (captions).
+        margin: the margin of the loss.
+    """
+    mine, values = MINERS[name]
+    total = scores.new_zeros(())
+    weights = (choices.image_anchors, choices.caption_anchors)
+    for direction, weight in zip(
+        _directions(scores, positives, truth, choices.hardest), weights, strict=True
+    ):
+        if weight:
+            counted = values(direction, margin, choices.k)
+            slots = REDUCTIONS[choices.reduce](counted, partial(mine, direction, margin, choices.k))
+            total = total + weight * (counted.sum() / slots)
+    return total
+
+
+def collapsed_loss(name: str, choices: LossChoices, positives: Tensor, truth: Tensor, margin: float) -> float:
+    """Return the loss of a model that gives all pairs the same score.
+
+    It is 0 for `semi_hard_hinge`: a collapsed model has no semi-hard contrasts.
+    """
+    scores = torch.zeros(positives.shape, dtype=torch.float64, device=positives.device)
+    return mined_loss(name, choices, scores, positives, truth, margin).item()
+
+
+def _directions(
+    scores: Tensor, positives: Tensor, truth: Tensor, hardest: str
+) -> tuple[Direction, Direction]:
+    true = scores[truth, torch.arange(len(truth), device=truth.device)]  # (captions)
+    image_axis, caption_axis = AXES[hardest]
+    # The true score is the same for all answers to a query, so there the order of the scores is that of
+    # the violations; the scores have no rounding errors.
+    by_score = hardest == "query"
+    return (
+        Direction(scores[truth], true[:, None], ~positives[truth], image_axis, by_score),
+        Direction(scores, true[None, :], ~positives, caption_axis, by_score),
+    )
+
+
+def _violating(direction: Direction, margin: float, k: int) -> Tensor:
+    return (margin - direction.true + direction.wrong > 0) & direction.contrast
+
+
+def _hard(direction: Direction, margin: float, k: int) -> Tensor:
+    return (direction.wrong >= direction.true) & direction.contrast
+
+
+def _semi_hard(direction: Direction, margin: float, k: int) -> Tensor:
+    return _violating(direction, margin, k) & ~_hard(direction, margin, k)
+
+
+def _hardest(direction: Direction, margin: float, k: int) -> Tensor:
+    wrong = direction.wrong if direction.by_score else margin - direction.true + direction.wrong
+    k = min(k, wrong.shape[direction.axis])
+    best = wrong.masked_fill(~direction.contrast, -torch.inf).topk(k, dim=direction.axis).indices
+    chosen = torch.zeros_like(direction.contrast).scatter(direction.axis, best, True)
+    return chosen & direction.contrast
+
+
+def _single_hardest(direction: Direction, margin: float, k: int) -> Tensor:
+    return _hardest(direction, margin, 1)
+
+
+def _all_values(direction: Direction, margin: float, k: int) -> Tensor:
+    return direction.violations(margin)
+
+
+def _hard_values(direction: Direction, margin: float, k: int) -> Tensor:
+    return direction.violations(margin).masked_fill(~_hard(direction, margin, k), 0)
+
+
+def _semi_hard_values(direction: Direction, margin: float, k: int) -> Tensor:
+    return direction.violations(margin).masked_fill(~_semi_hard(direction, margin, k), 0)
+
+
+def _largest_value(direction: Direction, margin: float, k: int) -> Tensor:
+    return direction.violations(margin).amax(dim=direction.axis)
+
+
+def _largest_values(direction: Direction, margin: float, k: int) -> Tensor:
+    violations = direction.violations(margin)
+    return violations.topk(min(k, violations.shape[direction.axis]), dim=direction.axis).values
+
+
+# Each reduction is called with the violations that count and with a function that returns the mask of the
+# selected contrasts, and returns the number by which their sum is divided.
+REDUCTIONS: dict[str, Callable[[Tensor, Callable[[], Tensor]], Tensor | int]] = {
+    "sum": lambda counted, mask: 1,
+    "mean": lambda counted, mask: mask().sum().clamp(min=1),
+    "mean_violating": lambda counted, mask: (counted > 0).sum().clamp(min=1),
+}
+
+# A function that returns the mask of the selected contrasts, and one that returns their violations in
+# any shape, zeros included: the sum of the latter is the sum over the mask.
+Rule = Callable[[Direction, float, int], Tensor]
+MINERS: dict[str, tuple[Rule, Rule]] = {
+    "hard_hinge": (_hard, _hard_values),
+    "max_hinge": (_single_hardest, _largest_value),
+    "semi_hard_hinge": (_semi_hard, _semi_hard_values),
+    "sum_hinge": (_violating, _all_values),
+    "top_k_hinge": (_hardest, _largest_values),
+}

@@ -1,0 +1,62 @@
+"""Image heads: maps from image embeddings to the joint space.
+
+Every head is called as `head(features, embed_dim, settings)` and returns a module that maps
+(images, features) to (images, embed_dim). The module is called as `module(rows, step)`, where `step`
+is a `fne.core.distributed_layers.Step` while training. A head with its own settings has a block in
+`image_heads` of `params.yaml`.
+"""
+
+from torch import Tensor, nn
+
+from fne.core.distributed_layers import Step
+from fne.core.params import Section
+from fne.core.variants import Variant
+from fne.matching import branches
+from fne.matching.branches import BranchSettings, DualPathSettings
+
+
+class Linear(nn.Linear):
+    """One linear map, which needs no step."""
+
+    def forward(self, input: Tensor, step: Step | None = None) -> Tensor:  # noqa: A002
+        """Map (images, features) to (images, embed_dim)."""
+        return super().forward(input)
+
+
+def linear(features: int, embed_dim: int, settings: Section) -> nn.Module:
+    """One linear map without a bias, as described in the paper."""
+    layer = Linear(features, embed_dim, bias=False)
+    nn.init.xavier_uniform_(layer.weight)
+    return layer
+
+
+def linear_bias(features: int, embed_dim: int, settings: Section) -> nn.Module:
+    """One linear map with a bias that is initialized to zero, as in the paper's published code."""
+    layer = Linear(features, embed_dim)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def mlp(features: int, embed_dim: int, settings: BranchSettings) -> nn.Module:
+    """Fully connected layers with batch normalization after the last one."""
+    return branches.mlp(features, embed_dim, settings.choices())
+
+
+def mlp_bn_first(features: int, embed_dim: int, settings: BranchSettings) -> nn.Module:
+    """Fully connected layers with batch normalization after the hidden ones."""
+    return branches.mlp_bn_first(features, embed_dim, settings.choices())
+
+
+def dual_path(features: int, embed_dim: int, settings: DualPathSettings) -> nn.Module:
+    """Fully connected layers without biases, with batch normalization after each."""
+    return branches.dual_path(features, embed_dim, settings.choices())
+
+
+IMAGE_HEADS: dict[str, Variant[nn.Module]] = {
+    "dual_path": Variant(dual_path, DualPathSettings),
+    "linear": Variant(linear),
+    "linear_bias": Variant(linear_bias),
+    "mlp": Variant(mlp, BranchSettings),
+    "mlp_bn_first": Variant(mlp_bn_first, BranchSettings),
+}

@@ -1,0 +1,176 @@
+"""The instance loss: every training image is a class, and a shared classifier names it.
+
+One classifier serves image vectors and caption vectors, so that both must end where the weights of
+their class are. It is a module with weights of its own, which are trained and stored separately from the
+model. With weights of zero the loss is ln(classes).
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fne.core.distributed_layers import Dropout, Step, fan_in
+from fne.core.errors import InputError
+from fne.core.params import Section
+from fne.core.variants import Variant
+
+# Of MatConvNet's scale of initial weights, as in the published code.
+INITIAL_SCALE = 0.1
+FLOAT = 4  # bytes
+# Scores of a batch, their logarithms, and the gradients of both.
+SCORES = 4
+PATHS = 2  # images and captions
+GB, MB = 1e9, 1e6
+
+
+class InstanceSettings(Section):
+    """The settings of the instance loss."""
+
+    classes: Annotated[int, Field(ge=0, examples=[0])]
+    dropout: Annotated[float, Field(ge=0, lt=1, examples=[0.5])]
+    bias: Annotated[bool, Field(examples=[False])]
+    bias_rate: Annotated[float, Field(gt=0, lt=1000, examples=[2.0])]
+
+
+class Instance(nn.Module):
+    """Cross entropy of a linear classifier over ReLU and dropout.
+
+    Args:
+        classes: the number of classes, one per training image.
+        dim: the length of the vectors.
+        bias: whether the classifier has a bias.
+        dropout: the fraction of a vector's values that is dropped while training.
+    """
+
+    def __init__(self, classes: int, dim: int, bias: bool, dropout: float) -> None:
+        super().__init__()
+        layer = nn.Linear(dim, classes, bias=bias)
+        fan_in(layer)
+        with torch.no_grad():
+            layer.weight.mul_(INITIAL_SCALE)
+        self.weight = nn.Parameter(layer.weight.detach())  # (classes, dim)
+        self.bias = None if layer.bias is None else nn.Parameter(layer.bias.detach())
+        self.dropout = Dropout(dropout)
+
+    def forward(self, vectors: Tensor, labels: Tensor, step: Step | None = None) -> Tensor:
+        """Return the mean cross entropy of the vectors of one path.
+
+        With several processes, this is the part of the process's own rows: the sum of all
+        processes is the mean over the whole batch, and so is the sum of the gradients.
+
+        Args:
+            vectors: (rows, dim), before ReLU and not normalized to length one.
+            labels: the class of each row (rows).
+            step: the rows that these are of the whole batch. It is needed for dropout
+                while training, and for several processes.
+        """
+        [loss] = self.losses([vectors], labels, step)
+        return loss
+
+    def losses(self, paths: Sequence[Tensor], labels: Tensor, step: Step | None = None) -> list[Tensor]:
+        """Return what `forward` does for several paths of the same rows, in one matrix product."""
+        hidden = [self.dropout(vectors.relu(), step) for vectors in paths]
+        scores = functional.linear(torch.cat(hidden), self.weight, self.bias)  # (paths x rows, classes)
+        total = max(1, len(labels) if step is None else step.total)
+        parts = scores.view(len(paths), len(labels), -1)
+        return [functional.cross_entropy(part, labels, reduction="sum") / total for part in parts]
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The instance loss, and the class of each training image."""
+
+    loss: Instance
+    labels: Mapping[str, int]
+
+
+def class_numbers(training_ids: Sequence[str]) -> dict[str, int]:
+    """Return the class of each training image: its rank among the sorted ids.
+
+    Example:
+        >>> class_numbers(["b.jpg", "a.jpg"])
+        {'a.jpg': 0, 'b.jpg': 1}
+    """
+    return {image_id: number for number, image_id in enumerate(sorted(training_ids))}
+
+
+def format_bytes(count: int) -> str:
+    """Return a size as text.
+
+    Example:
+        >>> format_bytes(2_870_000_000), format_bytes(450_000)
+        ('2.9 GB', '0.5 MB')
+    """
+    return f"{count / GB:.1f} GB" if count >= GB / 10 else f"{count / MB:.1f} MB"
+
+
+def new_instance(classes: int, dim: int, settings: InstanceSettings, seed: int) -> Instance:
+    """Return an instance loss with fresh weights, which the seed alone decides."""
+    # Not the numbers that the weights of the model are drawn from.
+    digest = hashlib.sha256(f"{seed} classifier".encode()).digest()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int.from_bytes(digest[:4]))
+        return Instance(classes, dim, settings.bias, settings.dropout)
+
+
+def classifier_bytes(
+    classes: int, dim: int, batch: int, bias: bool = False, moments: int = 1, best: bool = False
+) -> int:
+    """Return the memory of a classifier while it is trained, with the scores of one batch.
+
+    Args:
+        classes: the number of classes.
+        dim: the length of the vectors.
+        batch: the pairs of a batch, each with an image and a caption.
+        bias: whether the classifier has a bias.
+        moments: the values that the optimizer keeps for each weight: 1 for momentum, 2 for Adam.
+        best: whether a copy of the best weights is kept.
+    """
+    copies = 2 + moments + int(best)  # the weights and their gradient come first
+    return FLOAT * classes * (copies * (dim + int(bias)) + SCORES * PATHS * batch)
+
+
+def check_memory(
+    classes: int,
+    dim: int,
+    batch: int,
+    free: int,
+    bias: bool = False,
+    moments: int = 1,
+    best: bool = False,
+) -> str:
+    """Refuse a classifier that does not fit into memory, before the first step.
+
+    Args:
+        classes: the number of classes.
+        dim: the length of the vectors.
+        batch: the pairs of a batch.
+        free: the bytes that are free where the classifier is trained.
+        bias: whether the classifier has a bias.
+        moments: the values that the optimizer keeps for each weight.
+        best: whether a copy of the best weights is kept.
+
+    Returns:
+        what it takes and what is free, for the user.
+
+    Raises:
+        InputError: with the figures.
+    """
+    wanted = classifier_bytes(classes, dim, batch, bias, moments, best)
+    figures = (
+        f"the classifier of {classes:,} images and {dim:,} dimensions takes {format_bytes(wanted)} with its "
+        f"gradient and momentum, {format_bytes(free)} are free"
+    )
+    if wanted > free:
+        raise InputError(f"{figures}; lower train.embed_dim, or use train.terms.instance.classes")
+    return figures
+
+
+# Terms of an objective besides the ranking loss, which own weights.
+TERMS: dict[str, Variant[Instance]] = {"instance": Variant(new_instance, InstanceSettings)}

@@ -1,0 +1,171 @@
+"""How a matching model is made: by training steps, in closed form, or by steps that start from a closed form.
+
+Every method is called as `method(settings, inputs, job)` and returns the model with the points of its
+validation. A closed-form model has one point. The model file, the later stages, search and the report do
+not know the difference.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from fne.core.device import free_memory
+from fne.core.terminal import say
+from fne.matching.closed_form import ClosedForm, align_pairs, matcher_of, to_matcher
+from fne.matching.data import Inputs, Pairs
+from fne.matching.instance_loss import (
+    FLOAT,
+    Classes,
+    Instance,
+    check_memory,
+    class_numbers,
+    format_bytes,
+    new_instance,
+)
+from fne.matching.kmeans import k_means
+from fne.matching.model import Matcher, new_matcher
+from fne.matching.settings import (
+    Train,
+    require_caption_head,
+    require_positions,
+    require_vectors,
+)
+from fne.matching.task import MatchingTask
+from fne.matching.validate import validate
+from fne.training.best_epoch import Point
+from fne.training.finished_runs import Finished, keep_finished, load_finished, training_key
+from fne.training.run import Job, train_task
+
+
+class Made(NamedTuple):
+    """A model, its validations, and the classes of the instance loss, if it was trained with one."""
+
+    matcher: Matcher
+    done: Finished
+    classes: Classes | None = None
+
+
+def make_model(settings: Train, inputs: Inputs, job: Job) -> Made:
+    """Make a model by the method of the settings."""
+    return METHODS[settings.method](settings, inputs, job)
+
+
+def train_by_steps(settings: Train, inputs: Inputs, job: Job) -> Made:
+    """Train by gradient steps."""
+    require_caption_head(settings, inputs.caption_vectors)
+    require_vectors(settings, inputs.vectors)
+    require_positions(settings, inputs.longest)
+    classes = _make_classes(settings, inputs.training, job) if settings.has_instance_loss else None
+    matcher = start_matcher(settings, inputs, job)
+    task = MatchingTask(
+        matcher.to(job.device),  # which of several GPUs is known only here
+        settings.objectives(),
+        inputs.training,
+        inputs.validation,
+        settings.seed,
+        settings.batch,
+        settings.captions,
+        settings.precision,
+        job.processes,
+        settings.last_batch,
+        settings.contrasts,
+        settings.rates,
+        classes,
+        settings.rectified,
+        settings.rate_factors(),
+    )
+    schedule = settings.schedule(settings.loss_titles(), validate_start=settings.starts_from != "random")
+    read = inputs.read if settings.starts_from == "random" else inputs.read_in_order
+    done = train_task(task, settings, schedule, read, job)
+    return Made(matcher, replace(done, collapsed=task.has_collapsed(done.points)), classes)
+
+
+def start_matcher(settings: Train, inputs: Inputs, job: Job) -> Matcher:
+    """Return the model that training starts from, the same in all processes."""
+    closed_form = settings.closed_form_of_start()
+    if closed_form is not None:
+        return aligned(settings.starts_from, closed_form, inputs, job)[0]
+    shape = settings.shape(inputs.features, inputs.words)
+    pretrained = inputs.vectors.values if inputs.vectors else None
+    return new_matcher(shape, settings.seed, pretrained, settings.words == "fixed")
+
+
+def label_images(training: Pairs, classes: int, seed: int) -> dict[str, int]:
+    """Return the class of each training image.
+
+    Args:
+        training: the training images.
+        classes: the number of K-means classes of their embeddings; 0 for a class per image.
+        seed: of K-means.
+
+    Raises:
+        InputError: if there are more classes than images.
+    """
+    numbers = class_numbers(training.image_ids)
+    if not classes:
+        return numbers
+    ids = list(numbers)  # sorted
+    return dict(zip(ids, k_means(training.images(ids).numpy(), classes, seed).tolist(), strict=True))
+
+
+def _make_classes(settings: Train, training: Pairs, job: Job) -> Classes:
+    """Return the classifier and the classes of the training images.
+
+    Raises:
+        InputError: if the classifier does not fit into memory.
+    """
+    own, dim = settings.instance, settings.embed_dim
+    count = own.classes or len(training)
+    moments, best = 1 if settings.optimizer == "sgd_nesterov" else 2, settings.keep == "best"
+    free = free_memory(job.device)
+    figures = check_memory(count, dim, settings.batch, free, own.bias, moments, best)
+    saved = FLOAT * count * (dim + int(own.bias)) * (1 + moments + int(best))
+    job.processes.log(f"{figures}; its part of a checkpoint has {format_bytes(saved)}")
+    labels = label_images(training, own.classes, settings.seed)
+    loss: Instance = new_instance(count, dim, own, settings.seed).to(job.device)
+    return Classes(loss, labels)
+
+
+def align(settings: Train, inputs: Inputs, job: Job) -> Made:
+    """Align both sides in closed form."""
+    own = settings.methods[settings.method]
+    assert isinstance(own, ClosedForm)
+    require_caption_head(settings, inputs.caption_vectors)
+    require_vectors(settings, inputs.vectors)
+    return Made(*aligned(settings.method, own, inputs, job))
+
+
+def aligned(method: str, settings: ClosedForm, inputs: Inputs, job: Job) -> tuple[Matcher, Finished]:
+    """Return the closed-form model, from the scratch folder where it was fitted before.
+
+    The first process fits it and the others receive it: processes on unlike machines would differ in the
+    last bits.
+    """
+    key = training_key({"method": method, **settings.model_dump()}, inputs.read_in_order, "cpu", processes=1)
+    done = load_finished(job.scratch, key, job.processes)
+    if done is None:
+        if job.processes.first:
+            keep_finished(job.scratch, key, _align(method, settings, inputs))
+        done = load_finished(job.scratch, key, job.processes)
+    assert done is not None
+    return matcher_of(done.state), done
+
+
+def _align(method: str, settings: ClosedForm, inputs: Inputs) -> Finished:
+    """Fit and validate the closed form; seconds to minutes, so nothing is saved on the way."""
+    found = align_pairs(inputs, method, settings)
+    chosen = found.chosen
+    say(
+        f"chosen of {len(found.trials)}: image regularization {chosen.image_regularization:g}, text "
+        f"regularization {chosen.text_regularization:g}, power {chosen.power:g}"
+    )
+    matcher = to_matcher(found)
+    if matcher.shape.embed_dim < settings.dim:
+        say(
+            f"the joint space has {matcher.shape.embed_dim} dimensions instead of {settings.dim}: these "
+            "images and captions have no more in common"
+        )
+    point = Point(1, 1, 0.0, {}, validate(matcher, inputs.validation))
+    return Finished([point], point, dict(matcher.state_dict()))
+
+
+METHODS = {"cca": align, "ridge": align, "steps": train_by_steps}

@@ -1,0 +1,91 @@
+"""The model: an image head and a text encoder that meet on the unit sphere."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fne.core.distributed_layers import Step, SyncBatchNorm
+from fne.matching.image_heads import IMAGE_HEADS
+from fne.matching.similarities import SIMILARITIES
+from fne.matching.text_encoders import TEXT_ENCODERS
+from fne.matching.word_table import word_table
+
+# What the factor for words applies to: the table and, of `text_cnn`, the bias that is added to all positions.
+WORD_LAYER = ("text_encoder.words.weight", "text_encoder.bias")
+# What training computes with; less than float32 on a GPU only.
+PRECISIONS = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a model is made of; together with its weights it is the whole model."""
+
+    image_head: str
+    text_encoder: str
+    similarity: str
+    absolute: bool
+    features: int
+    vocabulary_size: int
+    word_dim: int
+    embed_dim: int
+    image_head_settings: dict[str, Any] = field(default_factory=dict)
+    text_encoder_settings: dict[str, Any] = field(default_factory=dict)
+
+
+class Matcher(nn.Module):
+    """Maps images and captions to vectors of length one in the joint space.
+
+    Args:
+        shape: what the model is made of.
+        vectors: pretrained word vectors (vocabulary_size, word_dim); without any, they are drawn.
+        fixed: whether the word vectors stay as they are while training.
+    """
+
+    def __init__(self, shape: Shape, vectors: np.ndarray | None = None, fixed: bool = False) -> None:
+        super().__init__()
+        self.shape = shape
+        self.similarity = SIMILARITIES[shape.similarity]
+        head, encoder = IMAGE_HEADS[shape.image_head], TEXT_ENCODERS[shape.text_encoder]
+        head_settings = head.settings.model_validate(shape.image_head_settings)
+        encoder_settings = encoder.settings.model_validate(shape.text_encoder_settings)
+        self.image_head = head.make(shape.features, shape.embed_dim, head_settings)
+        words = word_table(shape.vocabulary_size, shape.word_dim, vectors, fixed)
+        self.text_encoder = encoder.make(words, shape.embed_dim, encoder_settings)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    def embed_images(self, rows: Tensor, step: Step | None = None) -> Tensor:
+        """Map image embeddings (images, features) to (images, embed_dim); a training batch has a step."""
+        return self.normalize(self.image_head(rows, step))
+
+    def embed_captions(self, words: Tensor, lengths: Tensor, step: Step | None = None) -> Tensor:
+        """Map padded words (captions, longest) to (captions, embed_dim); a training batch has a step."""
+        return self.normalize(self.text_encoder(words, lengths, step))
+
+    def normalize(self, vectors: Tensor) -> Tensor:
+        """Map outputs of the head or the encoder (rows, embed_dim) to vectors of length one."""
+        unit = functional.normalize(vectors, dim=1)
+        return unit.abs() if self.shape.absolute else unit
+
+
+def parameter_kinds(matcher: Matcher) -> dict[int, str]:
+    """Return the kind of each parameter that has a factor of its own on the learning rate, by its identity.
+
+    The kinds are `gains`, of batch normalization, and `words`.
+    """
+    kinds = {id(each.weight): "gains" for each in matcher.modules() if isinstance(each, SyncBatchNorm)}
+    return kinds | {id(each): "words" for name, each in matcher.named_parameters() if name in WORD_LAYER}
+
+
+def new_matcher(shape: Shape, seed: int, vectors: np.ndarray | None = None, fixed: bool = False) -> Matcher:
+    """Return a model with fresh weights, which the seed and the word vectors alone decide."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Matcher(shape, vectors, fixed)

@@ -1,0 +1,213 @@
+"""The model on disk, with everything needed to use it in its header.
+
+A tuned model has the weights of its image network besides, as far as the layer that its image head reads.
+The stage `finetune` writes it, or says in its place that nothing was tuned. What uses a model asks
+`current_model` which of the two files it is in.
+
+Importing torch takes longer than a whole search, so it is imported only for a `Matcher`.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fne.core.errors import InputError
+from fne.store.artifact import MODELS, Artifact, Format, Lineage, describe, repair_hint
+from fne.store.tensors import HEADER_FAULTS, read_description, read_sealed_arrays, write_sealed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fne.matching.model import Matcher
+
+FORMAT = Format("fne-model", 2)
+TUNED = Format("fne-tuned", 1)
+# How the names of the weights of a tuned network begin.
+NETWORK = "network."
+# What a model without weights says in its settings that it stands for: imported vectors of both sides.
+IMPORTED = "imported"
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """A model as its file has it.
+
+    Attributes:
+        artifact: where it comes from.
+        shape: the values of its `fne.matching.model.Shape`, by their names.
+        weights: by their names in the `Matcher`; of a tuned network, by those in torchvision.
+    """
+
+    artifact: Artifact
+    shape: dict[str, Any]
+    weights: dict[str, np.ndarray]
+
+
+def write_model(path: Path, matcher: "Matcher", settings: dict[str, Any], lineage: Lineage) -> str:
+    """Write a model's weights, its shape and how it was made; return the digest of the file."""
+    return write_sealed(path, _header(asdict(matcher.shape), settings, lineage), matcher.state_dict())
+
+
+def write_imported_model(
+    path: Path, captions: int, dim: int, similarity: str, found: dict[str, Any], lineage: Lineage
+) -> Artifact:
+    """Write a model without weights, which stands for imported vectors of both sides.
+
+    Args:
+        path: the file.
+        captions: how many captions there are.
+        dim: the length of the vectors.
+        similarity: a key of `fne.matching.similarities.SIMILARITIES`.
+        found: what the validation found, which is recorded.
+        lineage: where the vectors come from.
+    """
+    settings: dict[str, Any] = {"source": IMPORTED, "similarity": similarity} | found
+    digest = write_sealed(path, _header(imported_shape(captions, dim, similarity), settings, lineage), {})
+    return Artifact(path, MODELS[-1], digest, settings, lineage)
+
+
+def imported_shape(captions: int, dim: int, similarity: str) -> dict[str, Any]:
+    """Return the values of the `fne.matching.model.Shape` of imported vectors, by their names."""
+    return {
+        "image_head": IMPORTED,
+        "text_encoder": IMPORTED,
+        "similarity": similarity,
+        "absolute": False,
+        "features": dim,
+        "vocabulary_size": captions + 1,
+        "word_dim": dim,
+        "embed_dim": dim,
+    }
+
+
+def _header(shape: dict[str, Any], settings: dict[str, Any], lineage: Lineage) -> dict[str, Any]:
+    return {**FORMAT.header(), **describe("model", settings, lineage), "shape": shape}
+
+
+def write_tuned(
+    path: Path,
+    matcher: "Matcher",
+    network: "dict[str, Tensor]",
+    settings: dict[str, Any],
+    lineage: Lineage,
+) -> str:
+    """Write a model that was trained together with its image network; return the digest of the file.
+
+    Args:
+        path: the file.
+        matcher: the model.
+        network: the weights of the network, by their names in torchvision.
+        settings: those of the fine-tuning.
+        lineage: where it comes from, the model before the fine-tuning included.
+    """
+    header = {
+        **TUNED.header(),
+        **describe(MODELS[0], settings, lineage),
+        "tuned": True,
+        "shape": asdict(matcher.shape),
+    }
+    named = {f"{NETWORK}{name}": value for name, value in network.items()}
+    return write_sealed(path, header, matcher.state_dict() | named)
+
+
+def write_untuned(path: Path) -> str:
+    """Write that nothing was tuned; return the digest of the file, which is always the same."""
+    return write_sealed(path, {**TUNED.header(), **describe(MODELS[0], {}, {}), "tuned": False}, {})
+
+
+def is_tuned(path: Path) -> bool:
+    """Return whether a file holds a tuned model; only its header is read.
+
+    Raises:
+        InputError: if it is missing, damaged, of a newer format or not a file of `finetune`.
+    """
+    header = read_description(path)
+    try:
+        TUNED.check(path, header)
+        return bool(header["tuned"])
+    except KeyError as error:
+        raise not_a_model(path, error) from None
+
+
+def current_model(model: Path, tuned: Path) -> Path:
+    """Return the file of the model in use: the tuned one, if the network was tuned."""
+    return tuned if tuned.exists() and is_tuned(tuned) else model
+
+
+def read_tuned_artifact(path: Path) -> Artifact:
+    """Return where the file of `finetune` comes from, checking the digest of the whole file.
+
+    Raises:
+        InputError: if it is missing, damaged, of a newer format or not a file of `finetune`.
+    """
+    file = read_sealed_arrays(path, NETWORK)
+    try:
+        TUNED.check(path, file.description)
+        header = file.description
+        return Artifact(path, MODELS[0], file.sha256, header["settings"], header["lineage"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise not_a_model(path, error) from None
+
+
+def read_model(path: Path) -> "tuple[Matcher, Artifact]":
+    """Read a model, tuned or not, checking its digest.
+
+    Raises:
+        InputError: if it is missing, damaged, of a newer format or not a model of fne.
+    """
+    import torch
+
+    from fne.matching.model import Matcher, Shape
+
+    file = read_model_file(path)
+    if is_imported(file.artifact):
+        raise InputError(
+            f"{path}: stands for imported vectors and has no weights; nothing can be encoded with it"
+        )
+    try:
+        # Drawing weights only to replace them would take longer than reading them.
+        with torch.device("meta"):
+            matcher = Matcher(Shape(**file.shape))
+        state = {
+            name: torch.from_numpy(value)
+            for name, value in file.weights.items()
+            if not name.startswith(NETWORK)
+        }
+        matcher.load_state_dict(state, assign=True)
+    except HEADER_FAULTS as error:
+        raise not_a_model(path, error) from None
+    return matcher, file.artifact
+
+
+def read_model_file(path: Path, prefix: str = "") -> ModelFile:
+    """Read the file of a model, without torch, checking the digest of the whole file.
+
+    Args:
+        path: the file.
+        prefix: how the names of the weights begin that are wanted.
+
+    Raises:
+        InputError: if it is missing, damaged, of a newer format or not a model of fne.
+    """
+    file = read_sealed_arrays(path, prefix)
+    header = file.description
+    try:
+        tuned = header["format"] == TUNED.name
+        (TUNED if tuned else FORMAT).check(path, header)
+        name = MODELS[0] if tuned else MODELS[-1]
+        artifact = Artifact(path, name, file.sha256, header["settings"], header["lineage"])
+        return ModelFile(artifact, dict(header["shape"]), file.arrays)
+    except (KeyError, TypeError, ValueError) as error:
+        raise not_a_model(path, error) from None
+
+
+def is_imported(model: Artifact) -> bool:
+    """Return whether a model only stands for imported vectors."""
+    return bool(model.settings.get("source") == IMPORTED)
+
+
+def not_a_model(path: Path, error: Exception) -> InputError:
+    """Return the error for an intact file that does not hold a model."""
+    return InputError(f"{path}: not a model of fne ({error!r}); {repair_hint(path)}")

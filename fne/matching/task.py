@@ -1,0 +1,317 @@
+"""The matching task: images and captions meet in a joint space.
+
+The objective is a weighted sum of terms: a ranking loss over the scores of a batch, and the instance
+loss of the images and of the captions, whose classifier both share. The classifier is trained with the
+model and stored separately. A term of weight 0 is not computed; each phase has its own weights.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fne.core.device import download, upload
+from fne.core.processes import ALONE, Processes
+from fne.evaluation.metrics.recall import has_started
+from fne.matching.data import Batch, Pairs, batch_starts
+from fne.matching.encode import BatchVectors, embed_batch
+from fne.matching.hard_negatives import LossChoices
+from fne.matching.instance_loss import Classes
+from fne.matching.losses import bind
+from fne.matching.model import PRECISIONS, Matcher, parameter_kinds
+from fne.matching.tfidf import TfIdf
+from fne.matching.validate import (
+    BATCHES_WITHOUT_CONTRAST,
+    NOTHING_TO_MINE,
+    collapse_warning,
+    flat_loss,
+    instance_warning,
+    is_flat,
+    mining_warning,
+    stays_at,
+    validate,
+)
+from fne.training.best_epoch import Point, Scores
+from fne.training.task import Loss, ParameterGroup
+
+# The names of the terms of the instance loss in the history.
+IMAGE_CLASSES, TEXT_CLASSES = "image_classes", "text_classes"
+
+# The rate of a tensor that is zero at the start, of relative rates.
+RATE_OF_ZEROS = 1e-3
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What one phase minimizes: a weighted sum of terms. A term of weight 0 is not computed.
+
+    Attributes:
+        name: of the ranking loss, a key of `fne.matching.losses.LOSSES`.
+        choices: what that loss needs beyond its margin.
+        margin: its margin.
+        rank: the weight of the ranking loss.
+        image_classes: the weight of the instance loss of images.
+        text_classes: the weight of the instance loss of captions.
+    """
+
+    name: str
+    choices: LossChoices
+    margin: float
+    rank: float = 1.0
+    image_classes: float = 0.0
+    text_classes: float = 0.0
+
+    @property
+    def has_instance_loss(self) -> bool:
+        """Whether the classifier is used."""
+        return bool(self.image_classes or self.text_classes)
+
+    @property
+    def title(self) -> str:
+        """The names of its terms, for the progress bar."""
+        return " + ".join([self.name] * bool(self.rank) + ["instance"] * self.has_instance_loss)
+
+
+@dataclass(frozen=True)
+class RateFactors:
+    """Factors on the learning rate, by the kind of parameter.
+
+    Attributes:
+        words: of the word vectors.
+        classifier: of the classifier of the instance loss.
+        gains: of the gains of batch normalization.
+        classifier_bias: a further factor for the bias of the classifier.
+    """
+
+    words: float = 1.0
+    classifier: float = 1.0
+    gains: float = 1.0
+    classifier_bias: float = 1.0
+
+
+class MatchingTask:
+    """Learns from pairs of images and captions; validated by the sum of six recalls."""
+
+    section = "train"
+    memory_hint = "lower train.batch, train.embed_dim or train.word_dim"
+
+    def __init__(
+        self,
+        matcher: Matcher,
+        objectives: Sequence[Objective],
+        training: Pairs,
+        validation: Pairs,
+        seed: int,
+        batch: int,
+        captions: str,
+        precision: str = "float32",
+        processes: Processes = ALONE,
+        last_batch: str = "keep",
+        contrasts: str = "other_images",
+        rates: str = "equal",
+        classes: Classes | None = None,
+        rectified: bool = False,
+        factors: Sequence[RateFactors] = (),
+    ) -> None:
+        self.matcher = matcher
+        self.trained = nn.ModuleDict({"model": matcher})
+        if classes is not None:
+            self.trained["losses"] = nn.ModuleDict({"instance": classes.loss})
+        elif any(each.has_instance_loss for each in objectives):
+            raise ValueError("an instance loss needs classes")
+        self._classes, self._rectified = classes, rectified
+        self._factors = list(factors) or [RateFactors()] * len(objectives)
+        self._objectives = objectives
+        self._training, self._validation = training, validation
+        self._seed, self._batch, self._captions = seed, batch, captions
+        self._last_batch, self._contrasts = last_batch, contrasts
+        self._precision = PRECISIONS[precision]
+        self._processes = processes
+        # Of the weights that training starts with, so a resumed training has the same.
+        self._groups = RATES[rates](matcher)
+        self.start_phase(0)
+
+    def start_phase(self, number: int) -> None:
+        """Use the objective of a phase."""
+        self._objective, self._factor = self._objectives[number], self._factors[number]
+        self._ranking = bind(self._objective.name, self._objective.choices)
+        self._without_contrast = torch.zeros((), dtype=torch.int64, device=self.matcher.device)
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        """Return the weights that the phase trains, those of the classifier only if it is used."""
+        factors, groups = self._factor, []
+        by_kind = {"words": factors.words, "gains": factors.gains, "weights": 1.0}
+        kinds = parameter_kinds(self.matcher) if by_kind != dict.fromkeys(by_kind, 1.0) else {}
+        for group in self._groups:
+            for kind, factor in by_kind.items():
+                own = [each for each in group.parameters if kinds.get(id(each), "weights") == kind]
+                if own:
+                    name = kind if group.name == "weights" else group.name
+                    groups.append(ParameterGroup(name, own, factor * group.rate))
+        if self._classes is not None and self._objective.has_instance_loss:
+            loss = self._classes.loss
+            groups.append(ParameterGroup("classifier", [loss.weight], factors.classifier))
+            if loss.bias is not None:
+                bias = factors.classifier * factors.classifier_bias
+                groups.append(ParameterGroup("classifier_bias", [loss.bias], bias))
+        return groups
+
+    def steps(self) -> int:
+        """Return the number of batches per epoch."""
+        return len(batch_starts(self._training.drawn(self._captions), self._batch, self._last_batch))
+
+    def batches(self, epoch: int) -> list[Batch]:
+        """Return the batches of an epoch."""
+        return self._training.batches(self._seed, epoch, self._batch, self._captions, self._last_batch)
+
+    def loss(self, batch: Batch, generator: torch.Generator) -> Loss:
+        """Return the objective of a batch.
+
+        The ranking loss is the same in all processes. Of the instance loss, every process has the part of its
+        own pairs: the sum is the mean over the whole batch.
+        """
+        vectors = embed_batch(
+            self.matcher,
+            self._training,
+            batch,
+            self._precision,
+            self._processes,
+            generator,
+            self._rectified,
+        )
+        objective = self._objective
+        weighted: list[Tensor] = []  # what this process minimizes
+        values: list[Tensor] = []  # the same for the whole batch
+        terms: dict[str, Tensor] = {}
+        if objective.rank:
+            ranking = self._rank(vectors, batch)
+            terms[objective.name] = ranking.detach()
+            weighted.append(objective.rank * ranking)
+            values.append(objective.rank * ranking.detach())
+        if objective.has_instance_loss:
+            for name, weight, part in self._instance_terms(vectors, batch):
+                mean = part.detach().clone()
+                self._processes.add(mean)
+                terms[name] = mean * len(batch)  # summed, because the history divides by the pairs
+                weighted.append(weight * part)
+                values.append(weight * mean)
+        return Loss(torch.stack(weighted).sum(), torch.stack(values).sum(), terms)
+
+    def _rank(self, vectors: BatchVectors, batch: Batch) -> Tensor:
+        scores = self.matcher.similarity(vectors.images, vectors.captions)
+        positives = upload(batch.positives(self._contrasts), self.matcher.device)
+        truth = torch.arange(len(batch), device=scores.device)
+        ranking = self._ranking(scores, positives, truth, self._objective.margin)
+        if self._objective.name in NOTHING_TO_MINE:
+            # Counted on the device, and read only for a warning.
+            self._without_contrast = (self._without_contrast + 1) * ~ranking.detach().any()
+        return ranking
+
+    def _instance_terms(self, vectors: BatchVectors, batch: Batch) -> list[tuple[str, float, Tensor]]:
+        """Return the name, the weight and this process's part of each term of the instance loss."""
+        assert self._classes is not None
+        paths = [
+            (IMAGE_CLASSES, self._objective.image_classes, vectors.own_images),
+            (TEXT_CLASSES, self._objective.text_classes, vectors.own_captions),
+        ]
+        used = [path for path in paths if path[1]]
+        own = batch.part(vectors.step.rows)
+        labels = torch.tensor([self._classes.labels[each] for each in own.image_ids], dtype=torch.int64)
+        losses = self._classes.loss.losses(
+            [outputs for _, _, outputs in used], upload(labels, self.matcher.device), vectors.step
+        )
+        return [(name, weight, loss) for (name, weight, _), loss in zip(used, losses, strict=True)]
+
+    def validate(self) -> Scores:
+        """Rank the validation images and their captions."""
+        return validate(self.matcher, self._validation, self._processes)
+
+    def warning(self, phase: int, points: Sequence[Point]) -> str | None:
+        """Detect a phase that has nothing to mine, or that stays at the loss of a collapsed model.
+
+        A phase that learns may pass by the latter.
+        """
+        objective = self._objectives[phase]
+        if int(download(self._without_contrast)) >= BATCHES_WITHOUT_CONTRAST:
+            return mining_warning(objective.name)
+        if objective.has_instance_loss:
+            return self._instance_fault(objective, points)
+        flat = self._flat_loss(objective)
+        if flat is None or not is_flat(points, flat) or self.has_started(points[-1]):
+            return None
+        return collapse_warning(objective.name, flat)
+
+    def has_collapsed(self, points: Sequence[Point]) -> bool:
+        """Return whether the last phase of a training ended at the loss of a collapsed model."""
+        last = points[-1].phase
+        flat = self._flat_loss(self._objectives[last - 1])
+        stuck = flat is not None and is_flat([point for point in points if point.phase == last], flat)
+        return stuck and not self.has_started(points[-1])
+
+    def _instance_fault(self, objective: Objective, points: Sequence[Point]) -> str | None:
+        """Detect an instance loss that stays at that of guessing; of several terms, any."""
+        assert self._classes is not None
+        guessing = math.log(len(self._classes.loss.weight))
+        weights = {IMAGE_CLASSES: objective.image_classes, TEXT_CLASSES: objective.text_classes}
+        used = {name: weight for name, weight in weights.items() if weight}
+        if len(used) == 1 and not objective.rank:  # the only term is the objective, per batch
+            [weight] = used.values()
+            sizes = self._batch_sizes()
+            found = [point.loss * sum(sizes) / len(sizes) / weight for point in points]
+            return instance_warning(guessing) if stays_at(found, guessing) else None
+        for name in used:
+            if stays_at([point.terms[name] for point in points], guessing):
+                return instance_warning(guessing)
+        return None
+
+    def has_started(self, point: Point) -> bool:
+        """Return whether the model of a point is clearly above guessing."""
+        return has_started(point.scores.main, self._validation.caption_counts)
+
+    def _flat_loss(self, objective: Objective) -> float | None:
+        """Return the objective of a collapsed model, or None if the ranking loss is not the only term."""
+        if objective.has_instance_loss:
+            return None
+        flat = flat_loss(objective.name, objective.choices, objective.margin, self._batch_sizes())
+        return None if flat is None else objective.rank * flat
+
+    def _batch_sizes(self) -> list[int]:
+        """Return the number of pairs of each batch of an epoch."""
+        pairs = self._training.drawn(self._captions)
+        starts = batch_starts(pairs, self._batch, self._last_batch)
+        end_of_all = pairs if self._last_batch == "keep" else min(pairs, starts[-1] + self._batch)
+        return [end - start for start, end in zip(starts, [*starts[1:], end_of_all], strict=True)]
+
+
+def equal_rates(matcher: Matcher) -> list[ParameterGroup]:
+    """Return the trained weights of a model as one group: the learning rate holds for all of them."""
+    return [ParameterGroup("weights", [each for each in matcher.parameters() if each.requires_grad])]
+
+
+def relative_rates(matcher: Matcher) -> list[ParameterGroup]:
+    """Return each trained tensor as a group, with the root mean square of its values as its rate.
+
+    With Adam, one learning rate then changes every tensor by the same fraction per step, whatever the scale
+    of the image embeddings is.
+    """
+    groups = []
+    for name, tensor in matcher.named_parameters():
+        if tensor.requires_grad:
+            trained = tensor[:, :-1] if _has_weights_of_words(matcher, tensor) else tensor
+            size = float(trained.detach().double().square().mean().sqrt())
+            groups.append(ParameterGroup(name, [tensor], size or RATE_OF_ZEROS))
+    return groups
+
+
+def _has_weights_of_words(matcher: Matcher, tensor: nn.Parameter) -> bool:
+    """Return whether the last column holds the weights of words, which training does not move."""
+    encoder = matcher.text_encoder
+    return isinstance(encoder, TfIdf) and tensor is encoder.words.weight
+
+
+RATES: dict[str, Callable[[Matcher], list[ParameterGroup]]] = {
+    "equal": equal_rates,
+    "relative": relative_rates,
+}

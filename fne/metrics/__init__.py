@@ -1,1 +1,0 @@
-"""Retrieval metrics: ranks, recalls, and bootstrap intervals."""

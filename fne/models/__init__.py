@@ -1,1 +1,0 @@
-"""Parts of models: image heads, text encoders and similarities."""

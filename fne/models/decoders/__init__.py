@@ -1,1 +1,0 @@
-"""Decoders: recurrent cells, the places where an image enters, and beam search."""

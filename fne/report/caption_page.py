@@ -1,0 +1,172 @@
+"""The page about captions: scores beside floors, learning curves, and examples from best to worst."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fne.describing.written import Written
+from fne.evaluation.caption_scores import CAPTIONER, CONSENSUS, CONSTANT, NEAREST, CaptionScores
+from fne.report.facts import catalog_head, counts, describer_facts, describer_phases, settings_of
+from fne.report.page import render_page
+from fne.report.sources import History
+from fne.store.artifact import Lineage
+from fne.store.catalog import Captioned
+
+PAGE = "caption_page"  # in lineages and records
+MAIN = "val/CIDEr-D"  # the validation score that is drawn first
+TITLES = {
+    CAPTIONER: ("The captioner", "this model"),
+    CONSENSUS: ("Consensus of neighbors", "of the captions of the nearest training images, the most typical"),
+    NEAREST: ("Nearest image", "a caption of the nearest training image"),
+    CONSTANT: ("One sentence", "the same training caption for all images"),
+}
+SCORES = ("CIDEr-D", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L")
+OTHERS = {
+    "length_ratio": ("Length ratio", "words written by words of the closest human caption", "{:.2f}"),
+    "distinct_captions": ("Distinct captions", "of all images", "{:.0%}"),
+    "found_in_training": (
+        "Found in training",
+        "captions that are in the training set word for word",
+        "{:.0%}",
+    ),
+    "words_used": ("Words used", "different words in all captions", "{:.0f}"),
+    "empty_captions": ("Empty captions", "images without a sentence", "{:.0f}"),
+}
+
+
+@dataclass(frozen=True)
+class ExampleWord:
+    """A word of a written caption, and whether a human caption of the image has it, too."""
+
+    text: str
+    known: bool
+
+
+@dataclass(frozen=True)
+class CaptionExample:
+    """An image with what was written about it.
+
+    Attributes:
+        id: the image.
+        outcome: `best`, `middle` or `worst`, by the CIDEr-D among all scored images.
+        score: its CIDEr-D; None for a single image.
+        words: of the caption.
+        others: the rest of the beam.
+        concepts: the likeliest ones, with their probabilities in percent.
+        references: what people wrote.
+    """
+
+    id: str
+    outcome: str
+    score: float | None
+    words: list[ExampleWord]
+    others: list[str]
+    concepts: list[tuple[str, float]]
+    references: list[str]
+
+
+def choose_examples(
+    scores: CaptionScores,
+    written: Mapping[str, Written],
+    captioned: Mapping[str, Captioned],
+    count: int,
+    seed: int,
+) -> list[CaptionExample]:
+    """Choose up to `count` images: the best third, the worst third, and others drawn at random between."""
+    ids = list(scores.references)
+    values = np.array([scores.per_image.get(image, 0.0) for image in ids])
+    order = np.argsort(-values, kind="stable")
+    chosen = min(count, len(ids))
+    ends = chosen // 3
+    best, worst = order[:ends], order[len(order) - ends :]
+    between = order[ends : len(order) - ends]
+    drawn = np.random.default_rng(seed).choice(len(between), chosen - 2 * ends, replace=False)
+    middle = between[np.sort(drawn)]
+    return [
+        _example(ids[position], outcome, scores, written, captioned)
+        for outcome, positions in (("best", best), ("middle", middle), ("worst", worst))
+        for position in positions
+    ]
+
+
+def render_captions(
+    scores: CaptionScores,
+    lineage: Lineage,
+    history: History,
+    examples: Sequence[CaptionExample],
+    captioned: Sequence[Captioned],
+    thumbnails: Mapping[str, str],
+    meteor: Mapping[str, float] | str,
+    root: str,
+    record: str,
+) -> str:
+    """Return the page as HTML; equal inputs give equal text.
+
+    Args:
+        scores: of the captioner and of the floors.
+        lineage: the settings and digests of all artifacts behind them.
+        history: the metrics that training logged.
+        examples: the images to show.
+        captioned: the catalog of captions.
+        thumbnails: a data URI per image id; images without one are shown by their id.
+        meteor: METEOR of the captioner and of each floor, or why there is none.
+        root: the value of `catalog.root`.
+        record: what the page records about itself, see `fne.report.record`.
+    """
+    names = [*SCORES, *([] if isinstance(meteor, str) else ["METEOR"])]
+    model = settings_of(lineage, "captioner")
+    values = {
+        "scores": scores,
+        "split": scores.name.partition("_")[0],
+        "columns": [name for name in names if name == "METEOR" or name in scores.metrics[CAPTIONER]],
+        "rows": [
+            (title, explanation, each == CAPTIONER, _cells(each, scores, meteor, names))
+            for each, (title, explanation) in TITLES.items()
+        ],
+        "figures": [
+            (title, explanation, [form.format(scores.metrics[each][key]) for each in TITLES])
+            for key, (title, explanation, form) in OTHERS.items()
+        ],
+        "best_baseline": TITLES[scores.best_baseline][0] if scores.above else "",
+        "titles": [title for title, _ in TITLES.values()],
+        "meteor_missing": meteor if isinstance(meteor, str) else "",
+        "phases": describer_phases(model, history),
+        "examples": examples,
+        "facts": catalog_head(lineage, root, captioned) | describer_facts(model) | counts(captioned, lineage),
+    }
+    return render_page("captions.html", values, lineage, history, thumbnails, record)
+
+
+def _cells(
+    system: str, scores: CaptionScores, meteor: Mapping[str, float] | str, names: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Return each score of a system and its interval as text."""
+    cells = []
+    for name in names:
+        if name == "METEOR" and not isinstance(meteor, str):
+            cells.append((f"{meteor[system]:.3f}", ""))
+        elif name in scores.metrics[system]:
+            low, high = scores.intervals[system][name]
+            cells.append((f"{scores.metrics[system][name]:.3f}", f"{low:.3f} to {high:.3f}"))
+    return cells
+
+
+def _example(
+    image: str,
+    outcome: str,
+    scores: CaptionScores,
+    written: Mapping[str, Written],
+    captioned: Mapping[str, Captioned],
+) -> CaptionExample:
+    own = written[image]
+    used = {word for reference in scores.references[image] for word in reference.split()}
+    return CaptionExample(
+        image,
+        outcome,
+        scores.per_image.get(image),
+        [ExampleWord(word, word in used) for word in own.caption.split()],
+        [each.text for each in own.sentences[1:]],
+        [(name, 100 * value) for name, value in own.concepts.items()],
+        list(captioned[image].captions),
+    )

@@ -1,0 +1,257 @@
+"""The results table of the report page: each metric in both directions.
+
+Each metric comes with its 95 % interval and with the score of guessing. If the run repeats an
+experiment of the paper, the table also shows what the paper printed.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fne.core.effective_settings import flattened
+from fne.evaluation.baseline import Floor
+from fne.evaluation.metrics.collapse import not_started
+from fne.evaluation.metrics.recall import (
+    chance_of_mean,
+    chance_of_median,
+    chance_of_recall,
+    small_split_warning,
+)
+from fne.experiments.comparable import Method, find_method
+from fne.experiments.presets import split_address
+from fne.experiments.printed_tables import STARTS, PrintedRow, addresses, load_table, rows, table_title
+from fne.experiments.runs import DIRECTIONS, METRIC_KEYS, Run, parse_results, split_counts, split_digests
+from fne.report.facts import settings_of
+from fne.report.sources import Direction, Evaluation, Interval
+from fne.store.arrays import Arrays
+from fne.store.artifact import Artifact, Lineage
+from fne.store.catalog import Captioned
+
+# The sections of params.yaml that a method of the paper sets, and the artifacts that record them.
+SECTION_ARTIFACTS = {
+    "extract": "activations",
+    "embed": "embeddings",
+    "tokenize": "tokens",
+    "train": "model",
+    "finetune": "tuned",
+}
+TUNED_TO_NOTHING = (
+    "training did not start: after the fine-tuning, the validation rsum of {rsum:.1f} is not clearly above "
+    "guessing ({guessing:.1f}). Train longer before it (train.epochs), or lower finetune.learning_rate"
+)
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """The row of the paper with the same settings as the run: `figures[direction][metric]`."""
+
+    source: str
+    notes: list[str]
+    figures: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Meter:
+    """A recall drawn as a bar; all values in percent."""
+
+    value: float
+    chance: float
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One formatted value of the table."""
+
+    value: str
+    interval: str
+    chance: str
+    published: str = ""
+    meter: Meter | None = None
+    floor: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One metric, with one cell per direction or a single cell for both."""
+
+    name: str
+    explanation: str
+    cells: list[Cell]
+
+
+def results_table(
+    evaluation: Evaluation, paper_row: PaperRow | None = None, floor: Floor | None = None
+) -> list[Row]:
+    """Return the rows of the table: recalls, median and mean rank, rsum with the closed-form floor."""
+    directions = {name: getattr(evaluation, name) for name in DIRECTIONS}
+    figures = paper_row.figures if paper_row else {}
+    chances = {name: _chances(direction) for name, direction in directions.items()}
+
+    def row(metric: str, explanation: str, form: str) -> Row:
+        cells = [
+            _cell(direction, metric, chances[name][metric], figures.get(name, {}).get(metric), form)
+            for name, direction in directions.items()
+        ]
+        return Row(metric.replace("_", " ").capitalize(), explanation, cells)
+
+    recalls = [
+        row(f"R@{k}", "found first" if k == 1 else f"among the first {k}", "{:.1f} %")
+        for k in evaluation.image_to_text.recalls
+    ]
+    lower = "lower is better"
+    rsum = Cell(
+        f"{evaluation.rsum:.1f}",
+        _format_interval(evaluation.rsum_interval, "{:.1f}"),
+        f"{_chance_of_sum(evaluation):.1f}",
+        floor=_format_floor(evaluation.rsum, floor),
+    )
+    return [
+        *recalls,
+        row("median_rank", lower, "{:g}"),
+        row("mean_rank", lower, "{:.1f}"),
+        Row("rsum", "all recalls added", [rsum]),
+    ]
+
+
+def start_sentence(
+    lineage: Lineage, training: Mapping[str, Any], tuning: Mapping[str, Any] | None
+) -> str | None:
+    """Return what happened to a training that did not start and what helps, or None if it started.
+
+    Args:
+        lineage: of the evaluation.
+        training: the content of `metrics/training.json`.
+        tuning: that of `metrics/tuning.json`, if the model that was evaluated is a tuned one.
+    """
+    if tuning:
+        validation = tuning["validation"]
+        return None if tuning["started"] else TUNED_TO_NOTHING.format(**validation)
+    if training["started"]:
+        return None
+    model, validation = settings_of(lineage, "model"), training["validation"]
+    losses = model.get("loss", [])
+    return not_started(
+        validation["rsum"],
+        validation["guessing"],
+        losses if isinstance(losses, list) else [losses],
+        training["epochs"],
+        training["updates"],
+        training["collapsed"],
+        "imported" if model.get("source") == "imported" else model.get("method", "steps"),
+    )
+
+
+def small_split(evaluation: Evaluation) -> str | None:
+    """Return a warning if so few images were scored that the sum of recalls says little, or None."""
+    images = evaluation.text_to_image.pool
+    recalls = len(evaluation.image_to_text.recalls)
+    return small_split_warning(images, _chance_of_sum(evaluation), recalls)
+
+
+def _chance_of_sum(evaluation: Evaluation) -> float:
+    directions = (evaluation.image_to_text, evaluation.text_to_image)
+    return sum(chance_recall(direction, k) for direction in directions for k in direction.recalls)
+
+
+def _format_floor(rsum: float, floor: Floor | None) -> str:
+    if floor is None:
+        return ""
+    if floor.rsum is None:
+        return f"no closed-form floor: {floor.reason}"
+    below = "; this model is below its floor" if rsum < floor.rsum else ""
+    return f"closed form with the same features {floor.rsum:.1f} ({floor.low:.1f} to {floor.high:.1f}){below}"
+
+
+def chance_recall(direction: Direction, k: int) -> float:
+    """Return the recall@k of guessing in percent, as the mean over the folds; 100 where k covers the pool."""
+    return _over_folds(direction, lambda pool, counts: chance_of_recall(min(k, pool), pool, counts))
+
+
+def find_paper_row(metrics: bytes, ranks: Artifact, captioned: Iterable[Captioned]) -> PaperRow | None:
+    """Return what a paper printed for the same experiment, or None.
+
+    `fne.experiments.comparable` has the rule.
+
+    Args:
+        metrics: the content of the metrics file.
+        ranks: the ranks of the evaluation, whose lineage records what was run.
+        captioned: the catalog of captions.
+    """
+    records = list(captioned)
+    settings = {
+        section: flattened(settings_of(ranks.lineage, name)) for section, name in SECTION_ARTIFACTS.items()
+    }
+    if "vector_file" in ranks.lineage:
+        settings["tokenize"]["vectors"] = settings_of(ranks.lineage, "vector_file")["file"]
+    run = Run(
+        name=ranks.name,
+        settings=settings,
+        results=parse_results(metrics),
+        started=None,
+        hashes={},
+        ranks=Arrays(ranks, {}),
+        counts=split_counts(records),
+        split_digests=split_digests(records),
+    )
+    for address in addresses():
+        if address == STARTS:
+            continue
+        method = find_method(run, load_table(address)["dataset"], split_address(address)[0])
+        found = [row for row in rows(address) if method and row.is_paper_method and row.method == method.name]
+        if method and found:
+            return _paper_row(address, method, found[0])
+    return None
+
+
+def _chances(direction: Direction) -> dict[str, float]:
+    """Return the value of each metric for guessing."""
+    recalls = {f"R@{k}": chance_recall(direction, k) for k in direction.recalls}
+    return recalls | {
+        "median_rank": _over_folds(direction, chance_of_median),
+        "mean_rank": _over_folds(direction, chance_of_mean),
+    }
+
+
+def _over_folds(direction: Direction, chance: Callable[[int, np.ndarray], float]) -> float:
+    pools = np.bincount(direction.pool_folds)  # (folds,)
+    return float(
+        np.mean(
+            [
+                chance(int(pool), direction.true_counts[direction.folds == fold])
+                for fold, pool in enumerate(pools)
+            ]
+        )
+    )
+
+
+def _cell(direction: Direction, metric: str, chance: float, published: float | None, form: str) -> Cell:
+    value, interval = direction.metrics[metric], direction.intervals[metric]
+    return Cell(
+        form.format(value),
+        _format_interval(interval, form),
+        form.format(chance),
+        form.format(published) if published is not None else "",
+        Meter(value, chance, interval) if metric.startswith("R@") else None,
+    )
+
+
+def _format_interval(interval: Interval, form: str) -> str:
+    low, high = interval
+    return f"{form.format(low).removesuffix(' %')} to {form.format(high)}"
+
+
+def _paper_row(address: str, method: Method, row: PrintedRow) -> PaperRow:
+    table, _, subject = table_title(address).partition(": ")
+    title = f"{row.model} in {table} ({subject})"
+    figures = [
+        {key: value for key, value in zip(METRIC_KEYS, half, strict=True) if value is not None}
+        for half in (row.numbers[: len(METRIC_KEYS)], row.numbers[len(METRIC_KEYS) :])
+    ]
+    return PaperRow(
+        f"{title}, settings following the {method.following}",
+        [*row.notes],
+        dict(zip(DIRECTIONS, figures, strict=True)),
+    )

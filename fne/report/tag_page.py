@@ -1,0 +1,317 @@
+"""The page about tags: three answers in three averages, every tag, the order of writing, and examples."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fne.describing.written import Tagged
+from fne.evaluation.metrics.tag_metrics import average_precisions, per_class
+from fne.report.facts import catalog_head, counts, describer_facts, describer_phases, settings_of
+from fne.report.page import render_page
+from fne.report.sources import History
+from fne.store.artifact import Lineage
+from fne.store.catalog import Captioned
+
+PAGE = "tag_page"  # in lineages and records
+MAIN = "val/f1_sum"  # the validation score that is drawn first
+AVERAGES = {
+    "class": ("Per tag", "mean over tags; papers write C-P, C-R, C-F1"),
+    "image": ("Per image", "mean over images; some papers write O-P, O-R, O-F1"),
+    "pooled": ("Pooled", "all tags of all images counted together; later papers write O-P, O-R, O-F1"),
+}
+SCORES = ("precision", "recall", "f1")
+CONFUSIONS = 12  # pairs that are shown
+CONCEPTS = 8  # of an example
+# The plotting area of the chart of the order, in a picture of 420 x 230.
+LEFT, RIGHT, TOP, BOTTOM = 42, 408, 22, 188
+
+
+@dataclass(frozen=True)
+class Results:
+    """What was scored, as masks over names.
+
+    Attributes:
+        name: of the metrics, such as `test_full`.
+        names: the concepts, then true tags that are none.
+        counts: how many training images have each concept.
+        true: which names are true (images, names).
+        answers: which names each answer has (images, names); the first one speaks for the tagger.
+        probabilities: of the concepts (images, concepts), if there are any.
+        metrics: of all answers.
+        intervals: of these metrics.
+    """
+
+    name: str
+    names: list[str]
+    counts: list[int]
+    true: np.ndarray
+    answers: Mapping[str, np.ndarray]
+    probabilities: np.ndarray | None
+    metrics: Mapping[str, Any]
+    intervals: Mapping[str, Any]
+
+    @property
+    def main(self) -> str:
+        """The answer that speaks for the tagger."""
+        return next(iter(self.answers))
+
+
+@dataclass(frozen=True)
+class TagRow:
+    """A tag: how frequent it is, how well it is found, and where it is written."""
+
+    name: str
+    training: int | None  # images; None for a tag that is no concept
+    true: int
+    predicted: int
+    precision: float
+    recall: float
+    f1: float
+    average_precision: float | None
+    position: float | None  # the mean one, from 1
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A tag in the chart of the order."""
+
+    x: float
+    y: float
+    title: str
+
+
+@dataclass(frozen=True)
+class TagExample:
+    """An image with its tags.
+
+    Attributes:
+        id: the image.
+        outcome: `hit` (all right), `near` (some right) or `far` (none right).
+        f1: of its tags in percent.
+        tags: in the order in which they were written, and whether each is right.
+        missed: true tags that were not written.
+        concepts: the likeliest ones, with their probabilities in percent.
+    """
+
+    id: str
+    outcome: str
+    f1: float
+    tags: list[tuple[str, bool]]
+    missed: list[str]
+    concepts: list[tuple[str, float]]
+
+
+def tag_rows(results: Results, tagged: Sequence[Tagged]) -> list[TagRow]:
+    """Return every tag, the frequent ones first."""
+    found = per_class(results.answers[results.main], results.true)
+    concepts = len(results.counts)
+    precisions = np.full(len(results.names), np.nan)
+    if results.probabilities is not None:
+        precisions[:concepts] = average_precisions(results.probabilities, results.true[:, :concepts])
+    positions = mean_positions(tagged)
+    return [
+        TagRow(
+            name,
+            results.counts[number] if number < concepts else None,
+            int(found["true"][number]),
+            int(found["predicted"][number]),
+            float(found["precision"][number]),
+            float(found["recall"][number]),
+            float(found["f1"][number]),
+            None if np.isnan(precisions[number]) else float(precisions[number]),
+            positions.get(name),
+        )
+        for number, name in enumerate(results.names)
+    ]
+
+
+def mean_positions(tagged: Sequence[Tagged]) -> dict[str, float]:
+    """Return the mean position of each tag among the written ones, counted from 1.
+
+    Example:
+        >>> mean_positions([Tagged("1", ["dog", "sea"], None, None), Tagged("2", ["sea"], None, None)])
+        {'dog': 1.0, 'sea': 1.5}
+    """
+    places: dict[str, list[int]] = {}
+    for image in tagged:
+        for place, name in enumerate(image.tags or [], start=1):
+            places.setdefault(name, []).append(place)
+    return {name: sum(each) / len(each) for name, each in places.items()}
+
+
+def rare_before_frequent(tagged: Sequence[Tagged], counts: Mapping[str, int]) -> float | None:
+    """Return in which fraction of neighboring tags the rarer one was written first; None without pairs."""
+    pairs = [
+        (counts[first], counts[second])
+        for image in tagged
+        for first, second in zip(image.tags or [], (image.tags or [])[1:], strict=False)
+        if counts[first] != counts[second]
+    ]
+    return sum(first < second for first, second in pairs) / len(pairs) if pairs else None
+
+
+def confusions(results: Results, count: int = CONFUSIONS) -> list[tuple[str, str, int]]:
+    """Return the most frequent pairs of a wrong tag and a missed one of the same image, with their number."""
+    predicted, true = results.answers[results.main], results.true
+    pairs = Counter[tuple[int, int]]()
+    for wrong, missed in zip(predicted & ~true, true & ~predicted, strict=True):
+        pairs.update((a, b) for a in np.flatnonzero(wrong).tolist() for b in np.flatnonzero(missed).tolist())
+    ranked = sorted(pairs.items(), key=lambda item: (-item[1], item[0]))[:count]
+    return [(results.names[wrong], results.names[missed], number) for (wrong, missed), number in ranked]
+
+
+def choose_tag_examples(
+    results: Results, tagged: Sequence[Tagged], concepts: Sequence[str], count: int, seed: int
+) -> list[TagExample]:
+    """Choose up to `count` images: the best third, the worst third, and others drawn at random between.
+
+    Args:
+        results: what was scored; its images are in the order of `tagged`.
+        tagged: what the tagger says about each image.
+        concepts: the names of the concepts.
+        count: how many.
+        seed: of the drawing.
+    """
+    predicted, true = results.answers[results.main], results.true
+    hits, sizes = (predicted & true).sum(axis=1), predicted.sum(axis=1) + true.sum(axis=1)
+    f1 = np.where(
+        sizes > 0, 200 * hits / np.maximum(sizes, 1), 100.0
+    )  # silence is right where nothing is true
+    order = np.argsort(-f1, kind="stable")
+    chosen = min(count, len(order))
+    ends = chosen // 3
+    between = order[ends : len(order) - ends]
+    drawn = np.random.default_rng(seed).choice(len(between), chosen - 2 * ends, replace=False)
+    positions = [*order[:ends], *between[np.sort(drawn)], *order[len(order) - ends :]]
+    return [
+        _example(results, tagged[position], position, float(f1[position]), concepts) for position in positions
+    ]
+
+
+def render_tags(
+    results: Results,
+    tagged: Sequence[Tagged],
+    examples: Sequence[TagExample],
+    lineage: Lineage,
+    history: History,
+    captioned: Sequence[Captioned],
+    thumbnails: Mapping[str, str],
+    root: str,
+    record: str,
+) -> str:
+    """Return the page as HTML; equal inputs give equal text.
+
+    Args:
+        results: the scores.
+        tagged: what the tagger says about each image.
+        examples: the images to show.
+        lineage: the settings and digests of all artifacts behind them.
+        history: the metrics that training logged.
+        captioned: the catalog.
+        thumbnails: a data URI per image id; images without one are shown by their id.
+        root: the value of `catalog.root`.
+        record: what the page records about itself, see `fne.report.record`.
+    """
+    model = settings_of(lineage, "tagger")
+    rows = tag_rows(results, tagged)
+    counted = dict(zip(results.names, results.counts, strict=False))
+    dots = _dots(rows)
+    values = {
+        "results": results,
+        "split": results.name.partition("_")[0],
+        "averages": AVERAGES,
+        "scores": SCORES,
+        "cells": _cells(results),
+        "rows": sorted(rows, key=lambda row: (-(row.training or 0), row.name)),
+        "dots": dots,
+        "x_ticks": _x_ticks(rows) if dots else [],
+        "y_ticks": _y_ticks(rows) if dots else [],
+        "frame": (LEFT, RIGHT, TOP, BOTTOM),
+        "rare_first": rare_before_frequent(tagged, counted),
+        "confusions": confusions(results),
+        "examples": examples,
+        "phases": describer_phases(model, history),
+        "facts": catalog_head(lineage, root, captioned)
+        | {"Concepts": f"{len(results.counts)} ({model.get('concepts', 'tags')})"}
+        | describer_facts(model)
+        | counts(captioned, lineage),
+    }
+    scripts = ("search.js", "sort.js")
+    return render_page("tags.html", values, lineage, history, thumbnails, record, scripts)
+
+
+def _example(
+    results: Results, tagged: Tagged, position: int, f1: float, concepts: Sequence[str]
+) -> TagExample:
+    true = {results.names[number] for number in np.flatnonzero(results.true[position])}
+    written = tagged.tags if tagged.tags is not None else tagged.top or []
+    outcome = "hit" if f1 == 100 else "near" if f1 > 0 else "far"
+    seen: list[tuple[str, float]] = []
+    if tagged.probabilities is not None:
+        ranked = sorted(zip(concepts, tagged.probabilities, strict=True), key=lambda pair: -pair[1])
+        seen = [(name, 100 * value) for name, value in ranked[:CONCEPTS]]
+    return TagExample(
+        tagged.id,
+        outcome,
+        f1,
+        [(name, name in true) for name in written],
+        sorted(true - set(written)),
+        seen,
+    )
+
+
+def _cells(results: Results) -> list[tuple[str, list[tuple[str, str]], str]]:
+    """Return each answer with its scores and their intervals as text, and the number of tags per image."""
+    found = []
+    for answer in results.answers:
+        values, bounds = results.metrics[answer], results.intervals[answer]
+        cells = []
+        for average in AVERAGES:
+            for score in SCORES:
+                low, high = bounds[f"{average}_{score}"]
+                cells.append((f"{values[f'{average}_{score}']:.1f}", f"{low:.1f} to {high:.1f}"))
+        found.append((_title(answer), cells, f"{values['predicted_length']:.1f}"))
+    return found
+
+
+def _title(answer: str) -> str:
+    kind, _, value = answer.partition("_")
+    titles = {"path": "Tags as written", "top": f"The {value} likeliest", "above": f"All above {value}"}
+    return titles[kind]
+
+
+def _dots(rows: Sequence[TagRow]) -> list[Dot]:
+    """Return the tags that were written, by training frequency and mean position."""
+    shown = [row for row in rows if row.position is not None and row.training]
+    return [
+        Dot(
+            round(_x(row.training or 1, rows), 1),
+            round(_y(row.position or 1, rows), 1),
+            f"{row.name}: {row.training} training images, mean position {row.position:.1f}",
+        )
+        for row in shown
+    ]
+
+
+def _x(training: int, rows: Sequence[TagRow]) -> float:
+    logs = [np.log10(row.training) for row in rows if row.training]
+    low, high = min(logs), max(max(logs), min(logs) + 0.1)
+    return float(LEFT + (RIGHT - LEFT) * (np.log10(training) - low) / (high - low))
+
+
+def _y(position: float, rows: Sequence[TagRow]) -> float:
+    high = max(2.0, *(row.position or 1.0 for row in rows))
+    return TOP + (BOTTOM - TOP) * (position - 1) / (high - 1)
+
+
+def _x_ticks(rows: Sequence[TagRow]) -> list[tuple[float, str]]:
+    numbers = sorted({row.training for row in rows if row.training})
+    return [(round(_x(number, rows), 1), f"{number:,}") for number in (numbers[0], numbers[-1])]
+
+
+def _y_ticks(rows: Sequence[TagRow]) -> list[tuple[float, str]]:
+    high = int(max(2.0, *(row.position or 1.0 for row in rows)))
+    return [(round(_y(position, rows), 1), str(position)) for position in range(1, high + 1)]

@@ -1,0 +1,422 @@
+"""Describe images with trained models: sentences, tags and concepts of photos, folders and catalog images.
+
+Each entry of `PARTS` is a model with the values that it predicts and the pipeline that makes it. All of them
+read the same embeddings, so an image is embedded once. An image of the catalog is described from its stored
+embedding, in NumPy, because importing torch takes longer than the description.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fne.core import stat_cache
+from fne.core.errors import InputError
+from fne.core.files import plain_cell, write_text
+from fne.core.outputs import check_output
+from fne.core.params import load_params, not_one_of, parse_section
+from fne.describing.captioning.model_file import read_captioner_file, vocabulary
+from fne.describing.model_file import DescriberFile, read_describer_file
+from fne.describing.numpy_model import (
+    ArrayDescriber,
+    Writing,
+    beam_search,
+    greedy_without_repeats,
+)
+from fne.search.open_project import ExternalImage, Project, QueryImage, parse_query
+from fne.store.artifact import Artifact, merge
+from fne.store.rows import Rows
+from fne.text.caption_vocabulary import END, UNKNOWN
+
+if TYPE_CHECKING:
+    from fne.search.embed_query import Embedder
+
+WRITER = "fne describe"
+# The answer of a tagger that writes no tags: this many of its likeliest concepts.
+LIKELIEST = 3
+OUTPUTS = (".csv", ".jsonl")
+
+
+@dataclass(frozen=True)
+class Described:
+    """An image to describe.
+
+    Attributes:
+        name: the id of an image of the catalog, or the name of a file.
+        file: its file, if the project has it.
+        hints: noisy tags that the catalog has for it.
+        true_tags: the tags that the catalog has for it.
+    """
+
+    name: str
+    file: Path | None
+    hints: Sequence[str] = ()
+    true_tags: Sequence[str] = ()
+
+
+@dataclass
+class Description:
+    """The description of an image, as values by name."""
+
+    image: Described
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything for JSON."""
+        file = str(self.image.file) if self.image.file else None
+        return {"image": self.image.name, "file": file, **self.values}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a user wants to know.
+
+    Attributes:
+        concepts: how many concepts.
+        only: which value, or None for all.
+        writing: how sentences are written; None for no sentences.
+    """
+
+    concepts: int
+    only: str | None = None
+    writing: Writing | None = None
+
+    def includes(self, name: str) -> bool:
+        """Return whether a value is wanted."""
+        return self.only in (None, BELONGS.get(name, name))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A model that describes images.
+
+    Attributes:
+        model: its file in the project.
+        pipeline: the pipeline file that makes it.
+        says: the values that it predicts, by the names that `--only` takes.
+        read: reads the model.
+        describe: returns the values of each image, given the model, the images and their rows.
+    """
+
+    model: str
+    pipeline: str
+    says: tuple[str, ...]
+    read: Callable[[Path], DescriberFile]
+    describe: Callable[[DescriberFile, Sequence[Described], np.ndarray, Wanted], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The descriptions of all images, and notes for the user."""
+
+    descriptions: list[Description]
+    models: list[Artifact]
+    notes: list[str]
+    unreadable: dict[str, str]
+
+
+def describe(project: Project, arguments: Sequence[str], folder: Path | None, wanted: Wanted) -> Answer:
+    """Describe images of the catalog, image files, or a folder of photos.
+
+    Args:
+        project: the project whose models are used.
+        arguments: ids of images of the catalog, or image files; none for a folder.
+        folder: a folder of photos, or None.
+        wanted: which values to return.
+
+    Raises:
+        InputError: if there is no model, no such image, or if models and images do not belong together.
+    """
+    stat_cache.use(project.scratch)
+    parts, notes = _available(project, wanted)
+    files = [part.read(project.path(part.model)) for part in parts]
+    models = [file.artifact for file in files]
+    merge(*models)
+    unreadable: dict[str, str] = {}
+    if folder is None:
+        images, rows = _embed_all(project, arguments, models)
+    else:
+        images, rows, unreadable = _embed_folder(project, folder, models[0])
+    return Answer(describe_rows(parts, files, images, rows, wanted), models, notes, unreadable)
+
+
+def describe_rows(
+    parts: Sequence[Part],
+    files: Sequence[DescriberFile],
+    images: Sequence[Described],
+    rows: np.ndarray,
+    wanted: Wanted,
+) -> list[Description]:
+    """Describe images by their embeddings.
+
+    Args:
+        parts: what describes them.
+        files: the model of each part.
+        images: the images.
+        rows: their embeddings (images, features).
+        wanted: what to say.
+    """
+    descriptions = [Description(image) for image in images]
+    for part, file in zip(parts, files, strict=True):
+        found = part.describe(file, images, rows, wanted)
+        for description, values in zip(descriptions, found, strict=True):
+            description.values |= {name: value for name, value in values.items() if wanted.includes(name)}
+    for description in descriptions:
+        if description.image.true_tags and wanted.includes("tags"):
+            description.values["true_tags"] = list(description.image.true_tags)
+    return descriptions
+
+
+def write_table(path: Path, answer: Answer) -> None:
+    """Write descriptions as a table that `catalog` reads: CSV or JSONL, by the ending of the file.
+
+    Every row names the models that wrote it, so that it is not mistaken for human work.
+
+    Raises:
+        InputError: if the ending is another one, or if a tag cannot be written as CSV.
+    """
+    check_table(path)
+    writer = ", ".join(f"{model.path.name} {model.digest[:12]}" for model in answer.models)
+    rows = [_table_row(each) | {"written_by": f"{WRITER} ({writer})"} for each in answer.descriptions]
+    if path.suffix.lower() == ".jsonl":
+        write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        return
+    buffer = io.StringIO()
+    table = csv.writer(buffer, lineterminator="\n")
+    table.writerow(rows[0])
+    for row in rows:
+        table.writerow([_cell(path, name, value) for name, value in row.items()])
+    write_text(path, buffer.getvalue())
+
+
+def check_table(path: Path, *inputs: Path) -> None:
+    """Refuse a table of another ending, or one that this command would not have written.
+
+    Raises:
+        InputError: if the file cannot be written.
+    """
+    if path.suffix.lower() not in OUTPUTS:
+        raise InputError(f"--output: {path} must end with {' or '.join(OUTPUTS)}")
+    check_output(path, "--output", lambda head: f"{WRITER} (".encode() in head, *inputs)
+
+
+def describe_tags(
+    file: DescriberFile, images: Sequence[Described], rows: np.ndarray, wanted: Wanted
+) -> list[dict[str, Any]]:
+    """Return the tags and the likeliest concepts of images.
+
+    Args:
+        file: the tagger.
+        images: the images.
+        rows: their embeddings (images, features).
+        wanted: how many concepts.
+    """
+    names, known_hints = file.vocabulary["concepts"]["names"], file.vocabulary["hints"]
+    hints = np.array([[hint in image.hints for hint in known_hints] for image in images], dtype=np.float32)
+    describer = ArrayDescriber(file.shape, file.weights)
+    probabilities, conditions = describer.see(rows, hints if known_hints else None)
+    written = None
+    if describer.decoder is not None:
+        written = [
+            [word - 1 for word in each] for each in greedy_without_repeats(describer.decoder, conditions)
+        ]
+    found: list[dict[str, Any]] = []
+    for number in range(len(images)):
+        values: dict[str, Any] = {}
+        if probabilities is not None:
+            values["tags"] = list(_likeliest(names, probabilities[number], LIKELIEST))
+            values["concepts"] = _likeliest(names, probabilities[number], wanted.concepts)
+        if written is not None:
+            values["tags"] = [names[each] for each in written[number]]
+        found.append(values)
+    return found
+
+
+def describe_captions(
+    file: DescriberFile, images: Sequence[Described], rows: np.ndarray, wanted: Wanted
+) -> list[dict[str, Any]]:
+    """Return a sentence, its alternatives and the likeliest concepts of images.
+
+    Args:
+        file: the captioner.
+        images: the images.
+        rows: their embeddings (images, features).
+        wanted: how sentences are written, and how many concepts.
+    """
+    words, concepts = vocabulary(file)
+    describer = ArrayDescriber(file.shape, file.weights)
+    if describer.decoder is None:
+        raise InputError(f"{file.artifact.path}: has no decoder; run `dvc repro captioning/dvc.yaml`")
+    probabilities, conditions = describer.see(rows)
+    found = []
+    for number in range(len(images)):
+        values: dict[str, Any] = {}
+        if wanted.writing:
+            sentences = beam_search(
+                describer.decoder,
+                conditions[number],
+                end=END,
+                never=[UNKNOWN],
+                **wanted.writing.model_dump(),
+            )
+            listed = [
+                {"text": words.decode(each.words), "log_probability": round(each.log_probability, 4)}
+                for each in sentences
+            ]
+            values |= {"caption": listed[0]["text"], "sentences": listed}
+        if probabilities is not None:
+            values["concepts"] = _likeliest(concepts.names, probabilities[number], wanted.concepts)
+        found.append(values)
+    return found
+
+
+def read_tagger_file(path: Path) -> DescriberFile:
+    """Read a tagger.
+
+    Raises:
+        InputError: if the file is missing or damaged, or holds something else.
+    """
+    file = read_describer_file(path)
+    if file.artifact.name != "tagger":
+        raise InputError(f"{path}: is a {file.artifact.name}, not a tagger; run `dvc repro tagging/dvc.yaml`")
+    return file
+
+
+def read_writing(params: Path, beam: int | None) -> Writing:
+    """Return how sentences are written, by the parameter file, with another beam if one is given.
+
+    Raises:
+        InputError: if the section `caption` is missing or wrong.
+    """
+    section = load_params(params).get("caption")
+    section = section if isinstance(section, dict) else {}
+    known = {key: section[key] for key in Writing.model_fields if key in section}
+    writing, faults = parse_section({"caption": known}, "caption", Writing)
+    if writing is None:
+        raise InputError(f"{params}: section 'caption': {'; '.join(faults)}")
+    return writing if beam is None else writing.model_copy(update={"beam": beam})
+
+
+def _available(project: Project, wanted: Wanted) -> tuple[list[Part], list[str]]:
+    """Return the parts whose models are here and wanted, and how to make the others."""
+    if wanted.only is not None:
+        known = sorted({name for part in PARTS.values() for name in part.says})
+        if wanted.only not in known:
+            raise InputError(f"--only: {not_one_of(wanted.only, known)}")
+    chosen = [part for part in PARTS.values() if wanted.only is None or wanted.only in part.says]
+    here = [part for part in chosen if project.path(part.model).exists()]
+    missing = [
+        f"no {part.model} ({' and '.join(part.says)}); `dvc repro {part.pipeline}` makes it"
+        for part in chosen
+        if part not in here
+    ]
+    if not here:
+        raise InputError(f"nothing can be described yet: {'; '.join(missing)}")
+    return here, missing
+
+
+def _embed_all(
+    project: Project, arguments: Sequence[str], models: Sequence[Artifact]
+) -> tuple[list[Described], np.ndarray]:
+    """Return images of the catalog and image files, with their embeddings."""
+    catalog = project.catalog
+    queries = [_parse(argument, project) for argument in arguments]
+    embedder: Embedder | None = None
+    store: Rows | None = None
+    images, rows = [], []
+    for query in queries:
+        if isinstance(query, ExternalImage):
+            embedder = embedder or _open_embedder(project, models[0])
+            images.append(Described(str(query.file), query.file))
+            rows.append(embedder.embed(query).astype(np.float32))
+            continue
+        if store is None:
+            store = Rows.open(project.embeddings, "embeddings")
+            merge(*models, store.artifact, *catalog.artifacts)
+        record = catalog.captioned[query.id]
+        images.append(Described(query.id, query.file, record.hints, record.tags))
+        rows.append(store.read([query.id])[0].astype(np.float32))
+    return images, np.stack(rows)
+
+
+def _embed_folder(
+    project: Project, path: Path, model: Artifact
+) -> tuple[list[Described], np.ndarray, dict[str, str]]:
+    """Return the photos of a folder with their embeddings, and files that are not readable as images.
+
+    Activations are kept in the scratch folder, where searches in the folder have theirs, too.
+    """
+    from fne.search.folder import list_folder  # slow to import, because of Pillow
+
+    found = list_folder(path, project.runtime.workers, project.scratch)
+    embedder = _open_embedder(project, model)
+    embedder.prepare(found.images, path)
+    rows = embedder.rows([image.sha256 for image in found.images]).astype(np.float32)
+    return [Described(image.id, path / image.path) for image in found.images], rows, found.unreadable
+
+
+def _parse(argument: str, project: Project) -> QueryImage:
+    query = parse_query(argument, project.catalog, images_only=True)
+    assert not isinstance(query, str), "`images_only` refuses sentences"
+    return query
+
+
+def _open_embedder(project: Project, model: Artifact) -> "Embedder":
+    """Open what computes embeddings like those that a model was trained on."""
+    from fne.search.embed_query import open_embedder  # slow to import
+
+    return open_embedder(model, project.weights, project.statistics, project.runtime, project.scratch)
+
+
+def _likeliest(names: Sequence[str], probabilities: np.ndarray, count: int) -> dict[str, float]:
+    """Return the most probable concepts of an image with their probabilities."""
+    order = np.argsort(-probabilities, kind="stable")[:count]
+    return {names[each]: round(float(probabilities[each]), 4) for each in order.tolist()}
+
+
+def _table_row(description: Description) -> dict[str, Any]:
+    """Return the columns of `catalog`'s tables that a description has."""
+    row: dict[str, Any] = {"image": description.image.name}
+    if "caption" in description.values:
+        row["caption"] = description.values["caption"]
+    if "tags" in description.values:
+        row["tags"] = description.values["tags"]
+    return row
+
+
+def _cell(path: Path, column: str, value: Any) -> str:
+    """Return a cell of CSV that no spreadsheet reads as a formula."""
+    if column == "image":
+        # `catalog` removes `./` again, but would not find a file of another name.
+        return value if plain_cell(value) == value else f"./{value}"
+    if not isinstance(value, list):
+        return plain_cell(str(value))
+    divided = [each for each in value if ";" in each]
+    if divided:
+        raise InputError(
+            f"{path}: the tag {divided[0]!r} has a ';', which separates tags in CSV; use a name that ends "
+            "with .jsonl"
+        )
+    return plain_cell(";".join(value))
+
+
+# Values that are printed together with another one.
+BELONGS = {"sentences": "caption"}
+# Concepts of a later part replace those of an earlier one.
+PARTS: dict[str, Part] = {
+    "captions": Part(
+        "models/captioner.safetensors",
+        "captioning/dvc.yaml",
+        ("caption", "concepts"),
+        read_captioner_file,
+        describe_captions,
+    ),
+    "tags": Part(
+        "models/tagger.safetensors", "tagging/dvc.yaml", ("tags", "concepts"), read_tagger_file, describe_tags
+    ),
+}

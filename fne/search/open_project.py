@@ -1,0 +1,267 @@
+"""What a search works with: the project's artifacts, and the query.
+
+`Project` knows where the artifacts are, and `Catalog` holds what can be found. `parse_query`
+decides whether an argument of `fne search` is a sentence, an image of the catalog, or an
+image file that the catalog does not have. Only the last one needs Pillow, which is imported
+where it is used.
+"""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+
+from fne.core import stat_cache
+from fne.core.errors import InputError
+from fne.core.params import Runtime, load_key, load_params, load_runtime, not_one_of
+from fne.datasets.readers.folder import SUFFIXES
+from fne.matching.model_file import current_model
+from fne.store.artifact import Artifact
+from fne.store.catalog import SPLITS, Captioned, Image, image_root, read_captions, read_images
+
+PARAMS = "params.yaml"
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The catalog: images and captions by image id, and the folder of the image files."""
+
+    images: dict[str, Image]
+    captioned: dict[str, Captioned]
+    root: Path
+    artifacts: list[Artifact]
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """All image ids, in the order of the catalog."""
+        return list(self.captioned)
+
+    def file(self, image_id: str) -> Path | None:
+        """Return the path of an image, or None if the catalog has only its features."""
+        image = self.images.get(image_id)
+        return self.root / image.path if image else None
+
+    def sentences(self, image_id: str) -> list[str]:
+        """Return the captions of an image; none for an image of the gallery."""
+        record = self.captioned.get(image_id)
+        return list(record.captions) if record else []
+
+    def select(self, split: str | None, tag: str | None) -> set[str]:
+        """Return the ids of the images of a split, with a tag, or of all.
+
+        Raises:
+            InputError: if there is no such split, or no image with the tag.
+        """
+        records = self.captioned.values()
+        splits = [each for each in SPLITS if any(record.split == each for record in records)]
+        if split is not None and split not in splits:
+            raise InputError(f"--split: {not_one_of(split, splits)}")
+        found = {record.id for record in records if selected(record, split, tag)}
+        if tag is not None and not found:
+            tags = sorted({each for record in records for each in record.tags})
+            similar = get_close_matches(tag, tags, 3) or tags[:3]
+            known = f"has tags such as {', '.join(similar)}" if tags else "has no tags"
+            place = f" of {split}" if split else ""
+            raise InputError(f"--tag: no image{place} has the tag {tag!r}; the catalog {known}")
+        return found
+
+    def count_splits(self, image_ids: Iterable[str]) -> dict[str, int]:
+        """Return how many of the images, which may be repeated, are in each split."""
+        counts = Counter(self.captioned[each].split for each in image_ids)
+        return {split: counts[split] for split in SPLITS if counts[split]}
+
+
+def selected(record: Captioned | None, split: str | None, tag: str | None) -> bool:
+    """Tell whether an image of the catalog passes the filters."""
+    if record is None:
+        return False
+    return (split is None or record.split == split) and (tag is None or tag in record.tags)
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project, given by its parameter file; artifacts are at the paths that `dvc.yaml` names."""
+
+    params: Path
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The catalog, read once."""
+        images, images_artifact = read_images(self.path("data/images.jsonl"))
+        captioned, captions_artifact = read_captions(self.path("data/captions.jsonl"))
+        return Catalog(
+            {image.id: image for image in images},
+            {record.id: record for record in captioned},
+            image_root(self.path(load_key(self.params, "catalog", "root"))),
+            # Without image files, none of them can belong to another data set.
+            [captions_artifact, *[images_artifact] * bool(images)],
+        )
+
+    @cached_property
+    def runtime(self) -> Runtime:
+        """The runtime settings."""
+        return load_runtime(self.params)
+
+    @property
+    def scratch(self) -> Path:
+        """The scratch folder."""
+        return self.path(str(self.runtime.scratch_folder()))
+
+    @property
+    def weights(self) -> Path:
+        """The weights file of the network."""
+        return self.path(load_key(self.params, "extract", "weights"))
+
+    @property
+    def statistics(self) -> Path:
+        """The mean and deviation of each feature."""
+        return self.path("features/statistics.h5")
+
+    @property
+    def embeddings(self) -> Path:
+        """The store of image embeddings."""
+        return self.path("features/embeddings")
+
+    @property
+    def vocabulary(self) -> Path:
+        """The vocabulary of the model."""
+        return self.path("captions/vocabulary.json")
+
+    @property
+    def model(self) -> Path:
+        """The model of the stage `train`."""
+        return self.path("models/matching.safetensors")
+
+    @property
+    def tuned(self) -> Path:
+        """The tuned network and model, or a file that says that nothing was tuned."""
+        return self.path("models/tuned.safetensors")
+
+    @property
+    def current_model(self) -> Path:
+        """The model in use: the tuned one, if the network was tuned."""
+        return current_model(self.model, self.tuned)
+
+    @property
+    def image_vectors(self) -> Path:
+        """The store of image vectors in the joint space."""
+        return self.path("vectors/images")
+
+    @property
+    def caption_vectors(self) -> Path:
+        """The store of caption vectors in the joint space."""
+        return self.path("vectors/captions")
+
+    def path(self, name: str) -> Path:
+        """Return a path in the project's folder; an absolute path is returned unchanged."""
+        return self.params.parent / name
+
+
+def open_project(root: str | Path) -> Project:
+    """Return the project in a folder.
+
+    Raises:
+        InputError: if the folder has no `params.yaml`.
+    """
+    params = Path(root).expanduser() / PARAMS
+    if not params.is_file():
+        raise InputError(
+            f"{root}: not the folder of a project ({PARAMS} is missing); pass its folder as root"
+        )
+    project = Project(params)
+    # Shards that were hashed once, and have not changed since, are not hashed again.
+    stat_cache.use(project.scratch)
+    return project
+
+
+def find_project(path: Path) -> Project | None:
+    """Return the project that a file or folder belongs to, or None.
+
+    A `params.yaml` without a section `runtime` belongs to another program.
+    """
+    for folder in path.absolute().parents:
+        params = folder / PARAMS
+        if params.is_file() and "runtime" in load_params(params):
+            return open_project(folder)
+    return None
+
+
+@dataclass(frozen=True)
+class CatalogImage:
+    """An image of the catalog. It has no file if the catalog has only its features."""
+
+    id: str
+    file: Path | None
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class ExternalImage:
+    """An image file that the catalog does not have; its content is the one that the digest is of."""
+
+    file: Path
+    sha256: str
+    content: bytes = field(repr=False)
+    id: None = None
+
+
+QueryImage = CatalogImage | ExternalImage
+
+
+def parse_query(argument: str, catalog: Catalog, images_only: bool = False) -> QueryImage | str:
+    """Return the image or the sentence that an argument of `fne search` stands for.
+
+    An existing file is an image, and so is an id of the catalog. Anything else is a sentence,
+    unless it looks like the name of an image.
+
+    Args:
+        argument: what the user typed.
+        catalog: the catalog that is searched.
+        images_only: whether a sentence is refused.
+
+    Raises:
+        InputError: if the argument names an image that does not exist, or if it is ambiguous.
+    """
+    is_id = argument in catalog.captioned
+    if os.path.isfile(argument):  # noqa: PTH113 - a sentence may be too long for the name of a file
+        return _read_image(Path(argument), is_id, catalog, images_only)
+    if is_id:
+        image = catalog.images.get(argument)
+        return CatalogImage(argument, catalog.file(argument), image.sha256 if image else None)
+    if not images_only and not _looks_like_a_file_name(argument):
+        return argument
+    near = [get_close_matches(name, catalog.ids, n=1) for name in (argument, Path(argument).name)]
+    close = [*near[0], *near[1]]
+    hint = f"did you mean {close[0]!r}?" if close else f"ids look like {catalog.ids[0]!r}"
+    advice = "name an image" if images_only else "to search with a sentence, use plain words"
+    raise InputError(f"{argument!r} is neither a file nor an image id of the catalog ({hint}); {advice}")
+
+
+def _looks_like_a_file_name(argument: str) -> bool:
+    return Path(argument).suffix.lower() in SUFFIXES or ("/" in argument and " " not in argument)
+
+
+def _read_image(path: Path, is_id: bool, catalog: Catalog, images_only: bool) -> QueryImage:
+    # These import Pillow, which is slow and not needed for a sentence.
+    from fne.store.images import UndecodableError, decode_bytes, read_image_file
+
+    try:
+        content = read_image_file(path)
+        decode_bytes(content)
+    except UndecodableError as error:
+        allowed = "an image file" if images_only else "an image file or a sentence"
+        raise InputError(f"{path}: {error}; use {allowed}") from None
+    sha256 = hashlib.sha256(content).hexdigest()
+    same = [image.id for image in catalog.images.values() if image.sha256 == sha256]
+    if is_id and str(path) not in same:
+        raise InputError(
+            f"'{path}' is both a file in this folder and the id of another image of the catalog; "
+            f"use ./{path} for the file, or another working folder for the image of the catalog"
+        )
+    if not same:
+        return ExternalImage(path, sha256, content)
+    return CatalogImage(str(path) if is_id else same[0], path, sha256)

@@ -1,1 +1,0 @@
-"""What can be learned, one package per task; no task imports another."""

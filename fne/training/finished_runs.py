@@ -1,0 +1,143 @@
+"""Finished trainings, kept in the scratch folder by what decides their result.
+
+The key is the digest of the settings that apply, the digests of what it reads, the kind of
+device, the numbers of processes and threads and `TRAINER_VERSION`. So when an edited comment, a new
+file in a shared package or the block of a variant that was not chosen makes DVC run a
+training stage again, the stage finishes in seconds with the same result.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fne.core.errors import InputError
+from fne.core.files import check_own, text_digest
+from fne.core.processes import ALONE, Processes
+from fne.store.catalog import Captioned
+from fne.store.rows import Rows
+from fne.store.tensors import read_description, read_sealed, write_sealed
+from fne.training.best_epoch import Point, point_from_json
+
+# Raised whenever the same settings and inputs train to other weights. Small reference runs in the
+# tests detect it.
+TRAINER_VERSION = 1
+FOLDER = "trained"
+# The settings that name a training for people, as far as its task has them.
+NAMING = ("method", "text_encoder", "loss", "condition", "inject", "cell", "learns", "seed")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The result of a training.
+
+    Attributes:
+        points: its validations.
+        kept: the one whose weights were kept.
+        state: all weights.
+        updates: how many updates were made; none in closed form.
+        collapsed: whether the task found that the model maps everything to one point.
+    """
+
+    points: list[Point]
+    kept: Point
+    state: dict[str, Tensor]
+    updates: int = 0
+    collapsed: bool = False
+
+
+def training_key(
+    settings: Mapping[str, Any], read: Mapping[str, str], device: str, processes: int
+) -> dict[str, Any]:
+    """Return everything that decides the result of a training that starts now, with the threads of torch.
+
+    Args:
+        settings: those that apply.
+        read: the digests of what it reads, by name. Digests of whole artifacts would change when a store gets
+            rows for other images.
+        device: the type of the device.
+        processes: how many train together.
+    """
+    return {
+        "version": TRAINER_VERSION,
+        "settings": dict(settings),
+        "inputs": dict(read),
+        "device": device,
+        "processes": processes,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def digest_of(rows: Rows, captioned: Sequence[Captioned]) -> str:
+    """Return the digest of some images: their rows, and what the catalog says of each."""
+    records = [[each.id, each.captions, each.tags, each.hints] for each in captioned]
+    return text_digest(json.dumps([rows.digest([each.id for each in captioned]), records]))
+
+
+def load_finished(scratch: Path, key: Mapping[str, Any], processes: Processes = ALONE) -> Finished | None:
+    """Return the finished training of a key, to all processes; a damaged file is removed."""
+    found = processes.from_first(_load(_path(scratch, key), key) if processes.first else None)
+    if found is None:
+        return None
+    description, tensors = found
+    points = [point_from_json(each) for each in description["points"]]
+    return Finished(points, points[description["kept"]], tensors, description["updates"])
+
+
+def keep_finished(scratch: Path, key: Mapping[str, Any], done: Finished) -> None:
+    """Keep a finished training."""
+    description = {
+        "key": dict(key),
+        "points": [asdict(point) for point in done.points],
+        "kept": done.points.index(done.kept),
+        "updates": done.updates,
+    }
+    path = _path(scratch, key)
+    write_sealed(path, description, done.state)
+
+
+@dataclass(frozen=True)
+class FinishedFile:
+    """A kept training, described for people."""
+
+    path: Path
+    summary: str
+
+
+def finished_trainings(scratch: Path) -> list[FinishedFile]:
+    """Return the kept trainings of a scratch folder; a damaged one is described as such."""
+    return [FinishedFile(path, _summary(path)) for path in sorted((scratch / FOLDER).glob("*.safetensors"))]
+
+
+def _summary(path: Path) -> str:
+    try:
+        description = read_description(path)
+        settings = description["key"]["settings"]
+        best = point_from_json(description["points"][description["kept"]])
+        names = [str(settings[key]) for key in NAMING if key in settings]
+        return f"{', '.join(names)}; {best.scores.name} {best.scores.main:.1f}"
+    except (InputError, KeyError, IndexError, TypeError, ValueError):
+        return "damaged"
+
+
+def _load(path: Path, key: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+    check_own(path)
+    if not path.exists():
+        return None
+    try:
+        description, tensors = read_sealed(path)
+        # Earlier versions did not keep the number of updates: such a training is made again.
+        if "updates" in description and description["key"] == json.loads(json.dumps(dict(key))):
+            return description, tensors
+    except (InputError, KeyError):
+        path.unlink(missing_ok=True)
+    return None
+
+
+def _path(scratch: Path, key: Mapping[str, Any]) -> Path:
+    digest = text_digest(json.dumps(dict(key), sort_keys=True))
+    return scratch / FOLDER / f"{digest[:32]}.safetensors"

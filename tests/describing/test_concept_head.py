@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+import torch
+
+from fne.core.errors import InputError
+from fne.describing.concept_head import HINT_SUMS, ROWS, HintReader, Recognizer, log_odds
+from fne.describing.label_losses import logistic
+
+
+def drawn_labels(seed, images=50, concepts=6):
+    generator = np.random.default_rng(seed)
+    return generator.random((images, concepts)) < generator.random(concepts)
+
+
+@pytest.mark.parametrize("hidden", [None, 8])
+def test_before_training_the_loss_is_the_entropy_of_the_concepts(hidden):
+    labels = drawn_labels(0)
+    recognizer = Recognizer(5, 6, hidden)
+    recognizer.start(log_odds(labels.sum(axis=0), len(labels)))
+    loss = logistic(recognizer(torch.randn(50, 5)), torch.from_numpy(labels)).mean().item()
+    frequency = labels.mean(axis=0)
+    entropy = -(frequency * np.log(frequency) + (1 - frequency) * np.log(1 - frequency)).sum()
+    assert loss == pytest.approx(entropy, rel=1e-5)
+
+
+def test_log_odds_of_all_or_no_images_are_finite():
+    odds = log_odds(np.array([0, 3, 10]), 10)
+    assert torch.isfinite(odds).all()
+    assert odds[0] == -odds[2] == pytest.approx(np.log(0.5 / 9.5))
+
+
+@pytest.mark.parametrize(("counts", "images"), [([0], 0), ([-1], 3), ([4], 3)])
+def test_counts_that_no_images_can_have_are_refused(counts, images):
+    with pytest.raises(InputError, match="recognizer: "):
+        log_odds(np.array(counts), images)
+
+
+@pytest.mark.parametrize("hidden", [None, 16])
+def test_a_recognizer_learns_concepts_that_the_rows_hold(hidden):
+    torch.manual_seed(0)
+    labels = torch.from_numpy(drawn_labels(1, images=200))
+    rows = labels.float() * 2 - 1
+    recognizer = Recognizer(6, 6, hidden)
+    recognizer.start(log_odds(labels.sum(dim=0).numpy(), 200))
+    optimizer = torch.optim.Adam(recognizer.parameters(), lr=0.05)
+    for _ in range(100):
+        optimizer.zero_grad()
+        logistic(recognizer(rows), labels).mean().backward()
+        optimizer.step()
+    assert ((recognizer(rows) > 0) == labels).all()
+
+
+def test_the_hidden_layer_is_what_concepts_are_predicted_from():
+    linear, deep = Recognizer(5, 3), Recognizer(5, 3, hidden=7)
+    rows = torch.randn(4, 5)
+    assert torch.equal(linear.encode(rows), rows)
+    assert linear.width == 5
+    assert deep.width == 7
+    assert deep.encode(rows).shape == (4, 7)
+    assert (deep.encode(rows) >= 0).all()
+    assert torch.equal(deep(rows), deep.classify(deep.encode(rows)))
+
+
+def test_standardized_rows_have_mean_zero_and_deviation_one():
+    rows = torch.randn(40, 3, dtype=torch.float64) * torch.tensor([3.0, 0.1, 0.0]) + 5
+    mean, deviation = rows.mean(dim=0), rows.std(dim=0, correction=0)
+    deviation[2] = 0
+    scaled = ROWS["standardized"](mean, deviation)(rows)
+    assert torch.allclose(scaled.mean(dim=0), torch.zeros(3, dtype=torch.float64), atol=1e-9)
+    assert scaled.std(dim=0, correction=0).tolist() == pytest.approx([1, 1, 0])
+
+
+def test_unit_rows_have_length_one_and_raw_rows_stay():
+    rows = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
+    mean, deviation = rows.mean(dim=0), rows.std(dim=0)
+    assert ROWS["unit"](mean, deviation)(rows).tolist() == [pytest.approx([0.6, 0.8]), [0, 0]]
+    assert torch.equal(ROWS["raw"](mean, deviation)(rows), rows)
+
+
+def test_scaling_is_kept_with_the_weights_but_not_learned():
+    scaling = ROWS["standardized"](torch.ones(2), torch.ones(2))
+    assert set(scaling.state_dict()) == {"shift", "scale"}
+    assert list(scaling.parameters()) == []
+
+
+def test_hints_say_nothing_before_training():
+    image = torch.randn(3, 4)
+    hints = HintReader(10, 5, 4)(torch.ones(3, 10))
+    assert torch.equal(HINT_SUMS["logits"](image, hints), torch.sigmoid(image))
+
+
+def test_summed_probabilities_are_at_most_one():
+    image, hints = torch.tensor([3.0, 0.0]), torch.tensor([3.0, -200.0])
+    assert HINT_SUMS["probabilities"](image, hints).tolist() == [1, 0.5]

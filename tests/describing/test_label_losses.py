@@ -1,0 +1,100 @@
+import math
+
+import pytest
+import torch
+
+from fne.describing.label_losses import MULTILABEL_LOSSES, logistic, softmax, warp
+
+
+def drawn(seed, images=7, labels=9):
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(images, labels, generator=generator, dtype=torch.float64)
+    return logits, torch.rand(images, labels, generator=generator) < torch.rand(1, generator=generator)
+
+
+def plain_warp(logits, labels):
+    total = 0.0
+    wrong = [score for score, label in zip(logits, labels, strict=True) if not label]
+    for score, label in zip(logits, labels, strict=True):
+        if label:
+            violations = [1 - score + other for other in wrong if 1 - score + other > 0]
+            if violations:
+                weight = sum(1 / rank for rank in range(1, len(violations) + 1))
+                total += weight * sum(violations) / len(violations)
+    return total
+
+
+def plain_softmax(logits, labels):
+    true = [score for score, label in zip(logits, labels, strict=True) if label]
+    normalizer = math.log(sum(math.exp(score) for score in logits))
+    return -sum(score - normalizer for score in true) / len(true) if true else 0.0
+
+
+def plain_logistic(logits, labels):
+    return sum(math.log(1 + math.exp(-s if y else s)) for s, y in zip(logits, labels, strict=True))
+
+
+PLAIN = {"logistic": plain_logistic, "softmax": plain_softmax, "warp": plain_warp}
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("name", MULTILABEL_LOSSES)
+def test_a_loss_is_that_of_plain_loops(name, seed):
+    logits, labels = drawn(seed)
+    expected = [PLAIN[name](*row) for row in zip(logits.tolist(), labels.tolist(), strict=True)]
+    assert MULTILABEL_LOSSES[name](logits, labels).tolist() == pytest.approx(expected)
+
+
+def test_logistic_is_the_summed_loss_of_torch():
+    logits, labels = drawn(0)
+    expected = torch.nn.BCEWithLogitsLoss(reduction="sum")(logits, labels.double())
+    assert logistic(logits, labels).sum().item() == pytest.approx(expected.item())
+
+
+def test_softmax_is_the_cross_entropy_of_torch_with_soft_targets():
+    logits, labels = drawn(1)
+    labels[:, 0] = True
+    targets = labels / labels.sum(dim=1, keepdim=True)
+    expected = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
+    assert torch.allclose(softmax(logits, labels), expected)
+
+
+@pytest.mark.parametrize("name", MULTILABEL_LOSSES)
+def test_gradients_are_those_of_finite_differences(name):
+    logits, labels = drawn(3, images=4, labels=5)
+    assert torch.autograd.gradcheck(
+        lambda scores: MULTILABEL_LOSSES[name](scores, labels), logits.requires_grad_()
+    )
+
+
+@pytest.mark.parametrize("name", ["softmax", "warp"])
+def test_an_image_without_labels_teaches_nothing(name):
+    logits = torch.randn(2, 4, requires_grad=True)
+    values = MULTILABEL_LOSSES[name](logits, torch.zeros(2, 4))
+    assert values.tolist() == [0, 0]
+    values.sum().backward()
+    assert not logits.grad.any()
+
+
+def test_warp_of_an_image_with_all_labels_is_zero():
+    assert warp(torch.randn(1, 4), torch.ones(1, 4)).tolist() == [0]
+
+
+def test_a_label_ranked_above_all_others_by_the_margin_costs_nothing_in_warp():
+    assert warp(torch.tensor([[5.0, 3.9, -1.0]]), torch.tensor([[1, 0, 0]])).tolist() == [0]
+
+
+@pytest.mark.parametrize("name", MULTILABEL_LOSSES)
+def test_large_logits_give_finite_losses(name):
+    logits = torch.tensor([[1000.0, -1000.0]])
+    assert torch.isfinite(MULTILABEL_LOSSES[name](logits, torch.tensor([[0, 1]]))).all()
+
+
+@pytest.mark.parametrize("name", MULTILABEL_LOSSES)
+def test_an_image_has_the_same_loss_alone_and_in_a_batch(name):
+    logits, labels = drawn(5)
+    together = MULTILABEL_LOSSES[name](logits, labels)
+    alone = torch.cat(
+        [MULTILABEL_LOSSES[name](logits[i : i + 1], labels[i : i + 1]) for i in range(len(logits))]
+    )
+    assert torch.allclose(together, alone)

@@ -1,0 +1,86 @@
+import random
+
+import pytest
+
+from fne.core.errors import InputError
+from fne.describing.written import (
+    Sentence,
+    Tagged,
+    Written,
+    read_tagged,
+    read_written,
+    write_tagged,
+    write_written,
+)
+
+TAGGED = [
+    Tagged("b.jpg", ["sea", "dog\u2028"], ["dog\u2028"], [0.25, 1.0]),
+    Tagged("a.jpg", None, None, None),
+]
+WRITTEN = [
+    Written(
+        "b\u2028.jpg", (Sentence("a dog", -1.5, -1.5, True), Sentence("", -2.0, -1.0, False)), {"dog": 0.9}
+    ),
+    Written('a".jpg', (Sentence("</script>", -0.5, -0.5, True),), {}),
+]
+TAGGER = {"tagger": {"digest": "ab", "settings": {}}}
+CAPTIONER = {"captioner": {"digest": "abc", "settings": {}}}
+
+
+def write_tags(path):
+    write_tagged(path, TAGGED, ["sea", "dog\u2028"], {"top_k": 1}, TAGGER)
+    return path
+
+
+def write_captions(path):
+    write_written(path, WRITTEN, {"beam": 2}, CAPTIONER)
+    return path
+
+
+def test_tags_are_read_back_sorted_by_image_with_their_origin(tmp_path):
+    found = read_tagged(write_tags(tmp_path / "t"))
+    assert found.images == TAGGED[::-1]
+    assert found.concepts == ["sea", "dog\u2028"]
+    artifact = found.artifact
+    assert (artifact.name, artifact.settings, artifact.lineage) == ("tags", {"top_k": 1}, TAGGER)
+
+
+def test_captions_are_read_back_sorted_by_image_with_their_origin(tmp_path):
+    found, artifact = read_written(write_captions(tmp_path / "c"))
+    assert list(found.values()) == WRITTEN[::-1]
+    assert found["b\u2028.jpg"].caption == "a dog"
+    assert (artifact.name, artifact.settings, artifact.lineage) == (
+        "written_captions",
+        {"beam": 2},
+        CAPTIONER,
+    )
+
+
+def test_one_image_can_be_read_alone(tmp_path):
+    found, _ = read_written(write_captions(tmp_path / "c"), ['a".jpg', "missing"])
+    assert list(found.values()) == [WRITTEN[1]]
+
+
+@pytest.mark.parametrize(
+    ("write", "read", "what"),
+    [(write_tags, read_tagged, "tags"), (write_captions, read_written, "written captions")],
+)
+def test_every_damage_is_detected(tmp_path, write, read, what):
+    path = write(tmp_path / "x")
+    content = path.read_bytes()
+    generator = random.Random(0)
+    damaged = [content[:cut] for cut in (0, 1, 40, len(content) - 1)]
+    for _ in range(40):
+        place = generator.randrange(len(content))
+        flipped = content[place] ^ (1 << generator.randrange(7))
+        damaged.append(content[:place] + bytes([flipped]) + content[place + 1 :])
+    for each in damaged:
+        path.write_bytes(each)
+        with pytest.raises(InputError, match=rf"x: (not a file of {what} \(|needs a version of fne)"):
+            read(path)
+
+
+def test_other_files_are_refused(tmp_path):
+    (tmp_path / "x").write_text('{"format": "other"}\n')
+    with pytest.raises(InputError, match="its seal is missing"):
+        read_written(tmp_path / "x")

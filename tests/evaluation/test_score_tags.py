@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+
+from fne.evaluation.score_tags import evaluate_labels, write_label_results
+from fne.store.artifact import parse_metrics
+
+CONCEPTS = ["dog", "sea", "snow"]
+TRUE = [{"dog", "sea"}, {"sea"}, set(), {"dog", "cat"}]
+PROBABILITIES = np.array([[0.9, 0.6, 0.1], [0.2, 0.7, 0.4], [0.1, 0.2, 0.3], [0.8, 0.1, 0.2]])
+WRITTEN = np.array([[1, 1, 0], [0, 0, 0], [0, 0, 0], [1, 0, 1]], dtype=bool)
+
+
+def evaluation(**changes):
+    arguments = {
+        "concepts": CONCEPTS,
+        "true": TRUE,
+        "probabilities": PROBABILITIES,
+        "written": WRITTEN,
+        "top": 1,
+        "threshold": 0.5,
+    }
+    return evaluate_labels(**(arguments | changes))
+
+
+def test_by_hand_with_zero_by_zero():
+    found = evaluation().metrics()
+    assert (found["images"], found["concepts"]) == (4, 3)
+    # "cat" is true of one image and no concept: it can never be found.
+    assert (found["unlearned_tags"], found["unlearned_occurrences"]) == (1, 1)
+    path = found["path"]
+    # Tags dog, sea, snow, cat: precision 2/2, 1/1, 0/1, 0/0 and recall 2/2, 1/2, 0/0, 0/1.
+    assert path["class_precision"] == pytest.approx(100 * (1 + 1 + 0 + 0) / 4)
+    assert path["class_recall"] == pytest.approx(100 * (1 + 0.5 + 0 + 0) / 4)
+    assert path["class_f1"] == pytest.approx(2 * 50 * 37.5 / 87.5)
+    # Images: precision 2/2, 0/0, 0/0, 1/2 and recall 2/2, 0/1, 0/0, 1/2.
+    assert path["image_precision"] == pytest.approx(100 * 1.5 / 4)
+    assert path["image_recall"] == pytest.approx(100 * 1.5 / 4)
+    assert path["pooled_precision"] == pytest.approx(100 * 3 / 4)
+    assert path["pooled_recall"] == pytest.approx(100 * 3 / 5)
+    assert (path["empty_true_images"], path["empty_predicted_images"]) == (1, 2)
+    assert (path["empty_true_classes"], path["empty_predicted_classes"]) == (1, 1)
+    # The likeliest concept of each image, and all above one half.
+    assert found["top_1"]["pooled_precision"] == pytest.approx(100 * 3 / 4)
+    assert found["above_0.5"]["predicted_length"] == 1
+    # Average precisions of dog and sea are perfect, and snow is true of no image.
+    assert found["mAP"] == 100
+
+
+def test_answers_that_a_tagger_lacks_are_left_out():
+    assert list(evaluation(written=None).answers) == ["top_1", "above_0.5"]
+    assert list(evaluation(threshold=None).answers) == ["path", "top_1"]
+    alone = evaluation(probabilities=None)
+    assert list(alone.answers) == ["path"]
+    assert "mAP" not in alone.metrics()
+    assert "mAP" not in alone.intervals()
+
+
+def test_the_best_answer_of_a_tagger_is_its_main_one():
+    assert evaluation().main == "path"
+    assert evaluation(written=None).main == "top_1"
+
+
+def test_intervals_contain_the_metrics():
+    found, bounds = evaluation().metrics(), evaluation().intervals()
+    for answer in ("path", "top_1", "above_0.5"):
+        for name, (low, high) in bounds[answer].items():
+            assert low <= found[answer][name] <= high
+    assert (bounds["level"], bounds["samples"]) == (0.95, 1000)
+
+
+def test_results_are_listed_under_the_name_of_the_protocol(tmp_path):
+    said = []
+    write_label_results(evaluation(), "val_full", tmp_path / "m.json", tmp_path / "i.json", said.append)
+    assert parse_metrics((tmp_path / "m.json").read_bytes()).keys() == {"val_full"}
+    assert parse_metrics((tmp_path / "i.json").read_bytes()).keys() == {"val_full"}
+    assert said[0].startswith("val_full: 4 images, mAP 100.0, F1 of path per class 42.9, per image 37.5 (")
+
+
+def test_without_any_learned_positive_there_is_no_map():
+    assert "mAP" not in evaluation(true=[{"cat"}, set(), set(), set()]).metrics()

@@ -1,0 +1,233 @@
+import numpy as np
+import pytest
+import torch
+
+from fne.core.errors import InputError
+from fne.core.params import load_params
+from fne.evaluation.metrics.recall import sum_of_recalls, summarize
+from fne.experiments import study_run as running
+from fne.experiments.study_file import load_study
+from fne.experiments.study_record import find_result
+from fne.experiments.study_run import run_study, settings_of
+from fne.features.embeddings import EMBEDDINGS
+from fne.features.standardize import fit
+from fne.features.write_embeddings import write_embeddings
+from fne.matching.closed_form import CaptionedImages, to_matcher
+from fne.matching.closed_form import fit as align
+from fne.store.catalog import captioned_in, read_captions, split_ids
+from fne.store.rows import Rows
+from fne.text.tokens import read_tokens
+from tests.support.studies import write_file, write_study
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    path = write_study(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return load_study(path)
+
+
+def test_every_cell_fold_and_seed_is_run_once_and_the_project_is_not_changed(study, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    lines = []
+    assert run_study(study, tmp_path / "params.yaml", tmp_path / "out", lines.append) == 15
+    assert len(lines) == 16
+    assert lines[0] == f"{study.path}: {study.digest}, 2 hypotheses, recorded in {tmp_path / 'out'}"
+    assert lines[1].startswith("1 of 15: small/all/ternary, fold 0, seed 0: validation ")
+    assert run_study(study, tmp_path / "params.yaml", tmp_path / "out", lines.append) == 0
+    made = [path for path in sorted(tmp_path.rglob("*")) if tmp_path / "out" not in [path, *path.parents]]
+    # Statistics of hashed files are kept in the scratch folder.
+    assert [path for path in made if ".fne" not in path.parts] == before
+
+
+def test_a_result_equals_the_closed_form_computed_by_hand(study, tmp_path):
+    """The captions and words of the runner, and everything else by the functions of the pipeline."""
+    cell = next(each for each in study.cells if each.name == "small/last/z")
+    folder = tmp_path / "out"
+    workspace = running.Workspace(
+        study,
+        load_params(tmp_path / "params.yaml"),
+        running.load_runtime(tmp_path / "params.yaml"),
+        folder,
+        folder,
+    )
+    result = workspace.run(cell, 1, 0)
+    settings = settings_of(load_params(tmp_path / "params.yaml"), cell.overrides, "test")
+    captions, tokens = workspace._captions(settings, 1)
+    captioned, words = read_captions(captions)[0], read_tokens(tokens)
+    rows = Rows.open(tmp_path / "features/small")
+    embedding = EMBEDDINGS["zscore"](rows, fit(rows, split_ids(captioned, "train")), settings.embed.choices())
+    write_embeddings(tmp_path / "by_hand", rows, embedding, {}, {})
+    images = {
+        split: CaptionedImages.of(
+            [each.id for each in captioned_in(captioned, split)],
+            [[words.read(name) for name in each.caption_ids] for each in captioned_in(captioned, split)],
+        )
+        for split in ("train", "val", "test")
+    }
+    rows = Rows.open(tmp_path / "by_hand")
+    size = words.artifact.settings["words"]
+    own = settings.train.methods["cca"]
+    matcher = to_matcher(align(rows, images["train"], images["val"], size, "cca", own))
+    test = images["test"]
+    vectors = matcher.embed_images(torch.from_numpy(rows.read(test.ids).astype(np.float32))).detach().numpy()
+    bags = test.bags
+    scores = np.empty((len(test), len(bags)))
+    for number in range(len(bags)):
+        numbers = bags.words[bags.offsets[number] : bags.offsets[number + 1]]
+        sentence = matcher.embed_captions(torch.tensor(numbers)[None], torch.tensor([len(numbers)]))
+        scores[:, number] = vectors @ sentence.detach().numpy()[0]
+    true = test.owners[None, :] == np.arange(len(test))[:, None]
+    assert result.image_ids == test.ids
+    best = np.where(true, scores, -np.inf).max(axis=1, keepdims=True)
+    wrong = np.where(true, -np.inf, scores)
+    check_ranks(result.image_ranks, wrong, best)
+    check_ranks(result.caption_ranks, wrong.T, scores[test.owners, np.arange(len(bags))][:, None])
+    assert result.rsum == sum_of_recalls(summarize(result.image_ranks), summarize(result.caption_ranks))
+
+
+def check_ranks(ranks, wrong, best):
+    """Compare ranks with counts of better wrong answers; many captions are the same, so their scores are equal."""
+    above, not_below = (wrong > best + 1e-5).sum(axis=1), (wrong >= best - 1e-5).sum(axis=1)
+    assert (above < ranks).all()
+    assert (ranks <= 1 + not_below).all()
+    assert not_below.min() < above.max()
+
+
+def test_a_killed_study_continues_and_ends_with_the_same_bytes(study, tmp_path, monkeypatch):
+    params = tmp_path / "params.yaml"
+    run_study(study, params, tmp_path / "whole", lambda line: None)
+
+    calls = []
+
+    def killed(*arguments):
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        calls.append(arguments)
+        original(*arguments)
+
+    original = running.keep_result
+    monkeypatch.setattr(running, "keep_result", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(study, params, tmp_path / "parts", lambda line: None)
+    monkeypatch.setattr(running, "keep_result", original)
+    assert run_study(study, params, tmp_path / "parts", lambda line: None) == 11
+    files = sorted(path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole").rglob("*.h5"))
+    assert len(files) == 15
+    for file in files:
+        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()
+
+
+def test_a_changed_setting_is_run_again(study, tmp_path):
+    params = tmp_path / "params.yaml"
+    run_study(study, params, tmp_path / "out", lambda line: None, only=["small/all/ternary"])
+    content = params.read_text().replace("high: 0.15", "high: 0.75")
+    params.write_text(content)
+    assert run_study(study, params, tmp_path / "out", lambda line: None, only=["small/all/ternary"]) == 3
+
+
+def test_bytes_are_those_of_the_code(study, tmp_path):
+    run_study(study, tmp_path / "params.yaml", tmp_path / "out", lambda line: None)
+    sizes = {cell.name: find_result(tmp_path / "out", cell, 0, 0).size for cell in study.cells}
+    assert sizes == {
+        "small/all/ternary": 2,  # 7 values of 2 bits
+        "small/all/z": 14,
+        "small/last/z": 8,
+        "small/last/ternary": 1,
+        "projected/pca": 4,
+    }
+
+
+def test_the_inner_validation_chooses_among_the_draws(tmp_path, monkeypatch):
+    training = {
+        "train.method": "steps",
+        "train.start": "random",
+        "train.embed_dim": 4,
+        "train.epochs": 2,
+        "train.patience": 2,
+        "train.text_encoder": "bow",
+        "train.batch": 8,
+    }
+    path = write_study(tmp_path)
+    tuning = {"key": "train.learning_rate", "draws": 3, "low": 0.0001, "high": 1.0}
+    grids = {"one": {"set": training | {"embed.kind": "zscore"}, "factors": {"only": {"cell": {}}}}}
+    write_file(path, tuning=tuning, grids=grids, hypotheses=[], folds=2)
+    monkeypatch.chdir(tmp_path)
+    study = load_study(path)
+    assert run_study(study, tmp_path / "params.yaml", tmp_path / "out", lambda line: None) == 2
+    found = find_result(tmp_path / "out", study.cells[0], 0, 0)
+    assert [trial["draw"] for trial in found.trials] == study.draws
+    assert found.validation == max(trial["validation"] for trial in found.trials)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fault"),
+    [
+        ({"embed.kinds": "fne"}, "params.yaml has no key 'embed.kinds'"),
+        ({"evaluate.top": 5}, "'evaluate.top' is in no section of a study (catalog, embed, tokenize, train)"),
+        ({"embed.low": 9.0}, "section 'embed': low must be below high, got low=9.0, high=0.15"),
+        (
+            {"tokenize.vectors": "glove.txt"},
+            "tokenize.vectors: a study has no pretrained word vectors; use weights/no_words.yaml",
+        ),
+    ],
+)
+def test_wrong_overrides_are_refused_before_anything_runs(study, tmp_path, overrides, fault):
+    with pytest.raises(InputError) as caught:
+        settings_of(load_params(tmp_path / "params.yaml"), overrides, "s.yaml: cell")
+    assert fault in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "only", "fault"),
+    [
+        (
+            {"layers": {"many": {"embed.layers": "last:9"}}},
+            (),
+            "small/many: features/small: has 2 layers, and 'last:9' needs 9; see `embed.layers` in params.yaml",
+        ),
+        (
+            {"how": {"large": {"study.project": "pca:99"}}},
+            (),
+            "small/large: study.project is pca:99, but the embedding has 7 values",
+        ),
+        ({"how": {"own": {"embed.source": "features/none"}}}, (), "features/none"),
+        (
+            {"how": {"own": {}}},
+            ("large",),
+            "no cell has a name that begins with 'large'; the first is 'small/own'",
+        ),
+    ],
+)
+def test_faults_of_any_cell_are_found_before_the_file_is_recorded(
+    tmp_path, monkeypatch, changes, only, fault
+):
+    path = write_study(tmp_path, hypotheses=[], grids={"small": {"set": {}, "factors": changes}})
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as caught:
+        run_study(load_study(path), tmp_path / "params.yaml", tmp_path / "out", print, only)
+    assert fault in caught.value.message
+    assert not (tmp_path / "out/record.json").exists()
+
+
+def test_a_new_version_of_the_trainer_runs_trainings_by_steps_again(study, tmp_path, monkeypatch):
+    params, folder = tmp_path / "params.yaml", tmp_path / "out"
+    steps = {"train.method": "steps", "train.start": "random", "train.text_encoder": "bow", "train.epochs": 1}
+    grids = {"one": {"set": {}, "factors": {"how": {"steps": steps, "closed": {}}}}}
+    study = load_study(write_file(study.path, grids=grids, hypotheses=[], folds=2))
+    assert run_study(study, params, folder, print) == 4
+    monkeypatch.setattr(running, "TRAINER_VERSION", running.TRAINER_VERSION + 1)
+    assert run_study(study, params, folder, print) == 2
+
+
+def test_a_closed_form_that_does_not_choose_on_the_inner_validation_is_refused(tmp_path, monkeypatch):
+    path = write_study(tmp_path)
+    text = path.read_text().replace("choose_on: val", "choose_on: train")
+    path.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as caught:
+        run_study(load_study(path), tmp_path / "params.yaml", tmp_path / "out", lambda line: None)
+    assert caught.value.message == (
+        f"{path}: small/all/ternary: train.methods.cca.choose_on must be 'val', the inner validation of a fold, "
+        "got 'train'"
+    )

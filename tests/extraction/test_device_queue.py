@@ -1,0 +1,132 @@
+import numpy as np
+import pytest
+import torch
+
+from fne.core.errors import InputError
+from fne.extraction.device_queue import HostQueue, StreamQueue, compute_rows, open_queue
+from fne.extraction.read_images import ImageFiles, Job, compute_locally
+from tests.support.extraction import draw, red_extractor, redness
+
+
+def images(count):
+    return iter([torch.full((1,), float(number)) for number in range(count)])
+
+
+class SmallDevice:
+    """A device that holds only some images at once, queued ones included."""
+
+    def __init__(self, capacity, ahead=2, error=None):
+        self.capacity, self.ahead = capacity, ahead
+        self.error = error or torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        self.held, self.submitted, self.released, self.most = 0, [], 0, 0
+
+    def submit(self, pixels):
+        if self.held + len(pixels) > self.capacity:
+            raise self.error
+        self.held += len(pixels)
+        self.most = max(self.most, self.held)
+        self.submitted.append(len(pixels))
+
+        def result():
+            self.held -= len(pixels)
+            return np.array([each.item() for each in pixels])
+
+        return result
+
+    def release_memory(self):
+        self.released += 1
+
+
+def computed(device, count, size):
+    said = []
+    rows = list(compute_rows(device, images(count), size, said.append))
+    assert np.concatenate(rows).tolist() == list(range(count))
+    return said
+
+
+def test_a_device_has_further_batches_queued_while_rows_are_waited_for():
+    device = SmallDevice(capacity=100)
+    assert computed(device, 23, 4) == []
+    assert device.submitted == [4, 4, 4, 4, 4, 3]
+    assert device.most == 12
+
+
+def test_a_cpu_reads_no_batch_ahead():
+    device = SmallDevice(capacity=4, ahead=0)
+    assert computed(device, 9, 4) == []
+    assert device.submitted == [4, 4, 1]
+
+
+def test_batches_that_do_not_fit_are_halved_and_this_is_said_once():
+    device = SmallDevice(capacity=3)
+    said = computed(device, 50, 16)
+    assert said == [
+        "out of memory with 16 images per batch; going on with 2, which gives the same rows; set "
+        "runtime.batch to 2 to start with it"
+    ]
+    assert set(device.submitted) == {2}
+    assert device.most <= 3
+
+
+def test_batches_that_fit_alone_are_not_halved():
+    device = SmallDevice(capacity=10)
+    assert computed(device, 32, 8) == []
+    assert set(device.submitted) == {8}
+    assert device.released > 0
+
+
+def test_memory_that_gets_scarce_later_halves_the_batches_from_then_on():
+    device = SmallDevice(capacity=16, ahead=0)
+    rows = compute_rows(device, images(32), 8, lambda text: None)
+    found = [next(rows)]
+    device.capacity = 4
+    found += list(rows)
+    assert device.submitted == [8, 4, 4, 4, 4, 4, 4]
+    assert np.concatenate(found).tolist() == list(range(32))
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED")])
+def test_other_errors_of_scarce_memory_halve_batches_too(error):
+    assert len(computed(SmallDevice(capacity=2, error=error), 9, 8)) == 1
+
+
+def test_one_image_that_does_not_fit_is_an_error_that_says_what_to_do():
+    with pytest.raises(InputError) as error:
+        computed(SmallDevice(capacity=0), 3, 2)
+    assert error.value.message == (
+        "out of memory with one image per batch; stop other programs that use this device, or set "
+        "runtime.device to cpu"
+    )
+
+
+def test_other_errors_are_not_taken_for_scarce_memory():
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        computed(SmallDevice(capacity=1, error=RuntimeError("an illegal memory access")), 3, 2)
+
+
+def test_an_extraction_with_scarce_memory_has_the_same_rows(tmp_path):
+    files = [draw(tmp_path, number) for number in range(7)]
+    extractor = red_extractor()
+    rows = extractor.rows
+
+    def scarce(batch):
+        if len(batch) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return rows(batch)
+
+    object.__setattr__(extractor, "rows", scarce)
+    said = []
+    job = Job(ImageFiles(files, tmp_path, extractor.resize), extractor, 4, 0, 7, said.append)
+    done = list(compute_locally(job, iter(range(7))))
+    assert [position for each in done for position in each.positions] == list(range(7))
+    found = [float(row[0]) for each in done for row in each.rows]
+    assert found == pytest.approx([redness(number) for number in range(7)], rel=1e-5)
+    assert len(said) == 1
+
+
+def test_a_cpu_has_a_queue_that_computes_at_once_and_a_gpu_has_streams(monkeypatch):
+    extractor = red_extractor()
+    assert isinstance(open_queue(extractor), HostQueue)
+    object.__setattr__(extractor, "device", torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: device)
+    assert isinstance(open_queue(extractor), StreamQueue)

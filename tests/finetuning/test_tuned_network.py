@@ -1,0 +1,130 @@
+import pytest
+import torch
+
+from fne.core.errors import InputError
+from fne.finetuning.tuned_network import BIASES, FIRST, GAINS, WEIGHTS, trained_taps
+from tests.support.finetuning import tuned_network
+
+
+def images(count=7, dtype=torch.float32):
+    return torch.rand(count, 3, 64, 64, generator=torch.Generator().manual_seed(0), dtype=dtype)
+
+
+def gradients(network, pixels):
+    rows = network(pixels)
+    goal = torch.arange(rows.numel(), dtype=rows.dtype).view_as(rows)
+    (rows * goal).sum().backward()
+    return [each.grad for each in network.parameters() if each.requires_grad]
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+@pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
+@pytest.mark.parametrize("part", [1, 2, 4])
+def test_the_gradient_of_parts_is_that_of_the_whole_batch(first, dtype, within, part):
+    plain = tuned_network(first, part=7, dtype=dtype)
+    # Without caching: the network itself, with all values kept.
+    values = images(dtype=dtype)
+    modules = list(plain._network.modules.values())
+    for module in modules:
+        values = module(values)
+    rows = values.mean(dim=(2, 3))
+    (rows * torch.arange(rows.numel(), dtype=dtype).view_as(rows)).sum().backward()
+    wanted = [each.grad for each in plain.parameters() if each.requires_grad]
+    found = gradients(tuned_network(first, part=part, dtype=dtype), images(dtype=dtype))
+    assert len(found) == len(wanted) == [10, 6, 2][first]
+    for one, other in zip(found, wanted, strict=True):
+        assert float((one - other).norm() / other.norm()) < within
+
+
+def test_rows_of_length_one_are_scaled_inside_of_the_gradient():
+    network = tuned_network(unit=True)
+    rows = network(images())
+    assert torch.allclose(rows.norm(dim=1), torch.ones(7))
+    (unscaled,) = [tuned_network(unit=False)(images())]
+    assert torch.allclose(rows, unscaled / unscaled.norm(dim=1, keepdim=True))
+
+
+def test_frozen_layers_have_no_gradient_and_are_in_no_checkpoint():
+    network = tuned_network(first=2)
+    assert [name for name, each in network.named_parameters() if each.requires_grad] == list(
+        dict(network.named_parameters())
+    )
+    assert sorted(network.state_dict()) == ["modules_above.0.bias", "modules_above.0.weight"]
+    assert {name.partition(".")[0] for name in network.full_state()} == {"0", "1", "3", "4", "6"}
+
+
+def test_a_network_in_training_mode_keeps_the_bits_of_its_statistics():
+    network = tuned_network()
+    before = {name: value.clone() for name, value in network.full_state().items()}
+    network.train()
+    assert not any(each.training for each in network.modules())
+    gradients(network, images())
+    optimizer = torch.optim.SGD([each for each in network.parameters() if each.requires_grad], lr=0.1)
+    optimizer.step()
+    after = network.full_state()
+    changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    statistics = {name for name in before if "running" in name or "tracked" in name}
+    assert len(statistics) == 6
+    assert changed == set(before) - statistics
+
+
+def test_announced_memory_is_that_of_a_part_and_not_of_the_batch():
+    network = tuned_network()
+    few, many = (network.activation_bytes(images(count), 8) for count in (1, 8))
+    entering = images(8).nbytes  # all layers are trained, so the images enter the first one
+    assert 4 * (few - entering) < many - entering <= 8 * (few - entering)  # some of it are weights
+    assert network.activation_bytes(images(1), 16) - few == entering
+    # The values of the last layer alone are fewer than those that pass through the layers before it.
+    assert tuned_network(first=2).activation_bytes(images(8), 8) < many
+
+
+def test_each_kind_of_weights_has_its_group():
+    kinds = tuned_network().trained_kinds()
+    assert {kind: [tuple(each.shape) for each in own] for kind, own in kinds.items()} == {
+        WEIGHTS: [(6, 4, 3, 3), (8, 6, 3, 3)],
+        BIASES: [(4,), (4,), (6,), (6,), (8,)],
+        GAINS: [(4,), (6,)],
+        FIRST: [(4, 3, 5, 5)],
+    }
+    assert tuned_network(first=2).trained_kinds()[FIRST] == []
+
+
+def test_a_network_without_images_returns_no_rows():
+    assert tuned_network()(images(0)).shape == (0, 8)
+
+
+def test_layers_are_trained_from_the_first_to_the_one_that_the_model_reads():
+    names = [tap.layer for tap in trained_taps("vgg16", "conv5_3", "conv5_1")]
+    assert names == ["conv5_1", "conv5_2", "conv5_3"]
+    assert len(trained_taps("vgg16", "conv5_3", "all")) == 13
+    pooled = trained_taps("resnet18", "pool5", "conv5_2_1")
+    assert [tap.layer for tap in pooled] == ["conv5_2_1", "conv5_2_2"]
+
+
+@pytest.mark.parametrize(
+    ("first", "message"),
+    [
+        (
+            "fc6",
+            "params.yaml: finetune.first is 'fc6', which comes after 'conv2', the layer that the model reads; "
+            "use all or one of conv1, conv2",
+        ),
+        (
+            "conv9",
+            "params.yaml: finetune.first: 'conv9' is not one of 'all', 'conv1', 'conv2', the layers of alexnet",
+        ),
+    ],
+)
+def test_a_layer_that_cannot_be_the_first_is_refused(first, message):
+    with pytest.raises(InputError) as error:
+        trained_taps("alexnet", "conv2", first)
+    assert error.value.message == message
+
+
+def test_a_network_of_timm_is_refused():
+    with pytest.raises(InputError) as error:
+        trained_taps("timm/resnet10t", "conv2", "all")
+    assert error.value.message == (
+        "params.yaml: finetune.epochs is not 0, but timm/resnet10t cannot be tuned; set extract.backbone to one of "
+        "alexnet, resnet18, resnet50, vgg16, vgg19, or finetune.epochs to 0"
+    )

@@ -1,0 +1,323 @@
+import itertools
+import random
+
+import pytest
+import torch
+from pytorch_metric_learning.distances import CosineSimilarity
+from pytorch_metric_learning.losses import TripletMarginLoss
+from pytorch_metric_learning.miners import TripletMarginMiner
+from pytorch_metric_learning.reducers import AvgNonZeroReducer
+from torch.nn.functional import normalize
+
+from fne.matching.hard_negatives import (
+    AXES,
+    MINERS,
+    REDUCTIONS,
+    LossChoices,
+    collapsed_loss,
+    mined_loss,
+    selected,
+)
+from fne.matching.similarities import cosine
+
+ALL = [*MINERS]
+DEFINED_BY_ONE_CONTRAST = ["hard_hinge", "semi_hard_hinge", "sum_hinge"]
+
+
+def batches(count: int):
+    """Batches with planted ties, images that occur twice, two captions per image, and up to nine captions."""
+    chance = random.Random(0)
+    generator = torch.Generator().manual_seed(0)
+    for number in range(count):
+        captions = chance.randrange(2, 10)
+        images = captions if number % 2 else chance.randrange(1, captions + 1)
+        truth = (
+            torch.arange(captions)
+            if number % 2
+            else torch.tensor([each % images for each in range(captions)])[
+                torch.randperm(captions, generator=generator)
+            ]
+        )
+        # The image that each row shows; some rows show the same image.
+        shown = torch.randint(0, max(2, images), (images,), generator=generator)
+        positives = shown[:, None] == shown[truth][None, :]
+        scores = torch.randn(images, captions, generator=generator, dtype=torch.float64)
+        if number % 3:
+            scores = scores.mul(4).round().div(8)
+        yield scores, positives, truth, (0.05, 0.2, 1.0)[number % 3]
+
+
+def wanted(name: str, true: float, wrong: float, margin: float) -> bool:
+    hard, violating = wrong >= true, margin - true + wrong > 0
+    return {"hard_hinge": hard, "semi_hard_hinge": violating and not hard, "sum_hinge": violating}[name]
+
+
+def loops(scores, positives, truth):
+    """For every anchor: its true score, and the scores of its contrasts by their places in the mask."""
+    images, captions = scores.shape
+    by_image = [
+        (float(scores[truth[c], c]), {(c, k): float(scores[truth[c], k]) for k in range(captions) if not positives[truth[c], k]})
+        for c in range(captions)
+    ]  # fmt: skip
+    by_caption = [
+        (
+            float(scores[truth[c], c]),
+            {(i, c): float(scores[i, c]) for i in range(images) if not positives[i, c]},
+        )
+        for c in range(captions)
+    ]
+    return by_image, by_caption
+
+
+@pytest.mark.parametrize("name", DEFINED_BY_ONE_CONTRAST)
+def test_masks_are_those_of_plain_loops(name):
+    for scores, positives, truth, margin in batches(200):
+        masks = selected(name, scores, positives, truth, margin)
+        for mask, anchors in zip(masks, loops(scores, positives, truth), strict=True):
+            expected = {
+                place
+                for true, contrasts in anchors
+                for place, wrong in contrasts.items()
+                if wanted(name, true, wrong, margin)
+            }
+            assert {tuple(each) for each in mask.nonzero().tolist()} == expected
+
+
+@pytest.mark.parametrize("k", [1, 2, 20])
+def test_the_k_hardest_are_as_many_as_there_are_and_no_other_contrast_scores_higher(k):
+    for scores, positives, truth, margin in batches(200):
+        masks = selected("top_k_hinge", scores, positives, truth, margin, k)
+        for mask, anchors in zip(masks, loops(scores, positives, truth), strict=True):
+            chosen = {tuple(each) for each in mask.nonzero().tolist()}
+            for _, contrasts in anchors:
+                mine = sorted((wrong for place, wrong in contrasts.items() if place in chosen), reverse=True)
+                assert mine == sorted(contrasts.values(), reverse=True)[:k]
+            assert chosen <= {place for _, contrasts in anchors for place in contrasts}
+
+
+def test_max_hinge_selects_what_top_1_does():
+    for scores, positives, truth, margin in batches(50):
+        one = selected("max_hinge", scores, positives, truth, margin, 5)
+        other = selected("top_k_hinge", scores, positives, truth, margin, 1)
+        assert all(map(torch.equal, one, other))
+
+
+def test_hard_and_semi_hard_contrasts_are_the_violating_ones_and_none_is_both():
+    for batch in batches(200):
+        hard, semi, all_of_them = (selected(name, *batch) for name in DEFINED_BY_ONE_CONTRAST)
+        for each, other, union in zip(hard, semi, all_of_them, strict=True):
+            assert torch.equal(each | other, union)
+            assert not (each & other).any()
+
+
+def test_a_tie_is_hard():
+    scores = torch.zeros(3, 3)
+    for name, count in (("hard_hinge", 6), ("semi_hard_hinge", 0), ("sum_hinge", 6)):
+        masks = selected(name, scores, torch.eye(3, dtype=torch.bool), torch.arange(3), 0.1)
+        assert [int(each.sum()) for each in masks] == [count, count]
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("hardest", AXES)
+def test_the_loss_is_that_of_its_masks(name, reduce, hardest):
+    choices = LossChoices(hardest=hardest, k=2, reduce=reduce, image_anchors=0.7, caption_anchors=0.1)
+    for scores, positives, truth, margin in batches(60):
+        masks = selected(name, scores, positives, truth, margin, 2, hardest)
+        expected = 0.0
+        for mask, image_anchor, weight in zip(masks, (True, False), (0.7, 0.1), strict=True):
+            values = []
+            for row, column in mask.nonzero().tolist():
+                c, wrong = (
+                    (row, scores[truth[row], column]) if image_anchor else (column, scores[row, column])
+                )
+                values.append(max(0.0, float(margin - scores[truth[c], c] + wrong)))
+            slots = {
+                "sum": 1,
+                "mean": max(1, len(values)),
+                "mean_violating": max(1, sum(each > 0 for each in values)),
+            }
+            expected += weight * sum(values) / slots[reduce]
+        found = mined_loss(name, choices, scores, positives, truth, margin)
+        assert found.item() == pytest.approx(expected, rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("name", ALL)
+def test_gradients_are_those_of_finite_differences(name, reduce):
+    generator = torch.Generator().manual_seed(7)
+    scores = torch.randn(4, 6, generator=generator, dtype=torch.float64).requires_grad_()
+    truth = torch.tensor([0, 1, 2, 3, 0, 1])
+    positives = torch.arange(4)[:, None] == truth[None, :]
+    choices = LossChoices(k=2, reduce=reduce, caption_anchors=0.1)
+    assert torch.autograd.gradcheck(
+        lambda each: mined_loss(name, choices, each, positives, truth, 0.2), scores
+    )
+
+
+def first_violations(scores, positives, margin):
+    true = scores.diagonal()
+    by_image = (margin - true[:, None] + scores).clamp(min=0)
+    by_caption = (margin - true[None, :] + scores).clamp(min=0)
+    return by_image.masked_fill(positives, 0), by_caption.masked_fill(positives, 0)
+
+
+def first_sum(scores, positives, margin):
+    by_image, by_caption = first_violations(scores, positives, margin)
+    return by_image.sum() + by_caption.sum()
+
+
+def first_maximum(scores, positives, margin, hardest):
+    by_image, by_caption = first_violations(scores, positives, margin)
+    axis, other = AXES[hardest]
+    return by_image.amax(dim=axis).sum() + by_caption.amax(dim=other).sum()
+
+
+def first_top_k(scores, positives, margin, hardest, k):
+    by_image, by_caption = first_violations(scores, positives, margin)
+    axis, other = AXES[hardest]
+    k = min(k, len(scores))
+    return by_image.topk(k, dim=axis).values.sum() + by_caption.topk(k, dim=other).values.sum()
+
+
+# The losses of the first version, whose trainings must stay what they were.
+FIRST_LOSSES = {"max_hinge": first_maximum, "sum_hinge": first_sum, "top_k_hinge": first_top_k}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("hardest", AXES)
+@pytest.mark.parametrize("name", FIRST_LOSSES)
+def test_sums_have_the_bits_of_the_first_losses_on_square_scores(name, hardest, dtype):
+    generator = torch.Generator().manual_seed(1)
+    arguments = {
+        "sum_hinge": {},
+        "max_hinge": {"hardest": hardest},
+        "top_k_hinge": {"hardest": hardest, "k": 3},
+    }
+    for size in (2, 7, 32, 128):
+        positives = torch.eye(size, dtype=torch.bool)
+        positives[0, -1] = True
+        drawn = torch.randn(size, size, generator=generator, dtype=dtype)
+        # A collapsed batch is all ties.
+        for start in (drawn, drawn.mul(4).round().div(8), torch.zeros_like(drawn)):
+            gradients, values = [], []
+            for loss in (
+                lambda scores, mask=positives: FIRST_LOSSES[name](scores, mask, 0.2, **arguments[name]),
+                lambda scores, mask=positives: mined_loss(
+                    name, LossChoices(hardest=hardest, k=3), scores, mask, torch.arange(len(scores)), 0.2
+                ),
+            ):
+                scores = start.clone().requires_grad_()
+                value = loss(scores)
+                value.backward()
+                values.append(value.detach())
+                gradients.append(scores.grad)
+            assert torch.equal(*values)
+            assert torch.equal(*gradients)
+
+
+def test_a_weight_of_zero_switches_a_direction_off():
+    [(scores, positives, truth, margin)] = itertools.islice(batches(2), 1, None)
+    both = [
+        mined_loss(
+            "sum_hinge",
+            LossChoices(image_anchors=one, caption_anchors=other),
+            scores,
+            positives,
+            truth,
+            margin,
+        )
+        for one, other in ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
+    ]
+    assert both[0] + both[1] == pytest.approx(both[2].item())
+    with pytest.raises(ValueError, match="both 0"):
+        LossChoices(image_anchors=0.0, caption_anchors=0.0)
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("name", ALL)
+def test_nothing_to_mine_is_a_loss_of_zero_with_gradients_of_zero(name, reduce):
+    scores = torch.eye(4).requires_grad_()
+    loss = mined_loss(
+        name, LossChoices(reduce=reduce), scores, torch.eye(4, dtype=torch.bool), torch.arange(4), 0.2
+    )
+    loss.backward()
+    assert loss.item() == 0
+    assert torch.equal(scores.grad, torch.zeros(4, 4))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_batch_of_one_image_has_no_contrasts(name):
+    masks = selected(
+        name, torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool), torch.tensor([0, 0]), 0.1, 3
+    )
+    assert not any(each.any() for each in masks)
+
+
+@pytest.mark.parametrize(
+    ("name", "choices", "value"),
+    [
+        ("top_k_hinge", LossChoices(k=1, caption_anchors=0.0), 6.4),  # what the paper calls the maximum
+        ("top_k_hinge", LossChoices(k=10, caption_anchors=0.1), 70.4),
+        ("top_k_hinge", LossChoices(k=10, reduce="mean_violating", caption_anchors=0.1), 0.11),
+        ("max_hinge", LossChoices(), 12.8),
+        ("sum_hinge", LossChoices(reduce="mean"), 0.2),
+        ("semi_hard_hinge", LossChoices(reduce="mean_violating"), 0.0),
+    ],
+)
+def test_a_collapsed_model_has_a_known_loss(name, choices, value):
+    positives, truth = torch.eye(64, dtype=torch.bool), torch.arange(64)
+    assert collapsed_loss(name, choices, positives, truth, 0.1) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("sum_hinge", "all"), ("hard_hinge", "hard"), ("semi_hard_hinge", "semihard")]
+)
+def test_triplets_and_means_are_those_of_an_independent_library(name, kind):
+    generator = torch.Generator().manual_seed(3)
+    labels, margin = torch.arange(6), 0.3
+    for _ in range(30):
+        images, captions = (normalize(torch.randn(6, 5, generator=generator)) for _ in range(2))
+        scores = cosine(images, captions)
+        masks = selected(name, scores, torch.eye(6, dtype=torch.bool), labels, margin)
+        expected = 0.0
+        for mask, queries, answers in zip(
+            (masks[0], masks[1].T), (images, captions), (captions, images), strict=True
+        ):
+            distance = CosineSimilarity()
+            miner = TripletMarginMiner(margin=margin, type_of_triplets=kind, distance=distance)
+            # With the same tensor for both labels, the library strikes the true pairs out.
+            triplets = miner(queries, labels, answers, labels.clone())
+            assert sorted(zip(triplets[0].tolist(), triplets[2].tolist(), strict=True)) == [
+                tuple(each) for each in mask.nonzero().tolist()
+            ]
+            loss = TripletMarginLoss(margin=margin, distance=distance, reducer=AvgNonZeroReducer())
+            if len(triplets[0]):
+                expected += loss(queries, labels, triplets, answers, labels.clone()).item()
+        choices = LossChoices(reduce="mean_violating")
+        found = mined_loss(name, choices, scores, torch.eye(6, dtype=torch.bool), labels, margin)
+        assert found.item() == pytest.approx(expected, rel=1e-5, abs=1e-7)
+
+
+def test_the_two_ranking_terms_of_the_published_code_are_means_over_the_ten_largest():
+    """Two captions per image; 1.5 x caption anchors + 1 x image anchors; NumPy transcription of the formulas."""
+    generator = torch.Generator().manual_seed(5)
+    images, k, margin = 6, 3, 0.05
+    distances = torch.rand(images, 2 * images, generator=generator, dtype=torch.float64)
+    truth = torch.arange(2 * images) // 2
+    positives = torch.arange(images)[:, None] == truth[None, :]
+    by_caption, by_image = [], []
+    for c in range(2 * images):
+        true = distances[truth[c], c]
+        own = [margin + true - distances[i, c] for i in range(images) if i != truth[c]]
+        by_caption += sorted((max(0.0, float(each)) for each in own), reverse=True)[:k]
+        own = [
+            margin + true - distances[truth[c], other]
+            for other in range(2 * images)
+            if truth[other] != truth[c]
+        ]
+        by_image += sorted((max(0.0, float(each)) for each in own), reverse=True)[:k]
+    expected = 1.5 * sum(by_caption) / len(by_caption) + sum(by_image) / len(by_image)
+    choices = LossChoices(k=k, reduce="mean", caption_anchors=1.5)
+    found = mined_loss("top_k_hinge", choices, -distances, positives, truth, margin)
+    assert found.item() == pytest.approx(expected, rel=1e-12)

@@ -1,0 +1,235 @@
+"""Settings of artifacts against those of the lock file, on a lock file made by hand."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fne.core.dvc import content_md5
+from fne.core.effective_settings import CLOSED_FORM
+from fne.core.errors import InputError
+from fne.store.artifact import Artifact
+from fne.store.catalog import Captioned, read_captions, write_captions, write_record
+from fne.store.lineage import recorded_lineage
+
+CAPTIONS, RECORD = Path("captions.jsonl"), Path("catalog.json")
+MODEL, VECTORS, RANKS = Path("model"), Path("vectors"), Path("ranks")
+TRAIN = {"margin": 0.2, "loss": "sum_hinge", "losses": {"max_hinge": {"hardest": "query"}}}
+MADE = {"margin": [0.2], "loss": ["sum_hinge"], "losses": {}, "best_epoch": 3}
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path in (MODEL, VECTORS, RANKS):
+        path.write_text(path.name)
+
+
+def entry(path):
+    return {"path": str(path), "md5": content_md5(path)}
+
+
+def lock(train=TRAIN, **other):
+    stages = {
+        "train": {"params": {"params.yaml": {"train": train}}, "outs": [entry(MODEL)]},
+        "encode": {"deps": [entry(MODEL)], "outs": [entry(VECTORS)]},
+        "evaluate": {"deps": [entry(VECTORS)], "outs": [entry(RANKS)]},
+    }
+    Path("dvc.lock").write_text(json.dumps({"stages": stages | other}))
+
+
+def model(settings=MADE):
+    return Artifact(MODEL, "model", "ab", settings)
+
+
+def ranks(settings=MADE):
+    return Artifact(RANKS, "ranks", "cd", {}, {"model": {"digest": "ab", "settings": settings}})
+
+
+def fault(artifact):
+    with pytest.raises(InputError) as caught:
+        recorded_lineage(artifact)
+    return caught.value.message
+
+
+def test_a_list_of_one_equals_its_value_in_settings():
+    lock()
+    assert list(recorded_lineage(model())) == ["model"]
+    assert list(recorded_lineage(ranks())) == ["model", "ranks"]
+
+
+def test_other_settings_are_refused_with_both_values_and_the_stage():
+    lock(TRAIN | {"margin": 0.4})
+    assert fault(model()) == (
+        "model was made with train.margin = [0.2], but dvc.lock records 0.4; run `dvc repro --force train`"
+    )
+
+
+def test_other_settings_of_an_ancestor_are_refused():
+    lock(TRAIN | {"margin": 0.4})
+    assert fault(ranks()).startswith("ranks was made with train.margin = [0.2], but dvc.lock records 0.4")
+
+
+def test_another_number_of_threads_of_a_floor_is_refused():
+    stage = {"params": {"params.yaml": {"train.threads": 4}}, "outs": [entry(RANKS)]}
+    lock(floor=stage)
+    record = json.loads(Path("dvc.lock").read_text())
+    del record["stages"]["evaluate"]
+    Path("dvc.lock").write_text(json.dumps(record))
+    assert fault(Artifact(RANKS, "floor", "cd", {"threads": 2})) == (
+        "ranks was made with train.threads = 2, but dvc.lock records 4; run `dvc repro --force floor`"
+    )
+
+
+def test_the_block_of_a_variant_that_is_not_chosen_does_not_count():
+    lock(TRAIN | {"losses": {"max_hinge": {"hardest": "candidate"}}})
+    recorded_lineage(model())
+
+
+def test_the_value_of_auto_is_compared_and_not_the_word():
+    train = {"start": "auto", "embed_dim": 256, "methods": {"cca": {"dim": 512}}} | CLOSED_FORM
+    lock(train)
+    made = train | {"start": "cca", "methods": {"cca": {"dim": 256}}}
+    recorded_lineage(model(made))
+    assert "train.start = 'random', but dvc.lock records 'cca'" in fault(model(made | {"start": "random"}))
+
+
+def test_what_was_made_by_hand_is_not_compared():
+    lock(TRAIN | {"margin": 0.4})
+    MODEL.write_text("made by hand")
+    recorded_lineage(model())
+
+
+def test_an_ancestor_of_another_project_is_not_compared():
+    imported = {"params": {"params.yaml": {"train": TRAIN | {"margin": 0.4}}}, "outs": [entry(MODEL)]}
+    lock(train={}, encode={"outs": [entry(VECTORS)]}, other=imported)
+    recorded_lineage(ranks())
+
+
+def test_without_a_lock_file_nothing_is_compared():
+    recorded_lineage(model({"margin": [0.9]}))
+
+
+@pytest.fixture
+def catalog():
+    """A catalog of a data set of two photos, as its stage leaves it."""
+    for name in ("a", "b"):
+        Path("photos").mkdir(exist_ok=True)
+        Path("photos", name).write_text(name)
+    write_captions(CAPTIONS, [Captioned("a", "train", ("a dog",), ())])
+    artifact = read_captions(CAPTIONS)[1]
+    files = {"photos": content_md5(Path("photos"))}
+    write_record(RECORD, {"captions": artifact.digest}, {"root": "photos", "seed": 0}, files)
+    return artifact
+
+
+def lock_catalog(root="photos", seed=0, dependency="photos"):
+    stage = {
+        "params": {"params.yaml": {"catalog": {"root": root, "seed": seed}}},
+        "deps": [{"path": dependency, "md5": content_md5(Path(dependency))}],
+        "outs": [entry(CAPTIONS), entry(RECORD)],
+    }
+    Path("dvc.lock").write_text(json.dumps({"stages": {"catalog": stage}}))
+
+
+def test_the_record_beside_a_catalog_file_has_its_settings(catalog):
+    lock_catalog()
+    assert list(recorded_lineage(catalog)) == ["captions"]
+    lock_catalog(seed=1)
+    assert fault(catalog) == (
+        "catalog.json was made with catalog.seed = 0, but dvc.lock records 1; run `dvc repro --force catalog`"
+    )
+
+
+def test_a_record_of_another_catalog_file_says_nothing(catalog):
+    write_captions(CAPTIONS, [Captioned("a", "train", ("a cat",), ())])
+    lock_catalog(seed=1)
+    recorded_lineage(read_captions(CAPTIONS)[1])
+
+
+def test_photos_that_are_swapped_after_the_catalog_and_before_the_record_are_refused(catalog):
+    made = content_md5(Path("photos"))
+    Path("photos/a").rename("photos/c")
+    Path("photos/b").rename("photos/a")
+    Path("photos/c").rename("photos/b")
+    lock_catalog()
+    assert fault(catalog) == (
+        f"catalog.json was made from photos {made[:12]}…, but dvc.lock records "
+        f"{content_md5(Path('photos'))[:12]}…; run `dvc repro --force catalog`"
+    )
+
+
+def test_a_data_set_that_changes_after_the_record_is_left_to_dvc(catalog):
+    lock_catalog()
+    Path("photos/a").write_text("new")
+    recorded_lineage(catalog)
+
+
+def test_a_folder_that_dvc_hashes_in_another_way_is_not_refused(catalog):
+    lock_catalog()
+    content = json.loads(Path("dvc.lock").read_text())
+    content["stages"]["catalog"]["deps"][0]["md5"] = f"{'0' * 32}.dir"  # as with a `.dvcignore`
+    Path("dvc.lock").write_text(json.dumps(content))
+    recorded_lineage(catalog)
+
+
+def test_a_path_that_changes_after_the_stage_is_no_dependency_of_it(catalog):
+    Path("others").mkdir()
+    lock_catalog(root="others")
+    assert fault(catalog) == (
+        "captions.jsonl was made with another catalog.root than 'others', which dvc.lock records; "
+        "run `dvc repro --force catalog`"
+    )
+    lock_catalog(root="./photos/")
+    recorded_lineage(catalog)
+
+
+def test_a_path_of_an_ancestor_that_changes_after_its_stage_is_refused():
+    deps = [{"path": "features/activations", "md5": "0" * 32}]
+    fitted = {
+        "params": {"params.yaml": {"embed.source": "features/other"}},
+        "deps": deps,
+        "outs": [entry(MODEL)],
+    }
+    lock(train={}, standardize=fitted)
+    assert fault(Artifact(VECTORS, "image_vectors", "ab")) == (
+        "vectors was made with another embed.source than 'features/other', which dvc.lock records; "
+        "run `dvc repro --force standardize`"
+    )
+
+
+def test_a_stage_that_reads_only_the_name_of_a_path_does_not_depend_on_it():
+    extracted = {
+        "params": {"params.yaml": {"embed.source": "features/imported"}},
+        "deps": [{"path": "images.jsonl", "md5": "0" * 32}],
+        "outs": [entry(VECTORS)],
+    }
+    lock(train={}, encode={}, extract=extracted)
+    assert list(recorded_lineage(Artifact(VECTORS, "activations", "ab"))) == ["activations"]
+
+
+def test_a_damaged_record_of_a_catalog_is_one_line(catalog):
+    RECORD.write_text(RECORD.read_text().replace("photos", "photoz"))
+    assert fault(catalog) == (
+        "catalog.json: damaged (its content does not match its seal); run `fne verify catalog.json` to see how "
+        "to repair it"
+    )
+
+
+def test_a_path_starts_at_the_folder_of_its_stage(catalog):
+    lock_catalog()
+    below = Path("below")
+    below.mkdir()
+    for each in ("photos", "captions.jsonl", "catalog.json", "dvc.lock"):
+        Path(each).rename(below / each)
+    Path("dvc.lock").write_text("stages: {}")
+    (below / "dvc.yaml").write_text("stages: {catalog: {cmd: x, outs: [captions.jsonl, catalog.json]}}")
+    recorded_lineage(read_captions(below / "captions.jsonl")[1])
+
+
+def test_a_single_key_that_changes_after_the_stage_is_refused():
+    page = {"params": {"params.yaml": {"report": {"seed": 0}, "catalog.root": "b"}}, "outs": [entry(RANKS)]}
+    lock(report=page, evaluate={})
+    assert fault(Artifact(RANKS, "report", "ab", {"seed": 0, "root": "a"})) == (
+        "ranks was made with catalog.root = 'a', but dvc.lock records 'b'; run `dvc repro --force report`"
+    )
