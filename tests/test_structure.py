@@ -25,7 +25,8 @@ CHECKED = {
 }
 
 BASE = {"core", "store"}
-# Who may import whom; `stages` and `cli` may import everything.
+LEARNING = BASE | {"text", "training", "evaluation"}
+# Who may import whom; `stages`, `cli` and `api.py` may import everything.
 ALLOWED = {
     "core": {"core"},
     "store": BASE,
@@ -33,28 +34,27 @@ ALLOWED = {
     "extraction": BASE | {"extraction"},
     "features": BASE | {"features"},
     "text": BASE | {"text"},
-    "models": BASE | {"models"},
-    "losses": BASE | {"losses", "models"},
-    "metrics": BASE | {"metrics"},
-    # The trainer knows no model; the base of taggers and captioners does.
-    "training": BASE | {"losses", "models", "training"},
+    "training": BASE | {"training"},
+    "matching": LEARNING | {"matching"},
+    "describing": LEARNING | {"describing"},
     # The image network that is fine-tuned is that of the extraction.
-    "tasks": BASE | {"extraction", "text", "models", "losses", "metrics", "training", "tasks"},
-    # Captions are scored in the words that published scores expect.
-    "evaluation": BASE | {"text", "metrics", "models", "evaluation"},
-    # What makes the embedding of a new image and the vector of a sentence.
-    "search": BASE | {"datasets", "extraction", "features", "text", "models", "tasks", "search"},
-    "report": BASE | {"metrics", "papers", "report", "studies"},
-    "papers": BASE | {"metrics", "papers"},
+    "finetuning": LEARNING | {"extraction", "matching", "finetuning"},
+    # What a captioner wrote is read in its own form, and scored in the words that published scores expect.
+    "evaluation": BASE | {"text", "matching", "describing", "evaluation"},
     # A study runs what the stages run, in one process.
-    "studies": BASE
-    | {"datasets", "features", "models", "text", "metrics", "training", "tasks", "papers", "studies"},
-    "sharing": BASE | {"sharing"},
+    "experiments": LEARNING | {"datasets", "extraction", "features", "matching", "experiments"},
+    "report": BASE | {"describing", "evaluation", "experiments", "report"},
+    # What makes the embedding of a new image and the vector of a sentence.
+    "search": LEARNING
+    | {"datasets", "extraction", "features", "matching", "describing", "finetuning", "search"},
     # The server: what a search computes, and how the report names what was made from what.
-    "serve": BASE | {"search", "extraction", "models", "tasks", "text", "report", "serve"},
-    # The Python interface: artifacts, and what a search computes.
-    "api": BASE | {"models", "search", "text", "api"},
+    "serve": BASE | {"search", "extraction", "finetuning", "matching", "text", "report", "serve"},
+    # The self-test of a device computes rows and a training step.
+    "sharing": BASE | {"datasets", "extraction", "features", "matching", "training", "sharing"},
 }
+# Packages that a validation needs, and that training stages depend on: nothing else of `evaluation` trains.
+METRICS = ("fne", "evaluation", "metrics")
+LEARNERS = ("matching", "describing", "finetuning")
 # These can be called or list names, and import modules only when they are used.
 INTERFACES = {Path("fne/__init__.py"), Path("fne/search/__init__.py")}
 
@@ -112,11 +112,28 @@ def test_an_edit_of_training_code_never_runs_the_extraction():
     assert packages_of("extract") == {"core", "store", "extraction"}
 
 
-def test_no_task_reaches_another_task():
-    for folder in sorted((ROOT / "fne/tasks").iterdir()):
-        for module in modules(f"fne/tasks/{folder.name}"):
-            reached = {each.parts[2] for each in all_imports(module) if each.parts[:2] == ("fne", "tasks")}
-            assert reached <= {folder.name}, module
+@pytest.mark.parametrize("package", LEARNERS)
+def test_an_edit_of_a_protocol_an_interval_or_a_baseline_never_trains(package):
+    for module in modules(f"fne/{package}"):
+        scored = [each for each in direct_imports(module) if each.parts[:2] == METRICS[:2]]
+        assert [each for each in scored if each.parts[:3] != METRICS] == [], module
+
+
+def test_metrics_import_nothing_but_themselves():
+    for module in modules("fne/evaluation/metrics"):
+        found = {
+            each.parts[:3] if each.parts[1] == "evaluation" else each.parts[1]
+            for each in direct_imports(module)
+        }
+        assert found <= {METRICS, "core"}, module
+
+
+def test_tagging_and_captioning_do_not_reach_each_other():
+    for own, other in (("tagging", "captioning"), ("captioning", "tagging")):
+        for module in modules(f"fne/describing/{own}"):
+            assert not [each for each in all_imports(module) if each.parts[1:3] == ("describing", other)], (
+                module
+            )
 
 
 def test_the_trainer_knows_tasks_only_by_their_protocol():

@@ -18,7 +18,7 @@ def project(tmp_path):
 def test_settings_that_differ_are_listed_and_code_by_its_folders(project):
     found = compare_runs(project, "a", "b")
     assert found.changes == [Change("train.margin", "0.2", "0.1")]
-    assert found.code == ["fne/losses"]
+    assert found.code == ["fne/matching"]
 
 
 def test_blocks_that_do_not_apply_are_not_listed(project):
@@ -81,7 +81,7 @@ def test_tables_have_validation_and_the_closed_form(project):
         ["closed form", "290.0", "", "290.0", "", "+0.0", "", "", ""],
     ]
     assert metrics.notes[0].startswith("Warning: among 4 images guessing scores ")
-    assert metrics.notes[1] == "the code differs in fne/losses"
+    assert metrics.notes[1] == "the code differs in fne/matching"
     assert all(len(grid.rows) <= 3 for grid in moved)
 
 

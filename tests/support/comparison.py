@@ -62,6 +62,6 @@ def shifted(ranks: Arrays, by: int) -> Arrays:
 def _run(name: str, seed: int, margin: float, folder: Path, ranks: Arrays, validation: float) -> Run:
     settings = {**SETTINGS, "train": SETTINGS["train"] | {"seed": seed, "margin": margin}}
     settings["catalog"] = {"root": str(folder / "photos")}
-    hashes = {CAPTIONS: "c", IMAGES: "i", "fne/losses": name[0]}
+    hashes = {CAPTIONS: "c", IMAGES: "i", "fne/matching": name[0]}
     result = Result("test", "full", NUMBERS, 4, 7)
     return Run(name, settings, [result], True, hashes, ranks, None, None, 290.0, validation)
