@@ -88,7 +88,7 @@ def main(
     if others:
         say(
             f"{', '.join(map(str, others))}: made from another catalog than {page}; make them again with "
-            "`dvc repro tagging/dvc.yaml captioning/dvc.yaml`, or remove them"
+            "`dvc repro pipelines/tagging/dvc.yaml pipelines/captioning/dvc.yaml`, or remove them"
         )
 
 

@@ -42,7 +42,7 @@ LINKING = [*DOCUMENTS, "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md"
 README = DOCUMENTS["README.md"]
 STAGES = {
     name: stage
-    for path in ("demo/dvc.yaml", "dvc.yaml")
+    for path in ("pipelines/demo/dvc.yaml", "dvc.yaml")
     for name, stage in YAML(typ="safe").load(ROOT / path)["stages"].items()
 }
 PARAMS = YAML(typ="safe").load(ROOT / "params.yaml")

@@ -207,13 +207,13 @@ def test_an_experiment_in_a_temporary_copy_shares_the_scratch_folder(project):
 
 
 def test_tags_are_a_pipeline_of_their_own(project):
-    assert stages_run(dvc(project, "repro", "tagging/dvc.yaml")) == ["check", "train_tagger", "tag"]
-    assert stages_run(dvc(project, "repro", "tagging/dvc.yaml")) == []
+    assert stages_run(dvc(project, "repro", "pipelines/tagging/dvc.yaml")) == ["check", "train_tagger", "tag"]
+    assert stages_run(dvc(project, "repro", "pipelines/tagging/dvc.yaml")) == []
     metrics = json.loads((project / "metrics/tags.json").read_text())["test_full"]
     # By chance, three of 22 tags are right in less than a quarter of the cases.
     assert metrics["top_3"]["image_precision"] > 35
     change_params(project, {"tag": {"top_k": 2}})
-    assert stages_run(dvc(project, "repro", "tagging/dvc.yaml")) == ["check", "tag"]
+    assert stages_run(dvc(project, "repro", "pipelines/tagging/dvc.yaml")) == ["check", "tag"]
     change_params(project, {"train_tagger": {"order": "frequent_first"}})
     assert stages_run(dvc(project, "repro")) == []
-    assert stages_run(dvc(project, "repro", "tagging/dvc.yaml")) == ["check", "train_tagger", "tag"]
+    assert stages_run(dvc(project, "repro", "pipelines/tagging/dvc.yaml")) == ["check", "train_tagger", "tag"]

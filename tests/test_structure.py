@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 
 from tests.support.imports import ROOT, all_imports, direct_imports
 
-PIPELINES = sorted(path.relative_to(ROOT) for path in [ROOT / "dvc.yaml", *ROOT.glob("*/dvc.yaml")])
+PIPELINES = sorted(path.relative_to(ROOT) for path in [ROOT / "dvc.yaml", *ROOT.glob("pipelines/*/dvc.yaml")])
 # By their addresses: every pipeline has a stage `check`.
 STAGES: dict[str, dict[str, Any]] = {
     f"{path}:{name}": stage
@@ -19,9 +19,9 @@ STAGES: dict[str, dict[str, Any]] = {
 # The constant output of the stage `check` of each pipeline; that of the root also decides for the demo.
 CHECKED = {
     "dvc.yaml": "checked/parameters.txt",
-    "demo/dvc.yaml": "checked/parameters.txt",
-    "tagging/dvc.yaml": "checked/tagging.txt",
-    "captioning/dvc.yaml": "checked/captioning.txt",
+    "pipelines/demo/dvc.yaml": "checked/parameters.txt",
+    "pipelines/tagging/dvc.yaml": "checked/tagging.txt",
+    "pipelines/captioning/dvc.yaml": "checked/captioning.txt",
 }
 
 BASE = {"core", "store"}

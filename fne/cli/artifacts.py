@@ -483,12 +483,12 @@ def _describe_tuned(path: Path) -> Lines:
 
 
 def _describe_label_metrics(path: Path) -> Lines:
-    splits = read_metrics(path, "run `dvc repro tagging/dvc.yaml`")
+    splits = read_metrics(path, "run `dvc repro pipelines/tagging/dvc.yaml`")
     try:
         return [line for name, metrics in splits.items() for line in _label_table(path, name, metrics)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
-            f"{path}: not the metrics of tags ({error!r}); run `dvc repro tagging/dvc.yaml`"
+            f"{path}: not the metrics of tags ({error!r}); run `dvc repro pipelines/tagging/dvc.yaml`"
         ) from None
 
 

@@ -51,8 +51,8 @@ def describe(
       fne describe scene-0029.jpg                       an image of the catalog, at once
       fne describe --in ~/photos --output tags.csv      a folder, as a table that `catalog` reads
 
-    Sentences need a captioner: `dvc repro captioning/dvc.yaml` trains one. Tags need a tagger:
-    `dvc repro tagging/dvc.yaml`.
+    Sentences need a captioner: `dvc repro pipelines/captioning/dvc.yaml` trains one. Tags need a tagger:
+    `dvc repro pipelines/tagging/dvc.yaml`.
     """
     if bool(images) == (folder is not None):
         raise click.UsageError("give images, or --in FOLDER")

@@ -45,7 +45,7 @@ def preset(name: str | None, dataset: str, following: str, list_all: bool) -> No
       dvc exp run $(fne preset FNE-POE --dataset flickr8k)      run it
       dvc exp run $(fne preset FNE-SH --dataset demo)           run one on the embedded data set
       fne preset two-branch/VGG19-K10 --dataset flickr30k       a system of another paper
-      dvc exp run $(fne preset semantic/RIA --dataset demo) tagging/dvc.yaml
+      dvc exp run $(fne preset semantic/RIA --dataset demo) pipelines/tagging/dvc.yaml
       dvc exp run $(fne preset own/fine-tuned)                  your own data: what scored best
       dvc exp run $(fne preset own/fine-tuned-small)            the same for fewer than 2,000 images
 

@@ -1,9 +1,9 @@
 """The one adapter to DVC: its project, its pipeline and lock files, its cache.
 
-A project has a pipeline file `dvc.yaml` in its root and may have more of them one folder below,
+A project has a pipeline file `dvc.yaml` in its root and may have more of them in `pipelines/NAME/`,
 each with a lock file beside it. All paths here are relative to the project's root, whatever
 folder (`wdir`) a stage runs in. A stage is named by its address, as `dvc repro` takes it: `extract`
-in the root's file, `demo/dvc.yaml:render` in another one.
+in the root's file, `pipelines/demo/dvc.yaml:render` in another one.
 
 Pipeline files, lock files and cached folders may come from anywhere. What DVC would not have written
 there is an `InputError`.
@@ -28,7 +28,7 @@ from fne.core.files import files_in, read_bytes
 from fne.core.params import load_params, parse_yaml
 from fne.core.stat_cache import VerifiedFiles, file_state
 
-PIPELINE, LOCK = "dvc.yaml", "dvc.lock"
+PIPELINE, LOCK, PIPELINES = "dvc.yaml", "dvc.lock", "pipelines"
 OUTS = ("outs", "metrics", "plots")
 # Entries of a lock file that have another digest than MD5, or one for each file of a folder.
 OTHER_DIGESTS = ("etag", "checksum", "files", "ds")
@@ -128,8 +128,8 @@ def one_line(error: Exception) -> str:
 
 
 def pipeline_files(folder: Path = Path()) -> list[str]:
-    """Return the pipeline files of the project in `folder`: the root's, then those one folder below."""
-    below = sorted(path.relative_to(folder).as_posix() for path in folder.glob(f"*/{PIPELINE}"))
+    """Return the pipeline files of the project in `folder`: the root's, then those of `pipelines/`."""
+    below = sorted(path.relative_to(folder).as_posix() for path in folder.glob(f"{PIPELINES}/*/{PIPELINE}"))
     return [PIPELINE, *below]
 
 

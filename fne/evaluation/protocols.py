@@ -62,7 +62,8 @@ def require_splits(captioned: Sequence[Captioned], captions: Path, split: str) -
     """
     counts = Counter(record.split for record in captioned if record.captions)
     if not counts:
-        tagger = ", or `dvc repro tagging/dvc.yaml` for a tagger" * any(record.tags for record in captioned)
+        tagged = any(record.tags for record in captioned)
+        tagger = ", or `dvc repro pipelines/tagging/dvc.yaml` for a tagger" * tagged
         raise InputError(
             f"{captions}: no image has captions, which training and evaluation need; add some to the data "
             f"set, or run `dvc repro embed` for embeddings without a model{tagger}"

@@ -251,7 +251,9 @@ def describe_captions(
     words, concepts = vocabulary(file)
     describer = ArrayDescriber(file.shape, file.weights)
     if describer.decoder is None:
-        raise InputError(f"{file.artifact.path}: has no decoder; run `dvc repro captioning/dvc.yaml`")
+        raise InputError(
+            f"{file.artifact.path}: has no decoder; run `dvc repro pipelines/captioning/dvc.yaml`"
+        )
     probabilities, conditions = describer.see(rows)
     found = []
     for number in range(len(images)):
@@ -283,7 +285,9 @@ def read_tagger_file(path: Path) -> DescriberFile:
     """
     file = read_describer_file(path)
     if file.artifact.name != "tagger":
-        raise InputError(f"{path}: is a {file.artifact.name}, not a tagger; run `dvc repro tagging/dvc.yaml`")
+        raise InputError(
+            f"{path}: is a {file.artifact.name}, not a tagger; run `dvc repro pipelines/tagging/dvc.yaml`"
+        )
     return file
 
 
@@ -411,12 +415,16 @@ BELONGS = {"sentences": "caption"}
 PARTS: dict[str, Part] = {
     "captions": Part(
         "models/captioner.safetensors",
-        "captioning/dvc.yaml",
+        "pipelines/captioning/dvc.yaml",
         ("caption", "concepts"),
         read_captioner_file,
         describe_captions,
     ),
     "tags": Part(
-        "models/tagger.safetensors", "tagging/dvc.yaml", ("tags", "concepts"), read_tagger_file, describe_tags
+        "models/tagger.safetensors",
+        "pipelines/tagging/dvc.yaml",
+        ("tags", "concepts"),
+        read_tagger_file,
+        describe_tags,
     ),
 }

@@ -31,7 +31,7 @@ HEX = 64
 # What makes vectors, the last stage first.
 MODELS = ("tuned", "model")
 # The pipelines of artifacts that the default one does not make.
-PIPELINES = {"captioner": "captioning/dvc.yaml", "tagger": "tagging/dvc.yaml"}
+PIPELINES = {"captioner": "pipelines/captioning/dvc.yaml", "tagger": "pipelines/tagging/dvc.yaml"}
 # More than settings and lineages have.
 MAX_DEPTH = 20
 

@@ -55,7 +55,7 @@ def test_a_system_that_describes_images_has_overrides_of_its_pipeline():
     result = invoke("semantic/RIA", "--dataset", "demo")
     assert result.exit_code == 0
     assert result.stdout.split() == arguments(description_preset("semantic/RIA", "demo").overrides)
-    assert "tagging/dvc.yaml" in result.stderr
+    assert "pipelines/tagging/dvc.yaml" in result.stderr
 
 
 def test_presets_for_own_data_are_listed_and_printed():

@@ -108,5 +108,5 @@ def test_a_table_about_tags_is_shown_and_written_and_cannot_be_filled(table, tmp
     assert (result.exit_code, result.stderr) == (
         2,
         "Error: semantic/1: the networks of its rows were fine-tuned, so no run of this project can fill them; "
-        "for a row of its own, use `dvc exp run $(fne preset NAME) tagging/dvc.yaml`\n",
+        "for a row of its own, use `dvc exp run $(fne preset NAME) pipelines/tagging/dvc.yaml`\n",
     )

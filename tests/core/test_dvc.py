@@ -40,20 +40,20 @@ stages:
       - two:
           cache: false
 """
-# As in `demo/dvc.yaml`: a pipeline of its own, run in the root.
+# As in `pipelines/demo/dvc.yaml`: a pipeline of its own, run in the root.
 BELOW = """
 stages:
   draw:
-    wdir: ..
+    wdir: ../..
     cmd: mkdir -p data && echo drawn > data/drawn
     params: [draw]
     outs: [data/drawn]
   here:
     cmd: echo here > here
-    deps: [../source]
+    deps: [../../source]
     outs: [here]
 """
-STORE, ONE, TWO, DRAWN, HERE = map(Path, ("store", "one", "two", "data/drawn", "below/here"))
+STORE, ONE, TWO, DRAWN, HERE = map(Path, ("store", "one", "two", "data/drawn", "pipelines/below/here"))
 MD5 = "0" * 32
 
 
@@ -65,9 +65,9 @@ def finished(tmp_path_factory) -> Path:
     git(folder, "config", "user.name", "Test")
     git(folder, "config", "user.email", "test@example.org")
     dvc(folder, "init", "--quiet")
-    (folder / "below").mkdir()
+    (folder / "pipelines/below").mkdir(parents=True)
     (folder / "dvc.yaml").write_text(PIPELINE)
-    (folder / "below/dvc.yaml").write_text(BELOW)
+    (folder / "pipelines/below/dvc.yaml").write_text(BELOW)
     (folder / "params.yaml").write_text("draw: {word: drawn}")
     (folder / "source").write_text("source")
     dvc(folder, "repro", "--all-pipelines")
@@ -98,8 +98,8 @@ def test_outs_of_all_kinds_and_pipelines_are_known_with_their_recorded_digests(p
         STORE: ("make", True),
         ONE: ("make", True),
         TWO: ("make", False),
-        DRAWN: ("below/dvc.yaml:draw", True),
-        HERE: ("below/dvc.yaml:here", True),
+        DRAWN: ("pipelines/below/dvc.yaml:draw", True),
+        HERE: ("pipelines/below/dvc.yaml:here", True),
     }
     assert {path: content_md5(path) for path in outs} == {path: out.md5 for path, out in outs.items()}
     assert locked_dependencies() == [Path("source"), Path("source")]
@@ -109,15 +109,15 @@ def test_the_address_of_a_stage_is_what_dvc_takes(project):
     damage(DRAWN)
     shutil.rmtree(".dvc/cache")
     advice = repair_advice(DRAWN, pipeline_outs()[DRAWN])
-    assert advice == "remove it and run `dvc pull data/drawn`, or `dvc repro below/dvc.yaml:draw`"
+    assert advice == "remove it and run `dvc pull data/drawn`, or `dvc repro pipelines/below/dvc.yaml:draw`"
     DRAWN.unlink()
-    dvc(project, "repro", "below/dvc.yaml:draw")
+    dvc(project, "repro", "pipelines/below/dvc.yaml:draw")
     assert content_md5(DRAWN) == pipeline_outs()[DRAWN].md5
 
 
 def test_a_stage_has_the_inputs_outputs_and_parameters_of_its_last_run(project):
     stage = last_run(DRAWN)
-    assert stage.address == "below/dvc.yaml:draw"
+    assert stage.address == "pipelines/below/dvc.yaml:draw"
     assert stage.params == {"params.yaml": {"draw": {"word": "drawn"}}}
     assert last_run(ONE).deps == {"source": content_md5(Path("source"))}
     assert last_run(HERE).deps == last_run(ONE).deps
@@ -241,7 +241,7 @@ def test_a_cache_that_cannot_be_found_is_part_of_the_advice(project):
 
 
 def test_a_project_opens_in_its_folder_and_below(project):
-    for folder in (None, project, project / "below"):
+    for folder in (None, project, project / "pipelines/below"):
         with open_project(folder) as repo:
             assert Path(repo.root_dir) == project
     assert cache_folder() == project / ".dvc/cache/files/md5"
@@ -289,15 +289,15 @@ def test_a_damaged_lock_file_does_not_matter_for_what_is_tracked(project):
 
 
 def test_a_path_is_known_however_it_is_typed(project):
-    for typed in (project / "store", Path("below/../store"), Path("store")):
+    for typed in (project / "store", Path("pipelines/../store"), Path("store")):
         assert project_path(typed) == STORE
     assert project_path(Path("/elsewhere/store")) == Path("/elsewhere/store")
 
 
-def test_pipeline_files_are_those_of_the_root_and_one_folder_below(project):
-    (project / "below/deeper").mkdir()
-    (project / "below/deeper/dvc.yaml").touch()
-    assert pipeline_files() == pipeline_files(project) == ["dvc.yaml", "below/dvc.yaml"]
+def test_pipeline_files_are_those_of_the_root_and_of_pipelines(project):
+    (project / "pipelines/below/deeper").mkdir()
+    (project / "pipelines/below/deeper/dvc.yaml").touch()
+    assert pipeline_files() == pipeline_files(project) == ["dvc.yaml", "pipelines/below/dvc.yaml"]
 
 
 def lock_of(*, deps: object = None, params: object = None) -> bytes:

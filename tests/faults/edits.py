@@ -235,7 +235,7 @@ def run(stage: str, delay: float = 0, meanwhile: Callable[[], None] | None = Non
 
 def arguments(stage: str) -> list[str]:
     """Return the arguments that the pipeline file gives to a stage."""
-    pipeline = ROOT / ("demo/dvc.yaml" if stage == "render" else "dvc.yaml")
+    pipeline = ROOT / ("pipelines/demo/dvc.yaml" if stage == "render" else "dvc.yaml")
     commands = YAML(typ="safe").load(pipeline)["stages"][stage]["cmd"]
     return (commands if isinstance(commands, str) else commands[-1]).split()[3:]
 

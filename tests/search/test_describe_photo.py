@@ -121,7 +121,7 @@ def test_without_a_model_the_command_that_makes_it_is_named(project):
     assert (result.exit_code, result.stderr) == (
         2,
         "Error: nothing can be described yet: no models/tagger.safetensors (tags and concepts); "
-        "`dvc repro tagging/dvc.yaml` makes it\n",
+        "`dvc repro pipelines/tagging/dvc.yaml` makes it\n",
     )
 
 
@@ -174,7 +174,7 @@ def test_a_model_of_another_task_is_refused(project):
     write_sealed(MODEL, description | {"name": "captioner"}, tensors)
     result = run("red-circle.png", "--only", "tags")
     assert result.stderr == (
-        "Error: models/tagger.safetensors: is a captioner, not a tagger; run `dvc repro tagging/dvc.yaml`\n"
+        "Error: models/tagger.safetensors: is a captioner, not a tagger; run `dvc repro pipelines/tagging/dvc.yaml`\n"
     )
 
 
@@ -333,5 +333,5 @@ def test_a_captioner_alone_says_how_to_make_the_other(captioned):
     result = run("red-circle.png")
     assert result.exit_code == 0
     assert result.stderr == (
-        "Note: no models/tagger.safetensors (tags and concepts); `dvc repro tagging/dvc.yaml` makes it\n"
+        "Note: no models/tagger.safetensors (tags and concepts); `dvc repro pipelines/tagging/dvc.yaml` makes it\n"
     )

@@ -17,7 +17,7 @@ def test_a_finished_project_is_loaded_completely(project):
     assert list(found.describers) == ["tags"]
     assert found.splits == {"train": 8, "val": 4, "test": 8, "gallery": 4}
     assert found.notes == [
-        "no caption and concepts; `dvc repro captioning/dvc.yaml` makes models/captioner.safetensors"
+        "no caption and concepts; `dvc repro pipelines/captioning/dvc.yaml` makes models/captioner.safetensors"
     ]
 
 

@@ -44,7 +44,7 @@ def test_an_artifact_made_from_another_version_is_refused_with_both_digests():
 def test_advice_names_the_pipeline_that_makes_the_artifact():
     made_from = {"activations": {"digest": "c" * 64, "settings": {}}}
     captioner = Artifact(Path("models/captioner.safetensors"), "captioner", "d" * 64, {}, made_from)
-    with pytest.raises(InputError, match="; run `dvc repro captioning/dvc.yaml`$"):
+    with pytest.raises(InputError, match="; run `dvc repro pipelines/captioning/dvc.yaml`$"):
         merge(ACTIVATIONS, captioner)
 
 

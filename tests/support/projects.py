@@ -58,7 +58,7 @@ def small_project(folder: Path) -> Path:
     """Copy the project with small parameters, and without the demo's results of the optional pipelines."""
     copy_project(folder)
     for pipeline in ("tagging", "captioning"):
-        (folder / pipeline / "dvc.lock").unlink()
+        (folder / "pipelines" / pipeline / "dvc.lock").unlink()
     for metrics in ("tags", "captions"):
         (folder / "metrics" / f"{metrics}.json").unlink()
     change_params(folder, SMALL)
