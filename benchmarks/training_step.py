@@ -19,7 +19,7 @@ from benchmarks.flickr8k import BATCH, FEATURES, VOCABULARY, draw_batch
 from benchmarks.timing import Ratio, compare, print_table, ratio
 from fne.core.variants import NoSettings
 from fne.evaluation.metrics.ranks import Similarity
-from fne.matching.data import Batch as PairBatch
+from fne.matching.data import PairBatch as PairBatch
 from fne.matching.hard_negatives import LossChoices
 from fne.matching.losses import bind
 from fne.matching.model import Matcher, Shape, new_matcher

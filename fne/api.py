@@ -16,7 +16,7 @@ from fne.core.params import not_one_of
 from fne.matching.model_file import ModelFile, read_model_file
 from fne.search.engine import embed_sentences, encode_sentence, without_encoder
 from fne.search.numpy_model import PREFIX
-from fne.search.open_project import Catalog as Contents
+from fne.search.open_project import CatalogContents as Contents
 from fne.search.open_project import (
     CatalogImage,
     ExternalImage,

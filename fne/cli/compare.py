@@ -9,7 +9,7 @@ from fne.core.options import OUTPUT
 from fne.core.outputs import check_output
 from fne.core.terminal import say
 from fne.experiments.printed_tables import FORMATS
-from fne.experiments.runs import WORKSPACE, open_project
+from fne.experiments.runs import WORKSPACE, open_runs
 
 
 @click.command()
@@ -51,7 +51,7 @@ def compare(a: str, b: str, html: Path | None, queries: int, form: str) -> None:
 
     if html:
         check_output(html, "--html", is_page)
-    with open_project(Path()) as project:
+    with open_runs(Path()) as project:
         found = compare_runs(project, a, b, queries, pictures=html is not None)
     say(FORMATS[form](grids(found)))
     if html:

@@ -10,7 +10,14 @@ from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.signals import explain_interrupt
 from fne.core.terminal import printable, say
 from fne.search import describe_photo as search
-from fne.search.describe_photo import Answer, Description, Wanted, check_table, read_writing, write_table
+from fne.search.describe_photo import (
+    Description,
+    Descriptions,
+    Wanted,
+    check_table,
+    read_writing,
+    write_table,
+)
 from fne.search.open_project import Project
 
 MAX_NAMED = 5  # unreadable files that are named
@@ -97,7 +104,7 @@ def lines(description: Description) -> list[str]:
     return found
 
 
-def _unreadable(answer: Answer) -> str:
+def _unreadable(answer: Descriptions) -> str:
     named = [printable(f"{file}: {reason}") for file, reason in list(answer.unreadable.items())[:MAX_NAMED]]
     more = [f"and {len(answer.unreadable) - MAX_NAMED} more"] if len(answer.unreadable) > MAX_NAMED else []
     files = "1 file" if len(answer.unreadable) == 1 else f"{len(answer.unreadable)} files"

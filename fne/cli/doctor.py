@@ -18,7 +18,7 @@ import click
 import torch
 
 from fne.core.device import has_gpu
-from fne.core.dvc import open_project
+from fne.core.dvc import open_repo
 from fne.core.errors import InputError
 from fne.core.files import files_in, read_bytes, write_text
 from fne.core.options import OUTPUT, params_option
@@ -126,7 +126,7 @@ def check_device(runtime: Runtime, params: Path, device: str) -> str:
 
 def share_with_group(runtime: Runtime, folder: Path, group: str | None) -> str:
     """Make a shared cache and scratch folder, let this project use them, and return the next steps."""
-    with open_project() as repo:
+    with open_repo() as repo:
         own = Path(repo.cache.local_cache_dir)
         create_shared_folder(folder, group)
         use_shared_folder(repo, folder, runtime.scratch_folder())
@@ -210,7 +210,7 @@ def _project_lines(scratch: Path) -> tuple[list[str], list[str]]:
     if not Path(".dvc").is_dir():
         return [], []
     try:
-        with open_project() as repo:
+        with open_repo() as repo:
             return run_checks(repo, scratch), run_advice(repo, scratch)
     except InputError as error:
         return [error.message], []

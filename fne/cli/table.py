@@ -21,7 +21,7 @@ from fne.experiments.printed_tables import (
     load_table,
 )
 from fne.experiments.result_tables import COLUMNS, START_COLUMNS, list_of_tables, results_table, starts_table
-from fne.experiments.runs import open_project
+from fne.experiments.runs import open_runs
 
 TITLE = re.compile(r"(?:[a-z-]+, )?Table [0-9a-z]+: .*")
 
@@ -124,13 +124,13 @@ def table(
 
 def claims_grids() -> list[Grid]:
     """Return the claims of the paper, from its tables and from the runs of the project in this folder."""
-    with open_project(Path()) as project:
+    with open_runs(Path()) as project:
         return claims_tables(project.runs())
 
 
 def results_grids(address: str, dataset: str | None) -> list[Grid]:
     """Return a table of a paper with the results of the project in the current folder."""
-    with open_project(Path()) as project:
+    with open_runs(Path()) as project:
         if address in description_tables():
             table = load_table(address)
             described = project.described_runs(table["metrics_file"], SECTIONS[table["pipeline"]])

@@ -25,7 +25,7 @@ from fne.core.dvc import (
     content_md5,
     is_own_object,
     locked_dependencies,
-    open_project,
+    open_repo,
     pipeline_outs,
     project_path,
     recorded_stages,
@@ -435,7 +435,7 @@ def verify_remote(
     Raises:
         InputError: if there is no such remote, or if it cannot be reached.
     """
-    with open_project() as repo:
+    with open_repo() as repo:
         cache, remote = cache_store(repo), remote_store(repo, name)
         tracked = tracked_outputs(repo, name, revisions, all_commits)
         for output in restorable_results(repo, cache) if run_cache else []:

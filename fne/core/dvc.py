@@ -88,7 +88,7 @@ class PipelineOut:
 
 
 @contextmanager
-def open_project(folder: Path | None = None) -> Iterator[Any]:
+def open_repo(folder: Path | None = None) -> Iterator[Any]:
     """Open the DVC project that a folder belongs to, by default the current one, as a `dvc.repo.Repo`.
 
     Raises:
@@ -198,7 +198,7 @@ def last_run(out: Path) -> Stage:
 
 def default_remote() -> str | None:
     """Return the name of the remote that `dvc fetch` uses, if there is one."""
-    with open_project() as repo:
+    with open_repo() as repo:
         name: str | None = repo.config.get("core", {}).get("remote")
         return name
 
@@ -302,10 +302,10 @@ def cache_folder(folder: Path | None = None) -> Path:
     """Return the folder of DVC's cache that holds the objects of a project.
 
     Raises:
-        InputError: as `open_project` does, but not outside a project: there it is where it would be.
+        InputError: as `open_repo` does, but not outside a project: there it is where it would be.
     """
     try:
-        with open_project(folder) as repo:
+        with open_repo(folder) as repo:
             return Path(repo.cache.local.path)
     except NoProjectError:
         return (folder or Path.cwd()) / ".dvc/cache/files/md5"

@@ -27,7 +27,7 @@ S = TypeVar("S")
 _ROWS = 64
 
 
-class Model(Protocol[S]):
+class WordModel(Protocol[S]):
     """What is searched: a decoder, or anything that scores the next output of sequences."""
 
     def begin(self, conditions: Tensor, /) -> tuple[Tensor, S]:
@@ -51,7 +51,7 @@ class Hypothesis:
 
 
 def search(
-    model: Model[S],
+    model: WordModel[S],
     conditions: Tensor,
     *,
     beam: int,
@@ -113,7 +113,7 @@ class _Search:
         self.totals[:, 0] = 0  # at first one hypothesis, which is empty
         self.ended = torch.zeros(images, beam, dtype=torch.bool, device=device)
 
-    def run(self, model: Model[S], repeats: bool, first: int) -> list[list[Hypothesis]]:
+    def run(self, model: WordModel[S], repeats: bool, first: int) -> list[list[Hypothesis]]:
         images = len(self.conditions)
         logits, state = model.begin(_padded(self.conditions))
         rows = torch.arange(images, device=self.conditions.device)  # of the unfinished hypotheses

@@ -264,7 +264,7 @@ def sigmoid(values: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Cell:
+class ArrayCell:
     """The first and the next steps of a cell, as in `fne.describing.recurrent_cells`."""
 
     begin: Callable[[np.ndarray], State]
@@ -296,9 +296,9 @@ def _rnn_relu(of_input: np.ndarray, of_hidden: np.ndarray, state: State) -> Stat
     return (_relu(of_input + of_hidden),)
 
 
-CELLS: dict[str, Cell] = {
-    "gru": Cell(lambda hidden: (hidden,), _gru),
-    "lstm": Cell(lambda hidden: (hidden, np.zeros_like(hidden)), _lstm(np.tanh)),
-    "lstm_relu": Cell(lambda hidden: (hidden, np.zeros_like(hidden)), _lstm(_relu)),
-    "rnn_relu": Cell(lambda hidden: (hidden,), _rnn_relu),
+CELLS: dict[str, ArrayCell] = {
+    "gru": ArrayCell(lambda hidden: (hidden,), _gru),
+    "lstm": ArrayCell(lambda hidden: (hidden, np.zeros_like(hidden)), _lstm(np.tanh)),
+    "lstm_relu": ArrayCell(lambda hidden: (hidden, np.zeros_like(hidden)), _lstm(_relu)),
+    "rnn_relu": ArrayCell(lambda hidden: (hidden,), _rnn_relu),
 }

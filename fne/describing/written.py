@@ -49,7 +49,7 @@ class TaggedFile:
 
 
 @dataclass(frozen=True)
-class Sentence:
+class WrittenSentence:
     """A sentence of a beam.
 
     Attributes:
@@ -70,7 +70,7 @@ class Written:
     """What a captioner wrote about an image: its sentences, the best first, and the concepts that it saw."""
 
     id: str
-    sentences: tuple[Sentence, ...]
+    sentences: tuple[WrittenSentence, ...]
     concepts: dict[str, float]
 
     @property
@@ -146,5 +146,5 @@ def _artifact(path: Path, name: str, content: bytes, header: dict[str, Any]) -> 
 
 
 def _written(record: dict[str, Any]) -> Written:
-    sentences = tuple(Sentence(**each) for each in record["sentences"])
+    sentences = tuple(WrittenSentence(**each) for each in record["sentences"])
     return Written(record["id"], sentences, dict(record["concepts"]))

@@ -26,7 +26,7 @@ from fne.datasets.readers import read_dataset
 from fne.experiments.comparable import DEMO_ROOT, EXTRACT, find_methods, has_images_of, matches_preset
 from fne.experiments.presets import DEMO, FNE, Overrides, Preset, arguments, load, preset, split_address
 from fne.experiments.printed_tables import STARTS, description_tables, load_table, rows, starts
-from fne.experiments.runs import Run, Settings, open_project, split_counts, split_digests
+from fne.experiments.runs import Run, Settings, open_runs, split_counts, split_digests
 from fne.extraction.weights import DESCRIPTION, Description, File, Torchvision, parse_weights
 from fne.features.write_embeddings import EXTRACTED
 from fne.store.catalog import Captioned
@@ -95,7 +95,7 @@ def plan_missing(
     obstacle = None if own_rows else fault or row_obstacle(experiments[0].preset, settings)
     if obstacle:
         return f"no row of the table can be filled: {obstacle}; {OWN_ROWS}"
-    with open_project(Path()) as project:
+    with open_runs(Path()) as project:
         runs, queued = list(project.runs()), project.queued()
     if own_rows or chosen == DEMO:
         unfinished = find_missing(experiments, [run.settings for run in runs], settings)

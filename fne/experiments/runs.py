@@ -25,11 +25,11 @@ from fne.core.dvc import (
     Stage,
     bytes_md5,
     cache_object,
+    open_repo,
     pipeline_files,
     read_listing,
     read_stages,
 )
-from fne.core.dvc import open_project as open_repo
 from fne.core.effective_settings import applies, flattened
 from fne.core.errors import InputError
 from fne.core.files import text_digest
@@ -177,7 +177,7 @@ class DescribedRun:
         return json.dumps([own, image, self.catalog], sort_keys=True)
 
 
-class Project:
+class RecordedRuns:
     """A DVC project, opened from any folder inside it; without Git it has no experiments."""
 
     def __init__(self, repo: Any) -> None:
@@ -366,14 +366,14 @@ def read_or_warn(read: Callable[[], Found], name: str) -> Found | None:
 
 
 @contextmanager
-def open_project(folder: Path) -> Iterator[Project]:
+def open_runs(folder: Path) -> Iterator[RecordedRuns]:
     """Open the DVC project that a folder belongs to.
 
     Raises:
         InputError: if it belongs to none, or if that cannot be opened.
     """
     with open_repo(folder) as repo:
-        yield Project(repo)
+        yield RecordedRuns(repo)
 
 
 def split_counts(captioned: Iterable[Captioned]) -> Counts:

@@ -142,7 +142,7 @@ class StudyFile(Section):
 
 
 @dataclass(frozen=True)
-class Cell:
+class StudyCell:
     """One choice of levels.
 
     Attributes:
@@ -177,7 +177,7 @@ class Study:
     path: Path
     digest: str
     file: StudyFile
-    cells: list[Cell]
+    cells: list[StudyCell]
     images: int = 0
 
     @property
@@ -230,7 +230,7 @@ def load_study(path: Path, seed: int | None = None, official: bool = False, imag
     return Study(path, hashlib.sha256(content).hexdigest(), file, cells, images)
 
 
-def _cells(file: StudyFile) -> Iterator[Cell]:
+def _cells(file: StudyFile) -> Iterator[StudyCell]:
     for grid, content in file.grids.items():
         for levels in product(*(factor.items() for factor in content.factors.values())):
             overrides = file.base | content.set
@@ -239,4 +239,4 @@ def _cells(file: StudyFile) -> Iterator[Cell]:
             names = dict(zip(content.factors, (name for name, _ in levels), strict=True))
             parameters = {key: value for key, value in overrides.items() if key not in OWN}
             panel, series = str(overrides.get(PANEL, grid)), str(overrides.get(SERIES, "cells"))
-            yield Cell(grid, names, parameters, overrides.get(PROJECT), panel, series)
+            yield StudyCell(grid, names, parameters, overrides.get(PROJECT), panel, series)

@@ -16,7 +16,7 @@ from fne.store.rows import Rows, write_rows
 from fne.text.bags import leading_eigenvectors
 
 
-def project_rows(rows: Rows, training: Sequence[str], projection: str, seed: int, path: Path) -> int:
+def reduce_rows(rows: Rows, training: Sequence[str], projection: str, seed: int, path: Path) -> int:
     """Write a store with rows of fewer values, in float16; return how many.
 
     Args:

@@ -18,7 +18,7 @@ import numpy as np
 from fne.core.errors import InputError
 from fne.core.files import read_bytes, text_digest, write_text
 from fne.evaluation.metrics.recall import sum_of_recalls, summarize
-from fne.experiments.study_file import Cell, Study
+from fne.experiments.study_file import Study, StudyCell
 from fne.store.arrays import read_arrays, write_arrays
 
 RECORD, LOCK, WORK = "record.json", "lock", ".study-work"
@@ -26,7 +26,7 @@ AGAIN = "remove the file, and `fne study run` computes it again"
 
 
 @dataclass(frozen=True)
-class Result:
+class StudyResult:
     """The ranks of one training on the test images of its fold.
 
     Attributes:
@@ -120,7 +120,9 @@ def check_record(study: Study, folder: Path) -> None:
         )
 
 
-def keep_result(folder: Path, cell: Cell, fold: int, seed: int, key: dict[str, Any], result: Result) -> None:
+def keep_result(
+    folder: Path, cell: StudyCell, fold: int, seed: int, key: dict[str, Any], result: StudyResult
+) -> None:
     """Keep the ranks of a training."""
     path = _path(folder, cell, fold, seed)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,8 +147,8 @@ def keep_result(folder: Path, cell: Cell, fold: int, seed: int, key: dict[str, A
 
 
 def find_result(
-    folder: Path, cell: Cell, fold: int, seed: int, key: dict[str, Any] | None = None
-) -> Result | None:
+    folder: Path, cell: StudyCell, fold: int, seed: int, key: dict[str, Any] | None = None
+) -> StudyResult | None:
     """Return the kept ranks of a training, or None; with a key, only those that this key decided.
 
     Raises:
@@ -167,7 +169,7 @@ def find_result(
     if own != place:
         told = f"{own} (key {str(settings.get('key'))[:12]}…)"
         raise InputError(f"{path}: holds the result of {told}, not of {place}; {AGAIN}")
-    return Result(
+    return StudyResult(
         image_ids=found.texts("image_ids"),
         caption_image=found["caption_image"],
         image_ranks=found["image_ranks"],
@@ -188,5 +190,5 @@ def _digest(key: dict[str, Any]) -> str:
     return text_digest(json.dumps(key, sort_keys=True))
 
 
-def _path(folder: Path, cell: Cell, fold: int, seed: int) -> Path:
+def _path(folder: Path, cell: StudyCell, fold: int, seed: int) -> Path:
     return folder.joinpath("results", *cell.name.split("/"), f"fold-{fold}-seed-{seed}.h5")

@@ -29,8 +29,8 @@ from fne.evaluation.paired import (
     rsum_samples,
 )
 from fne.experiments.printed_tables import Grid
-from fne.experiments.study_file import SEEDS, Cell, Hypothesis, Study
-from fne.experiments.study_record import Result, find_result
+from fne.experiments.study_file import SEEDS, Hypothesis, Study, StudyCell
+from fne.experiments.study_record import StudyResult, find_result
 
 # Of an interval that is corrected for a dozen hypotheses, each tail has about 20 of these samples.
 SAMPLES = 10_000
@@ -57,7 +57,7 @@ class CellResult:
         trainings: how many there are.
     """
 
-    cell: Cell
+    cell: StudyCell
     rsum: float
     interval: Interval
     validation: float
@@ -118,7 +118,7 @@ def collect(study: Study, folder: Path, samples: int = SAMPLES) -> StudyResults:
         InputError: if no cell is finished, or if two were tested with different images.
     """
     sides: dict[str, list[Ranked]] = {}
-    kept: dict[str, list[list[Result]]] = {}
+    kept: dict[str, list[list[StudyResult]]] = {}
     trainings = 0
     for cell in study.cells:
         found = [[find_result(folder, cell, fold, seed) for fold in study.folds] for seed in study.seeds]
@@ -230,7 +230,7 @@ def _cell_row(each: CellResult) -> list[str]:
 
 
 def _cell_result(
-    cell: Cell, results: Sequence[Sequence[Result]], rsum: float, drawn: np.ndarray
+    cell: StudyCell, results: Sequence[Sequence[StudyResult]], rsum: float, drawn: np.ndarray
 ) -> CellResult:
     flat = [each for seed in results for each in seed]
     folds = np.mean([[each.rsum for each in seed] for seed in results], axis=0)
@@ -242,7 +242,7 @@ def _cell_result(
     )
 
 
-def _joined(folds: Sequence[Result]) -> Ranked:
+def _joined(folds: Sequence[StudyResult]) -> Ranked:
     """Return the ranks of all folds as one evaluation."""
     starts = np.cumsum([0, *(len(each.image_ids) for each in folds)])
     return Ranked(
@@ -253,7 +253,7 @@ def _joined(folds: Sequence[Result]) -> Ranked:
     )
 
 
-def require_one_state(study: Study, kept: Mapping[str, Sequence[Sequence[Result]]]) -> None:
+def require_one_state(study: Study, kept: Mapping[str, Sequence[Sequence[StudyResult]]]) -> None:
     """Refuse results that were made with different settings, features, captions or versions.
 
     What a cell sets itself may differ, and so may what follows from it.
@@ -274,7 +274,7 @@ def require_one_state(study: Study, kept: Mapping[str, Sequence[Sequence[Result]
                         )
 
 
-def _state(study: Study, cell: Cell, fold: int, decided_by: Mapping[str, Any]) -> dict[str, Any]:
+def _state(study: Study, cell: StudyCell, fold: int, decided_by: Mapping[str, Any]) -> dict[str, Any]:
     """Return what must be equal for all results that have it."""
     tuned = [study.file.tuning.key] if study.file.tuning else []
     own = {*cell.overrides, *SEEDS, *tuned}
@@ -307,7 +307,7 @@ def _by_steps(decided_by: Mapping[str, Any]) -> bool:
     return bool(trained) and trained[0].get("method") == "steps"
 
 
-def _require_same_images(study: Study, kept: dict[str, list[list[Result]]]) -> None:
+def _require_same_images(study: Study, kept: dict[str, list[list[StudyResult]]]) -> None:
     first_name, first = next(iter(kept.items()))
     expected = [_tested(each) for each in first[0]]
     for name, results in kept.items():
@@ -319,15 +319,15 @@ def _require_same_images(study: Study, kept: dict[str, list[list[Result]]]) -> N
                 )
 
 
-def _tested(result: Result) -> tuple[list[str], list[int]]:
+def _tested(result: StudyResult) -> tuple[list[str], list[int]]:
     return result.image_ids, result.caption_image.tolist()
 
 
-def _file_order(study: Study) -> Callable[[Cell], tuple[int, ...]]:
+def _file_order(study: Study) -> Callable[[StudyCell], tuple[int, ...]]:
     """Return the place of a cell in the file: its grid, then the level of each factor."""
     places = {grid: number for number, grid in enumerate(study.file.grids)}
 
-    def place(cell: Cell) -> tuple[int, ...]:
+    def place(cell: StudyCell) -> tuple[int, ...]:
         factors = study.file.grids[cell.grid].factors
         return (places[cell.grid], *(list(factors[name]).index(level) for name, level in cell.levels.items()))
 

@@ -30,15 +30,15 @@ from fne.datasets.location import dataset_root
 from fne.datasets.read import Catalog, build_catalog
 from fne.datasets.readers import read_dataset
 from fne.evaluation.metrics.ranks import rank
-from fne.experiments.study_file import SEEDS, Cell, Study
+from fne.experiments.study_file import SEEDS, Study, StudyCell
 from fne.experiments.study_folds import divide
-from fne.experiments.study_projection import project_rows
-from fne.experiments.study_record import WORK, Result, find_result, keep_result, record_study
+from fne.experiments.study_projection import reduce_rows
+from fne.experiments.study_record import WORK, StudyResult, find_result, keep_result, record_study
 from fne.features.embeddings import EMBEDDINGS, Embed, kept_features
 from fne.features.standardize import Statistics, fit
 from fne.features.write_embeddings import open_source, write_embeddings
 from fne.matching.closed_form import ClosedForm, align_pairs, to_matcher, word_features
-from fne.matching.data import Inputs, Pairs, read_inputs
+from fne.matching.data import MatchingInputs, Pairs, read_inputs
 from fne.matching.encode import encode_captions, encode_images
 from fne.matching.methods import make_model
 from fne.matching.model import Matcher
@@ -114,7 +114,7 @@ def settings_of(params: Mapping[str, Any], overrides: Mapping[str, Any], place: 
 class Planned:
     """A training of a study, with everything that decides its result."""
 
-    cell: Cell
+    cell: StudyCell
     fold: int
     seed: int
     key: dict[str, Any]
@@ -219,7 +219,7 @@ class Workspace:
         self._words: dict[tuple[str, ...], WordFeatures] = {}
         self._read: dict[Path, tuple[list[Captioned], Artifact]] = {}  # captions
 
-    def check(self, cell: Cell) -> None:
+    def check(self, cell: StudyCell) -> None:
         """Check that the layers of a cell exist, and that a projection makes it smaller.
 
         Raises:
@@ -236,7 +236,7 @@ class Workspace:
                 f"{place}: study.project is {cell.project}, but the embedding has {features} values"
             )
 
-    def key(self, cell: Cell, fold: int, seed: int) -> dict[str, Any]:
+    def key(self, cell: StudyCell, fold: int, seed: int) -> dict[str, Any]:
         """Return everything that decides a result."""
         listed = [self._settings(cell, seed, draw) for draw in self._study.draws]
         first = listed[0]
@@ -253,7 +253,7 @@ class Workspace:
             "captions": self._captioned(captions)[1].digest,
         }
 
-    def run(self, cell: Cell, fold: int, seed: int) -> Result:
+    def run(self, cell: StudyCell, fold: int, seed: int) -> StudyResult:
         """Train a cell on a fold, with each draw of the tuned key; rank the test images with the best."""
         settings = self._settings(cell, seed, {})
         use_training_threads(settings.train.threads)  # a projection is part of the training
@@ -276,7 +276,7 @@ class Workspace:
         images = torch.cat(list(encode_images(best[1], pairs, pairs.image_ids)))
         sentences = torch.cat(list(encode_captions(best[1], pairs, pairs.caption_ids)))
         ranking = rank(images, sentences, torch.from_numpy(owners), best[1].similarity, 0)
-        return Result(
+        return StudyResult(
             image_ids=pairs.image_ids,
             caption_image=owners,
             image_ranks=ranking.image_ranks.numpy(),
@@ -287,7 +287,7 @@ class Workspace:
             trials=trials,
         )
 
-    def _settings(self, cell: Cell, seed: int, draw: Mapping[str, Any]) -> Settings:
+    def _settings(self, cell: StudyCell, seed: int, draw: Mapping[str, Any]) -> Settings:
         overrides = {**cell.overrides, **dict.fromkeys(SEEDS, seed), **draw}
         return settings_of(self._params, overrides, f"{self._study.path}: {cell.name}")
 
@@ -326,7 +326,7 @@ class Workspace:
             self._images[settings] = found.captioned
         return self._images[settings]
 
-    def _embed(self, cell: Cell, settings: Settings, captions: Path) -> tuple[Path, int]:
+    def _embed(self, cell: StudyCell, settings: Settings, captions: Path) -> tuple[Path, int]:
         """Write the embeddings of a cell; return their folder, and the bytes per image of their code."""
         section, path = settings.embed, self._folder / "embeddings"
         captioned, _ = self._captioned(captions)
@@ -344,10 +344,12 @@ class Workspace:
             bits = BITS[section.kind] if section.kind in BITS else 8 * _bytes(embedding.dtype)
             return path, -(-features * bits // 8)
         projected = self._folder / "projected"
-        dim = project_rows(Rows.open(path), training, cell.project, self._study.file.seed, projected)
+        dim = reduce_rows(Rows.open(path), training, cell.project, self._study.file.seed, projected)
         return projected, _bytes("float16") * dim
 
-    def _train(self, train: Train, inputs: Inputs, tokens: Path) -> tuple[Matcher, float, dict[str, float]]:
+    def _train(
+        self, train: Train, inputs: MatchingInputs, tokens: Path
+    ) -> tuple[Matcher, float, dict[str, float]]:
         """Return a model, its sum of recalls on the inner validation, and what a closed form chose."""
         own = train.methods.get(train.method)
         if not isinstance(own, ClosedForm):
@@ -361,7 +363,7 @@ class Workspace:
         }
         return to_matcher(found), found.chosen.rsum, chosen
 
-    def _word_features(self, own: ClosedForm, inputs: Inputs, tokens: Path) -> WordFeatures:
+    def _word_features(self, own: ClosedForm, inputs: MatchingInputs, tokens: Path) -> WordFeatures:
         decided_by = own.model_dump(include={"text", "text_dim", "min_count"})
         key = (str(tokens), json.dumps(decided_by))
         if key not in self._words:

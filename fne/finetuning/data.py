@@ -118,7 +118,7 @@ class RandomCrops(Dataset[Tensor | str]):
 
 
 @dataclass(frozen=True)
-class Batch:
+class CropBatch:
     """The images of one step, and the captions to learn from.
 
     Attributes:
@@ -172,7 +172,7 @@ class Captions:
         """Return the batches per epoch; an incomplete one is left out, unless it is the only one."""
         return max(1, len(self.captioned) // batch)
 
-    def batches(self, seed: int, epoch: int, batch: int, candidates: int) -> list[Batch]:
+    def batches(self, seed: int, epoch: int, batch: int, candidates: int) -> list[CropBatch]:
         """Return the batches of an epoch, a function of seed and epoch.
 
         Args:
@@ -191,7 +191,7 @@ class Captions:
 
     def _batch(
         self, generator: np.random.Generator, epoch: int, number: int, positions: np.ndarray, candidates: int
-    ) -> Batch:
+    ) -> CropBatch:
         records = [self.captioned[position] for position in positions]
         anchors = records[: len(records) // 2]
         own = [each.caption_ids[generator.integers(len(each.captions))] for each in anchors]
@@ -200,7 +200,7 @@ class Captions:
         drawn = min(len(self.caption_ids), candidates + sum(len(each.captions) for each in anchors))
         chosen = [self.caption_ids[k] for k in generator.choice(len(self.caption_ids), drawn, replace=False)]
         wrong = [each for each in chosen if self.owners[each] not in taken][:candidates]
-        return Batch(epoch, number, [each.id for each in records], own, wrong)
+        return CropBatch(epoch, number, [each.id for each in records], own, wrong)
 
 
 class CropStream:
@@ -217,7 +217,7 @@ class CropStream:
     def __init__(
         self,
         crops: RandomCrops,
-        batches: Callable[[int], Sequence[Batch]],
+        batches: Callable[[int], Sequence[CropBatch]],
         rows: Callable[[int], slice],
         workers: int,
         pin: bool,
@@ -230,7 +230,7 @@ class CropStream:
         self._next: tuple[int, int] | None = None
         self._pixels: Iterator[Tensor] = iter(())
 
-    def read(self, batch: Batch) -> Tensor:
+    def read(self, batch: CropBatch) -> Tensor:
         """Return the crops of this process's images (images, channels, 224, 224), in bytes.
 
         Raises:

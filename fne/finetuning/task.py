@@ -21,7 +21,7 @@ from fne.core.processes import ALONE, Processes
 from fne.evaluation.metrics.ranks import rank
 from fne.evaluation.metrics.recall import retrieval_values
 from fne.extraction.preprocess import InputFormat, normalize
-from fne.finetuning.data import Batch, Captions, CropStream, RandomCrops
+from fne.finetuning.data import Captions, CropBatch, CropStream, RandomCrops
 from fne.finetuning.tuned_network import BIASES, FIRST, GAINS, WEIGHTS, TunedNetwork
 from fne.matching.instance_loss import Classes
 from fne.matching.model import Matcher, parameter_kinds
@@ -148,11 +148,11 @@ class FinetuningTask:
         """Return the number of batches per epoch."""
         return self._training.steps(self._batch)
 
-    def loss(self, batch: Batch, generator: torch.Generator) -> Loss:
+    def loss(self, batch: CropBatch, generator: torch.Generator) -> Loss:
         """Return the objective of a batch; the gradient of the network is computed part by part."""
         return self.loss_of(batch, self._stream.read(batch), generator)
 
-    def loss_of(self, batch: Batch, pixels: Tensor, generator: torch.Generator) -> Loss:
+    def loss_of(self, batch: CropBatch, pixels: Tensor, generator: torch.Generator) -> Loss:
         """Return the objective of a batch, given the crops of this process's images, in bytes."""
         part = self._processes.partition(len(batch))
         step = Step(generator, len(batch), part, self._processes)
@@ -186,7 +186,7 @@ class FinetuningTask:
         return Loss(torch.stack([weight * own for _, weight, own, _ in weighted]).sum(), value, terms)
 
     @torch.no_grad()
-    def mine(self, batch: Batch, rows: Tensor) -> list[str]:
+    def mine(self, batch: CropBatch, rows: Tensor) -> list[str]:
         """Return the candidate that is nearest to each anchor, with the model in test mode.
 
         Args:

@@ -63,7 +63,7 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Inputs:
+class TuningInputs:
     """What fine-tuning starts from.
 
     Attributes:
@@ -115,7 +115,7 @@ class Inputs:
         }
 
 
-def read_inputs(places: Places, epochs: Sequence[int]) -> Inputs:
+def read_inputs(places: Places, epochs: Sequence[int]) -> TuningInputs:
     """Open what fine-tuning starts from, for some epochs of each phase.
 
     Raises:
@@ -140,7 +140,7 @@ def read_inputs(places: Places, epochs: Sequence[int]) -> Inputs:
                 f"the catalog has {len(present.captioned)} captioned images in split '{name}'; fine-tuning "
                 f"needs at least {least}; see `catalog` in params.yaml"
             )
-    return Inputs(matcher, origin, found, by_id, training, validation, places, lineage)
+    return TuningInputs(matcher, origin, found, by_id, training, validation, places, lineage)
 
 
 def refuse_without_network(model: Artifact, has_images: bool, epochs: Sequence[int]) -> None:
@@ -180,7 +180,7 @@ def kind_fault(kind: str) -> str:
 
 def build_task(
     settings: Finetune,
-    inputs: Inputs,
+    inputs: TuningInputs,
     runtime: Runtime,
     device: torch.device,
     processes: Processes = ALONE,
@@ -238,7 +238,7 @@ def build_task(
 def finetune(
     task: FinetuningTask,
     settings: Finetune,
-    inputs: Inputs,
+    inputs: TuningInputs,
     device: torch.device,
     scratch: Path,
     stopping: Callable[[], bool] = lambda: False,
@@ -315,7 +315,7 @@ def last_block(layers: Sequence[str]) -> str:
     return next(each for each in convolutions if each.partition("_")[0] == block)
 
 
-def _classes(settings: Finetune, inputs: Inputs, device: torch.device) -> Classes | None:
+def _classes(settings: Finetune, inputs: TuningInputs, device: torch.device) -> Classes | None:
     """Return the classifier that the stage `train` ended with, if it is used."""
     if not settings.has_instance_loss:
         return None

@@ -30,7 +30,7 @@ from fne.core.errors import InputError
 from fne.core.params import Section, TrainingThreads, one_of
 from fne.evaluation.metrics.ranks import rank
 from fne.evaluation.metrics.recall import sum_of_recalls, summarize
-from fne.matching.data import Inputs
+from fne.matching.data import MatchingInputs
 from fne.matching.model import Matcher, Shape
 from fne.matching.similarities import cosine
 from fne.store.layout import count_views, mean_of_views, value_fault
@@ -442,7 +442,7 @@ def fit(
 
 
 def align_pairs(
-    inputs: Inputs, method: str, settings: ClosedForm, text: WordFeatures | None = None
+    inputs: MatchingInputs, method: str, settings: ClosedForm, text: WordFeatures | None = None
 ) -> Alignment:
     """Align the training pairs of a stage's inputs; arguments and errors are those of `fit`."""
     training, validation = (

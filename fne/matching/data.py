@@ -24,7 +24,7 @@ from fne.text.word_vectors import WordVectors, read_word_vectors
 
 
 @dataclass(frozen=True)
-class Batch:
+class PairBatch:
     """Some images, each with one of its captions.
 
     Attributes:
@@ -43,9 +43,9 @@ class Batch:
     def __str__(self) -> str:
         return f"images {', '.join(self.image_ids)}"
 
-    def part(self, own: slice) -> "Batch":
+    def part(self, own: slice) -> "PairBatch":
         """Return some of the pairs."""
-        return Batch(self.image_ids[own], self.caption_ids[own], self.views and self.views[own])
+        return PairBatch(self.image_ids[own], self.caption_ids[own], self.views and self.views[own])
 
     def positives(self, contrasts: str = "other_images") -> Tensor:
         """Return which pairs (images, captions) must not serve as contrasts.
@@ -122,7 +122,7 @@ class Pairs:
 
     def batches(
         self, seed: int, epoch: int, batch: int, captions: str, last_batch: str = "keep"
-    ) -> list[Batch]:
+    ) -> list[PairBatch]:
         """Return the batches of an epoch, in an order that seed and epoch alone decide.
 
         A last batch of one joins the batch before it, since it would have nothing to
@@ -136,7 +136,7 @@ class Pairs:
         # From the same generator, but last: images with a single view are drawn as they always were.
         views = generator.integers(self.views, size=len(drawn)).tolist() if self.views > 1 else None
         return [
-            Batch(images[start:end], texts[start:end], views and views[start:end])
+            PairBatch(images[start:end], texts[start:end], views and views[start:end])
             for start, end in zip(starts, [*starts[1:], end_of_all], strict=True)
         ]
 
@@ -176,7 +176,7 @@ def batch_starts(pairs: int, batch: int, last_batch: str = "keep") -> list[int]:
 
 
 @dataclass(frozen=True)
-class Inputs:
+class MatchingInputs:
     """The pairs for training and validation, the sizes that a model needs for them, and their origin."""
 
     training: Pairs
@@ -204,7 +204,9 @@ class Inputs:
         return self.read | {"order": order}
 
 
-def read_inputs(embeddings: Path, captions: Path, tokens: Path, vectors: Path | None = None) -> Inputs:
+def read_inputs(
+    embeddings: Path, captions: Path, tokens: Path, vectors: Path | None = None
+) -> MatchingInputs:
     """Open the stores of training, and the pretrained word vectors, if there are any.
 
     Raises:
@@ -226,7 +228,7 @@ def read_inputs(embeddings: Path, captions: Path, tokens: Path, vectors: Path | 
     size = len(imported.ids) + 1 if imported else words.artifact.settings["words"]
     features = rows.features // training.views
     longest = int(np.diff(words.offsets).max(initial=0))
-    return Inputs(training, validation, features, size, pretrained, lineage, longest, imported)
+    return MatchingInputs(training, validation, features, size, pretrained, lineage, longest, imported)
 
 
 # What happens to an incomplete last batch, and which pairs of a batch are contrasts.

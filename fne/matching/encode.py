@@ -18,7 +18,7 @@ from fne.core.device import download, upload
 from fne.core.distributed_layers import Step
 from fne.core.processes import ALONE, Processes
 from fne.core.progress import progress
-from fne.matching.data import Batch, Pairs
+from fne.matching.data import PairBatch, Pairs
 from fne.matching.model import Matcher
 from fne.store.artifact import Lineage
 from fne.store.layout import Layer, plan_shards
@@ -95,7 +95,7 @@ class BatchVectors:
 def embed_batch(
     matcher: Matcher,
     pairs: Pairs,
-    batch: Batch,
+    batch: PairBatch,
     precision: torch.dtype,
     processes: Processes,
     generator: torch.Generator,

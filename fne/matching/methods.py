@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fne.core.device import free_memory
 from fne.core.terminal import say
 from fne.matching.closed_form import ClosedForm, align_pairs, matcher_of, to_matcher
-from fne.matching.data import Inputs, Pairs
+from fne.matching.data import MatchingInputs, Pairs
 from fne.matching.instance_loss import (
     FLOAT,
     Classes,
@@ -44,12 +44,12 @@ class Made(NamedTuple):
     classes: Classes | None = None
 
 
-def make_model(settings: Train, inputs: Inputs, job: Job) -> Made:
+def make_model(settings: Train, inputs: MatchingInputs, job: Job) -> Made:
     """Make a model by the method of the settings."""
     return METHODS[settings.method](settings, inputs, job)
 
 
-def train_by_steps(settings: Train, inputs: Inputs, job: Job) -> Made:
+def train_by_steps(settings: Train, inputs: MatchingInputs, job: Job) -> Made:
     """Train by gradient steps."""
     require_caption_head(settings, inputs.caption_vectors)
     require_vectors(settings, inputs.vectors)
@@ -79,7 +79,7 @@ def train_by_steps(settings: Train, inputs: Inputs, job: Job) -> Made:
     return Made(matcher, replace(done, collapsed=task.has_collapsed(done.points)), classes)
 
 
-def start_matcher(settings: Train, inputs: Inputs, job: Job) -> Matcher:
+def start_matcher(settings: Train, inputs: MatchingInputs, job: Job) -> Matcher:
     """Return the model that training starts from, the same in all processes."""
     closed_form = settings.closed_form_of_start()
     if closed_form is not None:
@@ -125,7 +125,7 @@ def _make_classes(settings: Train, training: Pairs, job: Job) -> Classes:
     return Classes(loss, labels)
 
 
-def align(settings: Train, inputs: Inputs, job: Job) -> Made:
+def align(settings: Train, inputs: MatchingInputs, job: Job) -> Made:
     """Align both sides in closed form."""
     own = settings.methods[settings.method]
     assert isinstance(own, ClosedForm)
@@ -134,7 +134,7 @@ def align(settings: Train, inputs: Inputs, job: Job) -> Made:
     return Made(*aligned(settings.method, own, inputs, job))
 
 
-def aligned(method: str, settings: ClosedForm, inputs: Inputs, job: Job) -> tuple[Matcher, Finished]:
+def aligned(method: str, settings: ClosedForm, inputs: MatchingInputs, job: Job) -> tuple[Matcher, Finished]:
     """Return the closed-form model, from the scratch folder where it was fitted before.
 
     The first process fits it and the others receive it: processes on unlike machines would differ in the
@@ -150,7 +150,7 @@ def aligned(method: str, settings: ClosedForm, inputs: Inputs, job: Job) -> tupl
     return matcher_of(done.state), done
 
 
-def _align(method: str, settings: ClosedForm, inputs: Inputs) -> Finished:
+def _align(method: str, settings: ClosedForm, inputs: MatchingInputs) -> Finished:
     """Fit and validate the closed form; seconds to minutes, so nothing is saved on the way."""
     found = align_pairs(inputs, method, settings)
     chosen = found.chosen

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fne.core.device import download, upload
 from fne.core.processes import ALONE, Processes
 from fne.evaluation.metrics.recall import has_started
-from fne.matching.data import Batch, Pairs, batch_starts
+from fne.matching.data import PairBatch, Pairs, batch_starts
 from fne.matching.encode import BatchVectors, embed_batch
 from fne.matching.hard_negatives import LossChoices
 from fne.matching.instance_loss import Classes
@@ -162,11 +162,11 @@ class MatchingTask:
         """Return the number of batches per epoch."""
         return len(batch_starts(self._training.drawn(self._captions), self._batch, self._last_batch))
 
-    def batches(self, epoch: int) -> list[Batch]:
+    def batches(self, epoch: int) -> list[PairBatch]:
         """Return the batches of an epoch."""
         return self._training.batches(self._seed, epoch, self._batch, self._captions, self._last_batch)
 
-    def loss(self, batch: Batch, generator: torch.Generator) -> Loss:
+    def loss(self, batch: PairBatch, generator: torch.Generator) -> Loss:
         """Return the objective of a batch.
 
         The ranking loss is the same in all processes. Of the instance loss, every process has the part of its
@@ -199,7 +199,7 @@ class MatchingTask:
                 values.append(weight * mean)
         return Loss(torch.stack(weighted).sum(), torch.stack(values).sum(), terms)
 
-    def _rank(self, vectors: BatchVectors, batch: Batch) -> Tensor:
+    def _rank(self, vectors: BatchVectors, batch: PairBatch) -> Tensor:
         scores = self.matcher.similarity(vectors.images, vectors.captions)
         positives = upload(batch.positives(self._contrasts), self.matcher.device)
         truth = torch.arange(len(batch), device=scores.device)
@@ -209,7 +209,7 @@ class MatchingTask:
             self._without_contrast = (self._without_contrast + 1) * ~ranking.detach().any()
         return ranking
 
-    def _instance_terms(self, vectors: BatchVectors, batch: Batch) -> list[tuple[str, float, Tensor]]:
+    def _instance_terms(self, vectors: BatchVectors, batch: PairBatch) -> list[tuple[str, float, Tensor]]:
         """Return the name, the weight and this process's part of each term of the instance loss."""
         assert self._classes is not None
         paths = [

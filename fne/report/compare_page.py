@@ -31,7 +31,7 @@ from fne.experiments.runs import (
     HISTORY,
     IMAGES,
     RESULT_SECTIONS,
-    Project,
+    RecordedRuns,
     Run,
     is_tuned,
     read_or_warn,
@@ -145,7 +145,7 @@ class Comparison:
 
 
 def compare_runs(
-    project: Project, name_a: str, name_b: str, moved: int = MOVED, pictures: bool = False
+    project: RecordedRuns, name_a: str, name_b: str, moved: int = MOVED, pictures: bool = False
 ) -> Comparison:
     """Compare two runs of a project, each with all its seeds.
 
@@ -334,7 +334,7 @@ def _inputs(run: Run) -> set[str]:
     return {str(path) for path in named if path in run.hashes and path != "features/activations"}
 
 
-def _history(project: Project, run: Run) -> History:
+def _history(project: RecordedRuns, run: Run) -> History:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder)
         if not project.link_folder(run, HISTORY, target):
@@ -342,7 +342,7 @@ def _history(project: Project, run: Run) -> History:
         return read_or_warn(lambda: read_tables(target), HISTORY) or History({})
 
 
-def _captions(project: Project, run: Run) -> tuple[dict[str, str], dict[str, list[str]]]:
+def _captions(project: RecordedRuns, run: Run) -> tuple[dict[str, str], dict[str, list[str]]]:
     path = project.file(run, CAPTIONS)
     records = (read_or_warn(lambda: read_captions(path)[0], CAPTIONS) if path else None) or []
     sentences = {
@@ -353,7 +353,7 @@ def _captions(project: Project, run: Run) -> tuple[dict[str, str], dict[str, lis
     return sentences, {record.id: list(record.captions) for record in records}
 
 
-def _pictures(project: Project, run: Run, moves: Sequence[Moves]) -> dict[str, str]:
+def _pictures(project: RecordedRuns, run: Run, moves: Sequence[Moves]) -> dict[str, str]:
     """Return the pictures of all images that are shown, as data URIs; missing ones are left out."""
     path = project.file(run, IMAGES)
     root = run.settings.get("catalog", {}).get("root")

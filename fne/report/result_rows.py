@@ -62,7 +62,7 @@ class Meter:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One formatted value of the table."""
 
     value: str
@@ -79,7 +79,7 @@ class Row:
 
     name: str
     explanation: str
-    cells: list[Cell]
+    cells: list[TableCell]
 
 
 def results_table(
@@ -102,7 +102,7 @@ def results_table(
         for k in evaluation.image_to_text.recalls
     ]
     lower = "lower is better"
-    rsum = Cell(
+    rsum = TableCell(
         f"{evaluation.rsum:.1f}",
         _format_interval(evaluation.rsum_interval, "{:.1f}"),
         f"{_chance_of_sum(evaluation):.1f}",
@@ -227,9 +227,9 @@ def _over_folds(direction: Direction, chance: Callable[[int, np.ndarray], float]
     )
 
 
-def _cell(direction: Direction, metric: str, chance: float, published: float | None, form: str) -> Cell:
+def _cell(direction: Direction, metric: str, chance: float, published: float | None, form: str) -> TableCell:
     value, interval = direction.metrics[metric], direction.intervals[metric]
-    return Cell(
+    return TableCell(
         form.format(value),
         _format_interval(interval, form),
         form.format(chance),

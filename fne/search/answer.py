@@ -17,7 +17,7 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.core.terminal import printable
-from fne.search.open_project import Catalog, QueryImage
+from fne.search.open_project import CatalogContents, QueryImage
 from fne.store.rows import Rows
 
 if TYPE_CHECKING:
@@ -172,7 +172,10 @@ class Pool:
 
 
 def catalog_pool(
-    catalog: Catalog, rows: Rows, exclude: QueryImage | None = None, chosen: Collection[str] | None = None
+    catalog: CatalogContents,
+    rows: Rows,
+    exclude: QueryImage | None = None,
+    chosen: Collection[str] | None = None,
 ) -> Pool:
     """Return the chosen images of the catalog that have a row; by default all, with those of the gallery."""
     # An imported store may have more images than the catalog.

@@ -111,7 +111,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Descriptions:
     """The descriptions of all images, and notes for the user."""
 
     descriptions: list[Description]
@@ -120,7 +120,7 @@ class Answer:
     unreadable: dict[str, str]
 
 
-def describe(project: Project, arguments: Sequence[str], folder: Path | None, wanted: Wanted) -> Answer:
+def describe(project: Project, arguments: Sequence[str], folder: Path | None, wanted: Wanted) -> Descriptions:
     """Describe images of the catalog, image files, or a folder of photos.
 
     Args:
@@ -142,7 +142,7 @@ def describe(project: Project, arguments: Sequence[str], folder: Path | None, wa
         images, rows = _embed_all(project, arguments, models)
     else:
         images, rows, unreadable = _embed_folder(project, folder, models[0])
-    return Answer(describe_rows(parts, files, images, rows, wanted), models, notes, unreadable)
+    return Descriptions(describe_rows(parts, files, images, rows, wanted), models, notes, unreadable)
 
 
 def describe_rows(
@@ -172,7 +172,7 @@ def describe_rows(
     return descriptions
 
 
-def write_table(path: Path, answer: Answer) -> None:
+def write_table(path: Path, answer: Descriptions) -> None:
     """Write descriptions as a table that `catalog` reads: CSV or JSONL, by the ending of the file.
 
     Every row names the models that wrote it, so that it is not mistaken for human work.

@@ -23,7 +23,7 @@ from fne.features.embeddings import EMBEDDINGS
 from fne.matching.model_file import ModelFile, is_imported, read_model_file
 from fne.search.answer import Answer, Match, Pool, catalog_pool, folder_pool, top_k
 from fne.search.numpy_model import PREFIX, SENTENCE_ENCODERS, SIMILARITIES, Similarity, embed_sentence
-from fne.search.open_project import Catalog, ExternalImage, Project, QueryImage, parse_query
+from fne.search.open_project import CatalogContents, ExternalImage, Project, QueryImage, parse_query
 from fne.store.artifact import Artifact, merge, require_same_model
 from fne.store.layout import TERNARY, pack
 from fne.store.rows import Rows
@@ -40,7 +40,7 @@ MODEL = "model"
 
 
 @dataclass(frozen=True)
-class Sentence:
+class EncodedSentence:
     """The word numbers of a sentence, and its words that are not in the vocabulary."""
 
     numbers: list[int]
@@ -98,7 +98,7 @@ def images_for_sentence(
     merge(model.artifact, vocabulary.artifact)
     catalog = project.catalog
     if without_encoder(model.artifact):
-        sentence = Sentence([], [])
+        sentence = EncodedSentence([], [])
         caption_id = find_caption(catalog, text, folder is None)
         caption = Rows.open(project.caption_vectors, "caption_vectors").read([caption_id])
     else:
@@ -207,7 +207,7 @@ def similar_images(
     )
 
 
-def encode_sentence(text: str, vocabulary: Vocabulary) -> Sentence:
+def encode_sentence(text: str, vocabulary: Vocabulary) -> EncodedSentence:
     """Convert a sentence to word numbers, exactly as the captions were converted.
 
     Raises:
@@ -226,7 +226,7 @@ def encode_sentence(text: str, vocabulary: Vocabulary) -> Sentence:
         )
     if settings.get("end_of_sentence"):
         tokens = [*tokens, END]
-    return Sentence(vocabulary.encode(tokens), unknown)
+    return EncodedSentence(vocabulary.encode(tokens), unknown)
 
 
 def without_encoder(model: Artifact) -> bool:
@@ -234,7 +234,7 @@ def without_encoder(model: Artifact) -> bool:
     return is_imported(model) or has_caption_vectors(model.lineage)
 
 
-def find_caption(catalog: Catalog, text: str, in_catalog: bool) -> str:
+def find_caption(catalog: CatalogContents, text: str, in_catalog: bool) -> str:
     """Return the id of a caption of the catalog, for models that cannot encode other sentences.
 
     Args:
@@ -356,7 +356,7 @@ def _common_bits(rows: np.ndarray, planes: np.ndarray) -> np.ndarray:
 
 
 def _sentence_matches(
-    ids: Sequence[str], catalog: Catalog, scores: np.ndarray, image_id: str | None, k: int
+    ids: Sequence[str], catalog: CatalogContents, scores: np.ndarray, image_id: str | None, k: int
 ) -> list[Match]:
     # Only an image with captions can have true matches.
     captioned = image_id is not None and bool(catalog.sentences(image_id))
@@ -382,7 +382,7 @@ def _image_of(caption_id: str) -> str:
     return caption_id.rsplit("#", 1)[0]
 
 
-def _images_with_caption(catalog: Catalog, text: str) -> set[str]:
+def _images_with_caption(catalog: CatalogContents, text: str) -> set[str]:
     """Return the images that have this sentence as a caption, ignoring case and spaces."""
     wanted = _normalize(text)
     return {

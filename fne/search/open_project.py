@@ -27,7 +27,7 @@ PARAMS = "params.yaml"
 
 
 @dataclass(frozen=True)
-class Catalog:
+class CatalogContents:
     """The catalog: images and captions by image id, and the folder of the image files."""
 
     images: dict[str, Image]
@@ -89,11 +89,11 @@ class Project:
     params: Path
 
     @cached_property
-    def catalog(self) -> Catalog:
+    def catalog(self) -> CatalogContents:
         """The catalog, read once."""
         images, images_artifact = read_images(self.path("data/images.jsonl"))
         captioned, captions_artifact = read_captions(self.path("data/captions.jsonl"))
-        return Catalog(
+        return CatalogContents(
             {image.id: image for image in images},
             {record.id: record for record in captioned},
             image_root(self.path(load_key(self.params, "catalog", "root"))),
@@ -212,7 +212,7 @@ class ExternalImage:
 QueryImage = CatalogImage | ExternalImage
 
 
-def parse_query(argument: str, catalog: Catalog, images_only: bool = False) -> QueryImage | str:
+def parse_query(argument: str, catalog: CatalogContents, images_only: bool = False) -> QueryImage | str:
     """Return the image or the sentence that an argument of `fne search` stands for.
 
     An existing file is an image, and so is an id of the catalog. Anything else is a sentence,
@@ -245,7 +245,7 @@ def _looks_like_a_file_name(argument: str) -> bool:
     return Path(argument).suffix.lower() in SUFFIXES or ("/" in argument and " " not in argument)
 
 
-def _read_image(path: Path, is_id: bool, catalog: Catalog, images_only: bool) -> QueryImage:
+def _read_image(path: Path, is_id: bool, catalog: CatalogContents, images_only: bool) -> QueryImage:
     # These import Pillow, which is slow and not needed for a sentence.
     from fne.store.images import UndecodableError, decode_bytes, read_image_file
 

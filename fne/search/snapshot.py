@@ -22,7 +22,7 @@ from fne.describing.model_file import DescriberFile
 from fne.matching.model_file import ModelFile, read_model_file
 from fne.search.describe_photo import PARTS
 from fne.search.numpy_model import PREFIX
-from fne.search.open_project import Catalog, Project
+from fne.search.open_project import CatalogContents, Project
 from fne.store.artifact import Artifact, Lineage, merge, require_same_model
 from fne.store.catalog import SPLITS, Image
 from fne.store.layout import MANIFEST, Layer
@@ -103,7 +103,7 @@ class Snapshot:
     """
 
     version: str
-    catalog: Catalog
+    catalog: CatalogContents
     lineage: Lineage
     embeddings: Space | None
     joint: Joint | None
@@ -239,7 +239,7 @@ def _state(path: Path) -> tuple[str, int, int, int]:
     return (path.name, status.st_ino, status.st_size, status.st_ctime_ns)
 
 
-def _embeddings(project: Project, catalog: Catalog) -> Space | None:
+def _embeddings(project: Project, catalog: CatalogContents) -> Space | None:
     if not (project.embeddings / MANIFEST).exists():
         return None
     store = Rows.open(project.embeddings, "embeddings")
@@ -247,7 +247,7 @@ def _embeddings(project: Project, catalog: Catalog) -> Space | None:
     return Space.read(store, _image_ids(catalog, store)) if store.without_rows is None else None
 
 
-def _joint(project: Project, catalog: Catalog) -> Joint | None:
+def _joint(project: Project, catalog: CatalogContents) -> Joint | None:
     stores = (project.image_vectors / MANIFEST, project.caption_vectors / MANIFEST)
     if not all(path.exists() for path in (project.model, project.vocabulary, *stores)):
         return None
@@ -265,6 +265,6 @@ def _joint(project: Project, catalog: Catalog) -> Joint | None:
     )
 
 
-def _image_ids(catalog: Catalog, store: Rows) -> list[str]:
+def _image_ids(catalog: CatalogContents, store: Rows) -> list[str]:
     """Return the images of the catalog that have a row; an imported store may have more."""
     return sorted(catalog.captioned.keys() & set(store.ids))

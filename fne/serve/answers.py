@@ -20,7 +20,7 @@ from fne.search.bit_kernels import ternary_products
 from fne.search.describe_photo import PARTS, Described, Wanted, describe_rows, read_writing
 from fne.search.engine import (
     MODEL,
-    Sentence,
+    EncodedSentence,
     embed_sentences,
     encode_sentence,
     find_caption,
@@ -107,7 +107,7 @@ def images_for_sentence(session: Session, text: str, filters: Filters, k: int) -
     if joint is None:
         raise AbsentError("sentences need a trained model; run `dvc repro encode`")
     if without_encoder(joint.model.artifact):
-        sentence = Sentence([], [])
+        sentence = EncodedSentence([], [])
         caption_id = find_caption(session.snapshot.catalog, text, filters.where == CATALOG)
         caption = joint.captions.rows[joint.captions.places[caption_id]][None]
     else:

@@ -40,7 +40,7 @@ from fne.extraction.extractor import PRECISIONS, Extract, Extractor, build_extra
 from fne.extraction.run import GPU_BATCH
 from fne.extraction.weights import Weights, load_weights
 from fne.features.embeddings import Embed
-from fne.matching.data import Batch
+from fne.matching.data import PairBatch
 from fne.matching.instance_loss import Classes, new_instance
 from fne.matching.model import new_matcher
 from fne.matching.settings import Train
@@ -377,7 +377,9 @@ class _RandomPairs:
         return self._words, torch.full((len(ids),), WORDS_PER_CAPTION)
 
 
-def _random_training(settings: Train, features: int, device: torch.device) -> tuple[Trainer[Batch], Batch]:
+def _random_training(
+    settings: Train, features: int, device: torch.device
+) -> tuple[Trainer[PairBatch], PairBatch]:
     """Return a trainer with fresh weights on a device, and a batch of random data."""
     matcher = new_matcher(settings.shape(features, WORDS), settings.seed).to(device)
     pairs: Any = _RandomPairs(features, settings.batch)
@@ -397,7 +399,7 @@ def _random_training(settings: Train, features: int, device: torch.device) -> tu
         settings.captions,
         classes=classes,
     )
-    return Trainer(task, settings.schedule(settings.loss_titles())), Batch(ids, ids)
+    return Trainer(task, settings.schedule(settings.loss_titles())), PairBatch(ids, ids)
 
 
 def _machine(device: torch.device) -> dict[str, Any]:

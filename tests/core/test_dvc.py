@@ -18,7 +18,7 @@ from fne.core.dvc import (
     is_tracked,
     last_run,
     locked_dependencies,
-    open_project,
+    open_repo,
     parse_listing,
     pipeline_files,
     pipeline_outs,
@@ -242,13 +242,13 @@ def test_a_cache_that_cannot_be_found_is_part_of_the_advice(project):
 
 def test_a_project_opens_in_its_folder_and_below(project):
     for folder in (None, project, project / "pipelines/below"):
-        with open_project(folder) as repo:
+        with open_repo(folder) as repo:
             assert Path(repo.root_dir) == project
     assert cache_folder() == project / ".dvc/cache/files/md5"
 
 
 def test_a_folder_without_a_project_is_named(tmp_path, monkeypatch):
-    with pytest.raises(NoProjectError) as caught, open_project(tmp_path):
+    with pytest.raises(NoProjectError) as caught, open_repo(tmp_path):
         pass
     assert caught.value.message == f"{tmp_path}: not a DVC project; run this in the project's folder"
     monkeypatch.chdir(tmp_path)
@@ -257,7 +257,7 @@ def test_a_folder_without_a_project_is_named(tmp_path, monkeypatch):
 
 def test_a_project_outside_git_is_named(project):
     shutil.rmtree(".git")
-    with pytest.raises(InputError) as caught, open_project():
+    with pytest.raises(InputError) as caught, open_repo():
         pass
     assert caught.value.message == (
         f"{project}: not in a Git repository; run `git init`, or `dvc config core.no_scm true`"
@@ -266,7 +266,7 @@ def test_a_project_outside_git_is_named(project):
 
 def test_a_broken_configuration_is_one_line(project):
     Path(".dvc/config").write_text("[core\nremote = x")
-    with pytest.raises(InputError) as caught, open_project():
+    with pytest.raises(InputError) as caught, open_repo():
         pass
     assert caught.value.message.startswith(f"{project}: DVC's configuration is broken: ")
     assert caught.value.message.endswith("; see `dvc config --list --show-origin`")

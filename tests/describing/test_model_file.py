@@ -2,11 +2,11 @@ import random
 
 import pytest
 import torch
-from tests.models.test_describer import ROWS, describer
 
 from fne.core.errors import InputError
 from fne.describing.model_file import read_describer, read_describer_file, write_describer
 from fne.store.tensors import write_sealed
+from tests.describing.test_model import ROWS, describer
 
 LINEAGE = {"embeddings": {"digest": "ab", "settings": {}}}
 

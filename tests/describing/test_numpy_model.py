@@ -4,7 +4,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from tests.models.test_describer import ROWS, describer
 
 from fne.core.errors import InputError
 from fne.describing import numpy_model, recurrent_cells
@@ -14,6 +13,7 @@ from fne.describing.concept_head import ROWS as KINDS
 from fne.describing.injections import INJECTIONS
 from fne.describing.model import CONDITIONS
 from fne.describing.numpy_model import ArrayDescriber, beam_search, greedy_without_repeats, sigmoid
+from tests.describing.test_model import ROWS, describer
 
 
 def twin(made):

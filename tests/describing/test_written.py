@@ -4,9 +4,9 @@ import pytest
 
 from fne.core.errors import InputError
 from fne.describing.written import (
-    Sentence,
     Tagged,
     Written,
+    WrittenSentence,
     read_tagged,
     read_written,
     write_tagged,
@@ -19,9 +19,11 @@ TAGGED = [
 ]
 WRITTEN = [
     Written(
-        "b\u2028.jpg", (Sentence("a dog", -1.5, -1.5, True), Sentence("", -2.0, -1.0, False)), {"dog": 0.9}
+        "b\u2028.jpg",
+        (WrittenSentence("a dog", -1.5, -1.5, True), WrittenSentence("", -2.0, -1.0, False)),
+        {"dog": 0.9},
     ),
-    Written('a".jpg', (Sentence("</script>", -0.5, -0.5, True),), {}),
+    Written('a".jpg', (WrittenSentence("</script>", -0.5, -0.5, True),), {}),
 ]
 TAGGER = {"tagger": {"digest": "ab", "settings": {}}}
 CAPTIONER = {"captioner": {"digest": "abc", "settings": {}}}

@@ -6,7 +6,7 @@ import pytest
 from sklearn.neighbors import NearestNeighbors
 
 from fne.core.errors import InputError
-from fne.describing.written import Sentence, Written
+from fne.describing.written import Written, WrittenSentence
 from fne.evaluation import score_captions as module
 from fne.evaluation.metrics.meteor import Program
 from fne.evaluation.score_captions import (
@@ -39,7 +39,7 @@ def captioned(world):
 
 
 def scores_of(captioned, rows, text="a red circle"):
-    written = {each: Written(each, (Sentence(text, -1.0, -1.0, True),), {}) for each in rows.ids}
+    written = {each: Written(each, (WrittenSentence(text, -1.0, -1.0, True),), {}) for each in rows.ids}
     return evaluate_captions(written, captioned, rows, "test", 3)
 
 

@@ -11,7 +11,7 @@ from fne.experiments.runs import (
     WORKSPACE,
     Result,
     _validation,
-    open_project,
+    open_runs,
     parse_results,
     parse_started,
     recorded,
@@ -72,12 +72,12 @@ def folder(original, tmp_path):
 
 
 def names(folder):
-    with open_project(folder) as found:
+    with open_runs(folder) as found:
         return [each.name for each in found.runs()]
 
 
 def test_runs_of_the_work_tree_and_of_experiments_are_found_with_their_records(original):
-    with open_project(original) as found:
+    with open_runs(original) as found:
         first, second = found.runs()
     assert (first.name, first.seed, first.started) == (WORKSPACE, 0, True)
     assert (second.name, second.seed, second.started) == ("second", 1, False)
@@ -89,13 +89,13 @@ def test_runs_of_the_work_tree_and_of_experiments_are_found_with_their_records(o
 
 
 def test_queued_experiments_are_found_with_their_parameters(original):
-    with open_project(original) as found:
+    with open_runs(original) as found:
         assert [settings["train"]["seed"] for settings in found.queued()] == [2]
 
 
 def test_settings_are_those_of_the_run_even_if_params_yaml_was_edited_later(folder):
     change_params(folder, {"train": {"margin": 9.0}})
-    with open_project(folder) as found:
+    with open_runs(folder) as found:
         assert found.run(WORKSPACE).settings["train"]["margin"] == 0.2
 
 
@@ -119,7 +119,7 @@ def test_experiments_with_the_same_name_are_distinguished_by_their_baseline(fold
     commit_id, baseline = git(folder, "rev-parse", reference).strip(), "".join(reference.split("/")[2:4])
     git(folder, "update-ref", f"refs/exps/{commit_id[:2]}/{commit_id[2:]}/second", commit_id)
     expected = {f"second@{start[:7]}" for start in (baseline, commit_id)}
-    with open_project(folder) as found:
+    with open_runs(folder) as found:
         assert {each.name for each in found.runs()} == {WORKSPACE, *expected}
         assert found.run(f"second@{baseline[:7]}").seed == 1
 
@@ -129,20 +129,20 @@ def test_counts_are_unknown_if_the_catalog_cannot_be_read(folder):
         if cached.is_file() and cached.read_bytes().startswith(b"{") and b'"split"' in cached.read_bytes():
             cached.chmod(0o644)
             cached.write_text("no catalog\n")
-    with open_project(folder) as found:
+    with open_runs(folder) as found:
         assert found.run("second").counts is None
 
 
 def test_without_git_there_is_only_the_work_tree(folder):
     shutil.rmtree(folder / ".git")
-    with pytest.raises(InputError) as caught, open_project(folder):
+    with pytest.raises(InputError) as caught, open_runs(folder):
         pass
     assert caught.value.message == (
         f"{folder}: not in a Git repository; run `git init`, or `dvc config core.no_scm true`"
     )
     dvc(folder, "config", "core.no_scm", "true")
     assert names(folder) == [WORKSPACE]
-    with open_project(folder) as found:
+    with open_runs(folder) as found:
         assert found.queued() == []
         with pytest.raises(InputError, match="no experiment or revision 'HEAD'; available: workspace$"):
             found.run("HEAD")
@@ -152,7 +152,7 @@ def test_a_new_project_has_no_runs(tmp_path):
     git(tmp_path, "init", "--quiet")
     dvc(tmp_path, "init", "--quiet")
     assert names(tmp_path) == []
-    with open_project(tmp_path) as found:
+    with open_runs(tmp_path) as found:
         assert found.queued() == []
         with pytest.raises(InputError, match="'workspace' has no finished run .*; available: none$"):
             found.run(WORKSPACE)
@@ -160,7 +160,7 @@ def test_a_new_project_has_no_runs(tmp_path):
 
 def test_without_the_cache_an_experiment_is_found_without_its_ranks(folder):
     shutil.rmtree(folder / ".dvc/cache")
-    with open_project(folder) as found:
+    with open_runs(folder) as found:
         local, remote = found.runs()
     assert local.ranks is not None  # the work tree has a copy
     assert remote.ranks is None
@@ -169,7 +169,7 @@ def test_without_the_cache_an_experiment_is_found_without_its_ranks(folder):
 
 
 def test_damaged_ranks_are_reported_when_they_are_left_out(folder, capsys):
-    with open_project(folder) as found:
+    with open_runs(folder) as found:
         cached = found.file(found.run("second"), RANKS)
         cached.chmod(0o644)
         flip(cached, 0.5)
@@ -181,7 +181,7 @@ def test_damaged_ranks_are_reported_when_they_are_left_out(folder, capsys):
 def test_a_revision_is_a_run_and_another_catalog_makes_another_experiment(folder):
     (folder / "facts.json").write_text(FLICKR8K)
     run(folder, "train.seed=7")
-    with open_project(folder) as found:
+    with open_runs(folder) as found:
         before, after = found.run("HEAD~1"), found.run("HEAD")
     assert (before.seed, after.seed) == (0, 7)
     assert after.counts["train"] == (6000, 30000)
@@ -189,12 +189,12 @@ def test_a_revision_is_a_run_and_another_catalog_makes_another_experiment(folder
 
 
 def test_a_missing_run_is_an_error_that_lists_the_available_ones(folder):
-    with open_project(folder) as found, pytest.raises(InputError) as caught:
+    with open_runs(folder) as found, pytest.raises(InputError) as caught:
         found.run("third")
     assert caught.value.message == "there is no experiment or revision 'third'; available: workspace, second"
     git(folder, "rm", "--quiet", "dvc.lock")
     commit(folder)
-    with open_project(folder) as found, pytest.raises(InputError) as caught:
+    with open_runs(folder) as found, pytest.raises(InputError) as caught:
         found.run("HEAD")
     assert caught.value.message == (
         "'HEAD' has no finished run (metrics/retrieval.json and dvc.lock); available: second"
@@ -202,7 +202,7 @@ def test_a_missing_run_is_an_error_that_lists_the_available_ones(folder):
 
 
 def test_a_folder_outside_of_a_project_is_an_error(tmp_path):
-    with pytest.raises(InputError) as caught, open_project(tmp_path):
+    with pytest.raises(InputError) as caught, open_runs(tmp_path):
         pass
     assert caught.value.message == f"{tmp_path}: not a DVC project; run this in the project's folder"
 
@@ -280,7 +280,7 @@ def test_a_section_that_is_a_single_value_is_left_out():
 
 def test_a_lock_with_conflicts_is_refused_in_one_line(folder):
     (folder / "dvc.lock").write_text("<<<<<<< HEAD\nstages: {}\n=======\n")
-    with open_project(folder) as found, pytest.raises(InputError) as caught:
+    with open_runs(folder) as found, pytest.raises(InputError) as caught:
         found.run(WORKSPACE)
     assert caught.value.message.startswith("workspace: dvc.lock: not valid YAML: ")
     assert "\n" not in caught.value.message

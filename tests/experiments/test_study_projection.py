@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
-from fne.experiments.study_projection import project_rows
+from fne.experiments.study_projection import reduce_rows
 from fne.store.rows import Rows
 from tests.support.features import store
 from tests.support.studies import LAYERS
@@ -17,7 +17,7 @@ def rows(tmp_path):
 
 def test_principal_components_are_those_of_the_training_images(rows, tmp_path):
     training = rows.ids[:15]
-    assert project_rows(rows, training, "pca:2", 0, tmp_path / "p") == 2
+    assert reduce_rows(rows, training, "pca:2", 0, tmp_path / "p") == 2
     found = Rows.open(tmp_path / "p", "embeddings").read(rows.ids).astype(float)
     known = rows.read(training).astype(float)
     centered = rows.read(rows.ids).astype(float) - known.mean(axis=0)
@@ -33,7 +33,7 @@ def test_principal_components_are_those_of_the_training_images(rows, tmp_path):
 
 def test_a_random_projection_depends_on_the_seed_alone_and_nearly_keeps_distances(rows, tmp_path):
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        project_rows(rows, rows.ids, "random:7", seed, tmp_path / name)
+        reduce_rows(rows, rows.ids, "random:7", seed, tmp_path / name)
     first, again, other = (Rows.open(tmp_path / name).read(rows.ids) for name in "abc")
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
@@ -47,7 +47,7 @@ def test_a_random_projection_depends_on_the_seed_alone_and_nearly_keeps_distance
 
 def test_more_components_than_values_or_images_are_refused(rows, tmp_path):
     with pytest.raises(InputError) as caught:
-        project_rows(rows, rows.ids, "pca:8", 0, tmp_path / "p")
+        reduce_rows(rows, rows.ids, "pca:8", 0, tmp_path / "p")
     assert caught.value.message == (
         "study.project: pca:8 of 7 values and 20 training images; choose a smaller number"
     )

@@ -6,7 +6,7 @@ import pytest
 from fne.core.errors import InputError
 from fne.experiments.study_file import load_study
 from fne.experiments.study_record import (
-    Result,
+    StudyResult,
     check_record,
     find_result,
     keep_result,
@@ -15,7 +15,7 @@ from fne.experiments.study_record import (
 )
 from tests.support.studies import write_file
 
-RESULT = Result(
+RESULT = StudyResult(
     image_ids=["a", "b"],
     caption_image=np.array([0, 0, 1]),
     image_ranks=np.array([1, 2]),

@@ -7,7 +7,7 @@ from fne.core.errors import InputError
 from fne.core.params import load_params
 from fne.evaluation.metrics.recall import sum_of_recalls, summarize
 from fne.experiments.study_file import load_study
-from fne.experiments.study_record import Result, keep_result
+from fne.experiments.study_record import StudyResult, keep_result
 from fne.experiments.study_results import collect, grids, require_one_state
 from fne.experiments.study_run import settings_of
 from tests.support.imports import ROOT
@@ -16,10 +16,10 @@ from tests.support.studies import write_file
 IMAGES = 30
 
 
-def result(ranks: int, fold: int, names: str = "r") -> Result:
+def result(ranks: int, fold: int, names: str = "r") -> StudyResult:
     """Return a result whose queries all have nearly the same rank."""
     generator = np.random.default_rng(fold)
-    return Result(
+    return StudyResult(
         image_ids=[f"{names}{fold}-{number}" for number in range(IMAGES)],
         caption_image=np.repeat(np.arange(IMAGES), 2),
         image_ranks=ranks + generator.integers(0, 3, size=IMAGES),

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from fne.core.errors import InputError
-from fne.matching.data import DRAWS, Batch, Pairs
+from fne.matching.data import DRAWS, PairBatch, Pairs
 from fne.store.catalog import Captioned
 from fne.store.layout import Layer, view_layers
 from fne.store.rows import Rows, write_rows
@@ -52,7 +52,7 @@ def test_a_last_batch_of_one_joins_the_one_before(pairs, batch, sizes):
 
 
 def test_captions_of_one_image_are_no_contrasts_for_each_other():
-    batch = Batch(["b", "a", "b"], ["b#0", "a#0", "b#1"])
+    batch = PairBatch(["b", "a", "b"], ["b#0", "a#0", "b#1"])
     assert batch.positives().tolist() == [[True, False, True], [False, True, False], [True, False, True]]
 
 
@@ -74,7 +74,7 @@ def test_a_caption_without_an_image_row_is_refused_before_the_first_step(pairs):
 
 
 def test_a_batch_names_its_images_and_counts_them():
-    batch = Batch(["b", "a"], ["b#0", "a#1"])
+    batch = PairBatch(["b", "a"], ["b#0", "a#1"])
     assert (len(batch), str(batch)) == (2, "images b, a")
 
 
@@ -88,7 +88,7 @@ def test_an_incomplete_last_batch_is_dropped_unless_it_is_the_only_one(pairs, ba
 
 
 def test_another_caption_of_the_same_image_is_a_contrast_if_asked_for():
-    batch = Batch(["a", "b", "a"], ["a#0", "b#0", "a#1"])
+    batch = PairBatch(["a", "b", "a"], ["a#0", "b#0", "a#1"])
     assert batch.positives("other_pairs").equal(torch.eye(3, dtype=torch.bool))
 
 
@@ -125,5 +125,5 @@ def test_views_change_neither_the_order_of_images_nor_their_captions(pairs, with
 
 
 def test_a_part_of_a_batch_has_its_own_views():
-    part = Batch(["a", "b", "c"], ["a#0", "b#0", "c#0"], [5, 6, 7]).part(slice(1, 3))
-    assert part == Batch(["b", "c"], ["b#0", "c#0"], [6, 7])
+    part = PairBatch(["a", "b", "c"], ["a#0", "b#0", "c#0"], [5, 6, 7]).part(slice(1, 3))
+    assert part == PairBatch(["b", "c"], ["b#0", "c#0"], [6, 7])

@@ -13,7 +13,7 @@ from fne.core.errors import InputError
 from fne.core.processes import ALONE
 from fne.core.signals import StoppedError
 from fne.matching import methods
-from fne.matching.data import Inputs, Pairs
+from fne.matching.data import MatchingInputs, Pairs
 from fne.matching.hard_negatives import LossChoices
 from fne.matching.instance_loss import (
     Classes,
@@ -54,8 +54,8 @@ FROM_CCA = {
 
 
 @pytest.fixture
-def inputs(pairs) -> Inputs:
-    return Inputs(pairs, pairs, FEATURES, WORDS, None, {})
+def inputs(pairs) -> MatchingInputs:
+    return MatchingInputs(pairs, pairs, FEATURES, WORDS, None, {})
 
 
 def settings(**changes) -> Train:
@@ -160,10 +160,10 @@ def test_rows_that_training_does_not_read_do_not_train_again(inputs, tmp_path, m
     rows, captioned = inputs.training.rows, inputs.training.captioned
     values = rows.read(rows.ids)
 
-    def with_rows(ids, values) -> Inputs:
+    def with_rows(ids, values) -> MatchingInputs:
         write_rows(tmp_path / "more", "embeddings", rows.layers, rows.dtype, [(0, ids, values)], {}, {})
         pairs = Pairs(captioned, Rows.open(tmp_path / "more"), read_tokens(tmp_path / "tokens.h5"))
-        return Inputs(pairs, pairs, FEATURES, WORDS, None, {"embeddings": {"digest": "other"}})
+        return MatchingInputs(pairs, pairs, FEATURES, WORDS, None, {"embeddings": {"digest": "other"}})
 
     more = with_rows([*rows.ids, "test.png"], np.concatenate([values, values[:1]]))
     with monkeypatch.context() as patch:

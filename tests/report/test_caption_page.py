@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from fne.describing.written import Sentence, Written
+from fne.describing.written import Written, WrittenSentence
 from fne.evaluation.caption_scores import score_captions
 from fne.report.caption_page import MAIN, choose_examples, render_captions
 from fne.report.record import catalog_state
@@ -24,7 +24,9 @@ def page_of(captions, written, examples=12, meteor="there is no `java`", history
     scores = score_captions("test_full", candidates, references, training, np.zeros((len(ids), 1), dtype=int))
     sentences = {
         each: Written(
-            each, (Sentence(text, -1, -1, True), Sentence(f"{text} too", -2, -2, True)), {concept: 0.875}
+            each,
+            (WrittenSentence(text, -1, -1, True), WrittenSentence(f"{text} too", -2, -2, True)),
+            {concept: 0.875},
         )
         for each, text in candidates.items()
     }

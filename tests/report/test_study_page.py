@@ -3,7 +3,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fne.experiments.study_file import Cell, load_study
+from fne.experiments.study_file import StudyCell, load_study
 from fne.experiments.study_results import CellResult, StudyResults
 from fne.report.study_page import is_figure, is_page, preferred, render, size_figure
 from tests.support.studies import write_file
@@ -12,7 +12,7 @@ from tests.support.studies import write_file
 def cell(series: str, size: int, validation: float, rsum: float, panel: str = "Small") -> CellResult:
     name = f"{series} {size} {validation:g}"
     return CellResult(
-        Cell("small", {"code": name}, {}, None, panel, series),
+        StudyCell("small", {"code": name}, {}, None, panel, series),
         rsum,
         (rsum - 5, rsum + 5),
         validation,

@@ -15,7 +15,7 @@ from fne.extraction.extractor import Extractor
 from fne.search import embed_query, engine
 from fne.search.answer import Pool, catalog_pool
 from fne.search.engine import encode_sentence, ternary_products
-from fne.search.open_project import Catalog
+from fne.search.open_project import CatalogContents
 from fne.store import rows as store
 from fne.store.artifact import Artifact
 from fne.store.catalog import read_captions
@@ -348,7 +348,7 @@ def test_an_unknown_kind_of_embedding_is_refused(project):
 
 def test_images_that_are_only_in_the_store_are_not_searched(project):
     captioned, _ = read_captions(Path("data/captions.jsonl"))
-    known = Catalog({}, {record.id: record for record in captioned[:2]}, Path(), ())
+    known = CatalogContents({}, {record.id: record for record in captioned[:2]}, Path(), ())
     pool = catalog_pool(known, Rows.open(Path("vectors/images")))
     assert pool.ids == [record.id for record in captioned[:2]]
 

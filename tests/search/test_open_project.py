@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from fne.core.errors import InputError
-from fne.search.open_project import Catalog, CatalogImage, ExternalImage, Project, find_project, parse_query
+from fne.search.open_project import (
+    CatalogContents,
+    CatalogImage,
+    ExternalImage,
+    Project,
+    find_project,
+    parse_query,
+)
 from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned, Image
 from tests.support.imports import ROOT
@@ -21,7 +28,7 @@ def test_images_are_found_below_the_root_even_if_it_is_a_missing_annotation_file
 
 
 @pytest.fixture
-def catalog(tmp_path, monkeypatch) -> Catalog:
+def catalog(tmp_path, monkeypatch) -> CatalogContents:
     """A catalog of two images, one of which has only features."""
     monkeypatch.chdir(tmp_path)
     draw(Path("photos/red.png"), "red", "circle")
@@ -29,7 +36,7 @@ def catalog(tmp_path, monkeypatch) -> Catalog:
     image = Image("red.png", "red.png", hashlib.sha256(content).hexdigest(), len(content), 72, 64)
     captioned = {each: Captioned(each, "test", ("a shape",), ()) for each in ("red.png", "dog")}
     artifact = Artifact(Path(), "images", "")
-    return Catalog({"red.png": image}, captioned, Path("photos"), (artifact, artifact))
+    return CatalogContents({"red.png": image}, captioned, Path("photos"), (artifact, artifact))
 
 
 @pytest.mark.parametrize(

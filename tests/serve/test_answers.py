@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.tasks.matching.test_imported import ALL, use, write_both
 
 from fne.core.errors import InputError
 from fne.search import engine
@@ -14,6 +13,7 @@ from fne.serve.answers import Filters, embedding_scores, images_for_sentence
 from fne.serve.session import Live
 from fne.store.artifact import Artifact
 from fne.store.layout import TERNARY, Layer, pack
+from tests.matching.test_imported import ALL, use, write_both
 from tests.support.stages import run
 
 __all__ = ["run"]

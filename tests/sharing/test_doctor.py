@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fne.core.dvc import open_project
+from fne.core.dvc import open_repo
 from fne.sharing import doctor
 from fne.sharing.doctor import LOW_SPACE, run_advice, run_checks
 from fne.sharing.folders import LINKS
@@ -32,7 +32,7 @@ def project(made, tmp_path, monkeypatch) -> Path:
 
 
 def found(project: Path) -> list[str]:
-    with open_project(project) as repo:
+    with open_repo(project) as repo:
         return [*run_checks(repo, project / ".fne"), *run_advice(repo, project / ".fne")]
 
 
@@ -50,7 +50,7 @@ def test_copies_are_found_where_links_are_possible(project):
 def test_defaults_of_dvc_are_advice_and_no_problems(project):
     dvc(project, "config", "cache.type", "copy")
     dvc(project, "remote", "modify", "team", "verify", "false")
-    with open_project(project) as repo:
+    with open_repo(project) as repo:
         assert run_checks(repo, project / ".fne") == []
         stored, verified = run_advice(repo, project / ".fne")
     assert stored.startswith("every artifact is stored twice, although ")

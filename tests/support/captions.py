@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from fne.core.params import load_section
-from fne.describing.captioning.data import Inputs, Reading, read_inputs
+from fne.describing.captioning.data import CaptioningInputs, Reading, read_inputs
 from fne.describing.captioning.settings import TrainCaptioner
 from fne.describing.concepts import FromWords
 from fne.store.catalog import Captioned, write_captions, write_images
@@ -49,7 +49,7 @@ def write_world(folder: Path, noise: float = 0.1, seed: int = 0) -> None:
     write_images(folder / IMAGES, [])
 
 
-def inputs(folder: Path, reading: Reading = READING) -> Inputs:
+def inputs(folder: Path, reading: Reading = READING) -> CaptioningInputs:
     """Read what `write_world` wrote."""
     return read_inputs(folder / EMBEDDINGS, folder / CAPTIONS, reading)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.report.test_captions import page_of
+from tests.report.test_caption_page import page_of
 from tests.support.hostile import CAPTIONS
 
 

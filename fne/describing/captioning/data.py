@@ -25,7 +25,7 @@ MEASURED = "6,000 training images with 30,000 captions, 8.6 per word"
 
 
 @dataclass(frozen=True)
-class Batch:
+class CaptionBatch:
     """Some captions, each with its image."""
 
     images: np.ndarray  # positions of images, one per caption (captions)
@@ -35,9 +35,9 @@ class Batch:
     def __len__(self) -> int:
         return len(self.images)
 
-    def part(self, part: slice) -> "Batch":
+    def part(self, part: slice) -> "CaptionBatch":
         """Return the captions of one process."""
-        return Batch(self.images[part], self.captions[part], self.examples)
+        return CaptionBatch(self.images[part], self.captions[part], self.examples)
 
     def sequences(self) -> list[list[int]]:
         """Return the numbers of the words of each caption, its end included."""
@@ -97,13 +97,13 @@ class Examples:
         """Return image embeddings (images, features) in float32."""
         return torch.from_numpy(self._rows.read([self.ids[each] for each in positions], np.float32))
 
-    def batches(self, seed: int, epoch: int, batch: int, captions: str) -> list[Batch]:
+    def batches(self, seed: int, epoch: int, batch: int, captions: str) -> list[CaptionBatch]:
         """Return the batches of an epoch, in an order that seed and epoch alone decide."""
         generator = np.random.default_rng((seed, epoch))
         images, numbers = DRAWS[captions](self.caption_counts, generator)
         order = generator.permutation(len(images))
         return [
-            Batch(images[chosen], numbers[chosen], self)
+            CaptionBatch(images[chosen], numbers[chosen], self)
             for chosen in (order[start : start + batch] for start in range(0, len(order), batch))
         ]
 
@@ -112,11 +112,11 @@ class Examples:
         drawn = len(self) if captions == "one" else int(self.caption_counts.sum())
         return -(-drawn // batch)
 
-    def every_caption(self, positions: Sequence[int]) -> Batch:
+    def every_caption(self, positions: Sequence[int]) -> CaptionBatch:
         """Return all captions of some images."""
         counts = self.caption_counts[list(positions)]
         images = np.repeat(np.asarray(positions, dtype=np.int64), counts)
-        return Batch(images, np.concatenate([np.arange(count) for count in counts]), self)
+        return CaptionBatch(images, np.concatenate([np.arange(count) for count in counts]), self)
 
 
 def one_caption(counts: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -130,7 +130,7 @@ def all_captions(counts: np.ndarray, generator: np.random.Generator) -> tuple[np
 
 
 @dataclass(frozen=True)
-class Inputs:
+class CaptioningInputs:
     """The training and validation data of a captioner, and its origin.
 
     Attributes:
@@ -181,7 +181,7 @@ class Reading:
     concept_settings: Section
 
 
-def read_inputs(embeddings: Path, captions: Path, reading: Reading) -> Inputs:
+def read_inputs(embeddings: Path, captions: Path, reading: Reading) -> CaptioningInputs:
     """Open the image embeddings and cut the captions.
 
     Raises:
@@ -213,7 +213,7 @@ def read_inputs(embeddings: Path, captions: Path, reading: Reading) -> Inputs:
         *_cut_captions(captions, sentences, reading.max_length),
         *concepts.warnings(),
     ]
-    return Inputs(
+    return CaptioningInputs(
         train_examples, val_examples, rows.features, words, concepts, mean, deviation, lineage, read, notes
     )
 

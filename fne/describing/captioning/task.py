@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fne.core.processes import ALONE, Processes
 from fne.describing.beam import search
-from fne.describing.captioning.data import Batch, Examples
+from fne.describing.captioning.data import CaptionBatch, Examples
 from fne.describing.decoder import Dropout, pad
 from fne.describing.model import Describer
 from fne.describing.sequence_loss import perplexity
@@ -25,7 +25,7 @@ BLOCK = 256  # images or captions computed at once in validation
 IN_A_ROW = 2  # validations with (nearly) one caption for all images before it is reported
 
 
-class CaptioningTask(DescriberTask[Batch]):
+class CaptioningTask(DescriberTask[CaptionBatch]):
     """Learns to write captions; validated by the captions that it writes."""
 
     section = "train_captioner"
@@ -80,7 +80,7 @@ class CaptioningTask(DescriberTask[Batch]):
         """Return the number of batches per epoch."""
         return self._training.steps(self._batch, self._captions)
 
-    def batches(self, epoch: int) -> list[Batch]:
+    def batches(self, epoch: int) -> list[CaptionBatch]:
         """Return the batches of an epoch."""
         return self._training.batches(self._seed, epoch, self._batch, self._captions)
 
@@ -141,7 +141,7 @@ class CaptioningTask(DescriberTask[Batch]):
             "train_captioner.rows=standardized, or try another train_captioner.learning_rate"
         )
 
-    def losses(self, batch: Batch, dropout: Dropout | None) -> dict[str, Tensor]:
+    def losses(self, batch: CaptionBatch, dropout: Dropout | None) -> dict[str, Tensor]:
         """Return the sums of the losses over some captions, by name."""
         captioner, terms = self.describer, self.terms()
         different, owners = np.unique(batch.images, return_inverse=True)

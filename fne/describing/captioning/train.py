@@ -5,7 +5,7 @@ import torch
 from fne.core.errors import InputError
 from fne.core.processes import ALONE, Processes
 from fne.core.variants import settings_of
-from fne.describing.captioning.data import Inputs, Reading
+from fne.describing.captioning.data import CaptioningInputs, Reading
 from fne.describing.captioning.settings import SELECT, TrainCaptioner
 from fne.describing.captioning.task import CaptioningTask
 from fne.describing.model import Describer
@@ -26,7 +26,7 @@ def reading_of(settings: TrainCaptioner) -> Reading:
     )
 
 
-def start_captioner(settings: TrainCaptioner, inputs: Inputs) -> Describer:
+def start_captioner(settings: TrainCaptioner, inputs: CaptioningInputs) -> Describer:
     """Return a captioner with fresh weights."""
     shape = settings.shape(inputs.features, len(inputs.concepts.names), inputs.words.outputs)
     moments = (inputs.mean, inputs.deviation)
@@ -34,7 +34,7 @@ def start_captioner(settings: TrainCaptioner, inputs: Inputs) -> Describer:
 
 
 def new_task(
-    settings: TrainCaptioner, inputs: Inputs, device: torch.device, processes: Processes = ALONE
+    settings: TrainCaptioner, inputs: CaptioningInputs, device: torch.device, processes: Processes = ALONE
 ) -> CaptioningTask:
     """Return what is learned, with fresh weights.
 
@@ -63,7 +63,9 @@ def new_task(
     )
 
 
-def train_captioner(settings: TrainCaptioner, inputs: Inputs, job: Job) -> tuple[Describer, Finished]:
+def train_captioner(
+    settings: TrainCaptioner, inputs: CaptioningInputs, job: Job
+) -> tuple[Describer, Finished]:
     """Train a captioner; return it with the weights that were kept, and the points of its validation."""
     task = new_task(settings, inputs, job.device, job.processes)
     schedule = settings.schedule(settings.titles())

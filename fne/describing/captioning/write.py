@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fne.describing.beam import Hypothesis, search
 from fne.describing.model import Describer
-from fne.describing.written import Sentence, Written
+from fne.describing.written import Written, WrittenSentence
 from fne.store.rows import Rows
 from fne.text.caption_vocabulary import END, UNKNOWN, CaptionWords
 
@@ -100,9 +100,9 @@ def _look(captioner: Describer, rows: np.ndarray) -> tuple[Tensor, Tensor | None
     return captioner.condition(seen)[: len(rows)], probabilities
 
 
-def _sentence(words: CaptionWords, hypothesis: Hypothesis) -> Sentence:
+def _sentence(words: CaptionWords, hypothesis: Hypothesis) -> WrittenSentence:
     # A caption that stops at the maximum length has no end; `decode` takes both.
-    return Sentence(
+    return WrittenSentence(
         words.decode(hypothesis.words),
         round(hypothesis.log_probability, 6),
         round(hypothesis.score, 6),

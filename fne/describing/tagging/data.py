@@ -26,7 +26,7 @@ from fne.training.finished_runs import digest_of
 
 
 @dataclass(frozen=True)
-class Batch:
+class TagBatch:
     """Some images, by their positions among the training images."""
 
     positions: np.ndarray
@@ -38,9 +38,9 @@ class Batch:
     def __str__(self) -> str:
         return f"images {', '.join(self.examples.ids[position] for position in self.positions)}"
 
-    def part(self, part: slice) -> "Batch":
+    def part(self, part: slice) -> "TagBatch":
         """Return the images of one process."""
-        return Batch(self.positions[part], self.examples)
+        return TagBatch(self.positions[part], self.examples)
 
     def sequences(self) -> list[list[int]]:
         """Return the tags of each image as numbers of outputs, END included."""
@@ -101,10 +101,10 @@ class Examples:
         """Return 0/1 for the hints of some images (images, hints), if they are read."""
         return None if self.hints is None else torch.from_numpy(self.hints[positions].astype(np.float32))
 
-    def batches(self, seed: int, epoch: int, batch: int) -> list[Batch]:
+    def batches(self, seed: int, epoch: int, batch: int) -> list[TagBatch]:
         """Return the batches of an epoch, in an order that seed and epoch alone decide."""
         order = np.random.default_rng((seed, epoch)).permutation(len(self))
-        return [Batch(order[start : start + batch], self) for start in range(0, len(order), batch)]
+        return [TagBatch(order[start : start + batch], self) for start in range(0, len(order), batch)]
 
     def steps(self, batch: int) -> int:
         """Return the number of batches of an epoch."""
@@ -112,7 +112,7 @@ class Examples:
 
 
 @dataclass(frozen=True)
-class Inputs:
+class TaggingInputs:
     """The training and validation data of a tagger, and its origin.
 
     Attributes:
@@ -142,7 +142,7 @@ class Inputs:
 
 def read_inputs(
     embeddings: Path, captions: Path, source: ConceptSource, order: str, hint_count: int = 0
-) -> Inputs:
+) -> TaggingInputs:
     """Open the image embeddings and choose the concepts.
 
     Args:
@@ -185,7 +185,7 @@ def read_inputs(
     mean, deviation = row_moments(rows, [record.id for record in training])
     read = {"train": digest_of(rows, training), "val": digest_of(rows, validation)}
     notes = [_density(concepts, len(hints)), *concepts.warnings(), *_left_out(concepts)]
-    return Inputs(
+    return TaggingInputs(
         train_examples, val_examples, rows.features, concepts, hints, mean, deviation, lineage, read, notes
     )
 

@@ -14,7 +14,7 @@ from fne.describing.beam import search
 from fne.describing.concepts import Concepts
 from fne.describing.model import Describer
 from fne.describing.model_file import read_describer, write_describer
-from fne.describing.tagging.data import END, Inputs
+from fne.describing.tagging.data import END, TaggingInputs
 from fne.store.artifact import Artifact, Lineage, repair_hint
 
 NAME = "tagger"  # in lineages
@@ -71,7 +71,7 @@ def written_mask(written: Sequence[Sequence[int]], concepts: int) -> np.ndarray:
 
 
 def write_tagger(
-    path: Path, describer: Describer, inputs: Inputs, settings: dict[str, Any], lineage: Lineage
+    path: Path, describer: Describer, inputs: TaggingInputs, settings: dict[str, Any], lineage: Lineage
 ) -> str:
     """Write a tagger; return the digest of the file."""
     vocabulary = {"concepts": asdict(inputs.concepts), "hints": inputs.hints}

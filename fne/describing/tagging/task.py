@@ -12,13 +12,13 @@ from torch import Tensor
 from fne.core.processes import ALONE, Processes
 from fne.describing.decoder import Dropout, pad
 from fne.describing.model import Describer
-from fne.describing.tagging.data import Batch, Examples
+from fne.describing.tagging.data import Examples, TagBatch
 from fne.describing.tagging.validate import collapse_warning, validate
 from fne.describing.task import SEPARATE, DescriberTask, Objective
 from fne.training.best_epoch import Point, Scores
 
 
-class TaggingTask(DescriberTask[Batch]):
+class TaggingTask(DescriberTask[TagBatch]):
     """Learns to tag; validated by the tags that it writes, or by its concepts if it writes none."""
 
     section = "train_tagger"
@@ -55,7 +55,7 @@ class TaggingTask(DescriberTask[Batch]):
         """Return the number of batches per epoch."""
         return self._training.steps(self._batch)
 
-    def batches(self, epoch: int) -> list[Batch]:
+    def batches(self, epoch: int) -> list[TagBatch]:
         """Return the batches of an epoch."""
         return self._training.batches(self._seed, epoch, self._batch)
 
@@ -70,7 +70,7 @@ class TaggingTask(DescriberTask[Batch]):
             return None
         return collapse_warning(points, len(self._validation))
 
-    def losses(self, batch: Batch, dropout: Dropout | None) -> dict[str, Tensor]:
+    def losses(self, batch: TagBatch, dropout: Dropout | None) -> dict[str, Tensor]:
         """Return the sums of the losses over some images, by name."""
         describer, data, positions, terms = self.describer, self._training, batch.positions, self.terms()
         device = describer.device

@@ -7,7 +7,7 @@ from fne.core.processes import ALONE, Processes
 from fne.core.variants import settings_of
 from fne.describing.concepts import ConceptSource, concept_source
 from fne.describing.model import Describer
-from fne.describing.tagging.data import Inputs
+from fne.describing.tagging.data import TaggingInputs
 from fne.describing.tagging.settings import TrainTagger
 from fne.describing.tagging.task import TaggingTask
 from fne.describing.task import fresh_describer, objective_of
@@ -20,7 +20,7 @@ def source_of(settings: TrainTagger) -> ConceptSource:
     return concept_source(settings.concepts, settings_of(settings.concepts, settings.concept_sources))
 
 
-def start_tagger(settings: TrainTagger, inputs: Inputs) -> Describer:
+def start_tagger(settings: TrainTagger, inputs: TaggingInputs) -> Describer:
     """Return a tagger with fresh weights."""
     shape = settings.shape(inputs.features, len(inputs.concepts.names), len(inputs.hints))
     labels = inputs.training.labels
@@ -31,7 +31,7 @@ def start_tagger(settings: TrainTagger, inputs: Inputs) -> Describer:
 
 
 def new_task(
-    settings: TrainTagger, inputs: Inputs, device: torch.device, processes: Processes = ALONE
+    settings: TrainTagger, inputs: TaggingInputs, device: torch.device, processes: Processes = ALONE
 ) -> TaggingTask:
     """Return what is learned, with fresh weights."""
     return TaggingTask(
@@ -45,7 +45,7 @@ def new_task(
     )
 
 
-def train_tagger(settings: TrainTagger, inputs: Inputs, job: Job) -> tuple[Describer, Finished]:
+def train_tagger(settings: TrainTagger, inputs: TaggingInputs, job: Job) -> tuple[Describer, Finished]:
     """Train a tagger; return it with the weights that were kept, and the points of its validation."""
     task = new_task(settings, inputs, job.device, job.processes)
     schedule = settings.schedule(settings.titles())

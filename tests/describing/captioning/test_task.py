@@ -8,7 +8,7 @@ import torch
 
 from fne.core.errors import InputError
 from fne.core.processes import Processes
-from fne.describing.captioning.data import Batch, Reading
+from fne.describing.captioning.data import CaptionBatch, Reading
 from fne.describing.captioning.task import summary
 from fne.describing.captioning.train import new_task
 from fne.describing.concepts import FromTags
@@ -70,7 +70,7 @@ def test_before_any_step_losses_are_entropies(read, tmp_path):
 def gradients(task, term):
     """Return the gradients of one term of the loss by the part of the model; None where there are none."""
     task.describer.zero_grad()
-    terms = task.losses(Batch(np.arange(8), np.zeros(8, dtype=int), task._training), None)
+    terms = task.losses(CaptionBatch(np.arange(8), np.zeros(8, dtype=int), task._training), None)
     terms[term].backward()
     parts = {"recognizer": task.describer.recognizer, "decoder": task.describer.decoder}
     return {
@@ -120,7 +120,7 @@ def test_an_image_with_several_captions_in_a_batch_counts_for_each(read, tmp_pat
     task, _ = task_of(read, tmp_path, dropout=0.0)
 
     def terms(images, captions):
-        batch = Batch(np.array(images), np.array(captions), read.training)
+        batch = CaptionBatch(np.array(images), np.array(captions), read.training)
         loss = task.loss(batch, step_generator(0, 0))
         return torch.stack(list(loss.terms.values()))
 
@@ -154,7 +154,7 @@ def test_several_processes_have_the_loss_and_gradients_of_one(read, tmp_path, mo
 def test_a_process_without_captions_takes_part(read, tmp_path, monkeypatch):
     task, _ = task_of(read, tmp_path, processes=Processes(0, 3))
     monkeypatch.setattr(Processes, "add", lambda self, values: None)
-    batch = Batch(np.array([0]), np.array([0]), read.training)
+    batch = CaptionBatch(np.array([0]), np.array([0]), read.training)
     loss = task.loss(batch, step_generator(0, 0))
     loss.total.backward()
     assert loss.total.item() == 0

@@ -5,7 +5,7 @@ import pytest
 
 from fne.core.errors import InputError
 from fne.describing.tagging import data
-from fne.describing.tagging.data import Batch
+from fne.describing.tagging.data import TagBatch
 from fne.store.catalog import Captioned
 from tests.support.tagging import CAPTIONS, inputs, scenes, settings, write_world
 
@@ -129,7 +129,7 @@ def test_batches_depend_on_seed_and_epoch_alone_and_name_their_images(tmp_path):
     assert not np.array_equal(first[0].positions, other[0].positions)
     assert sorted(np.concatenate([each.positions for each in first])) == list(range(len(training)))
     assert len(first) == training.steps(7)
-    assert str(Batch(np.array([1, 0]), training)) == f"images {training.ids[1]}, {training.ids[0]}"
+    assert str(TagBatch(np.array([1, 0]), training)) == f"images {training.ids[1]}, {training.ids[0]}"
 
 
 def test_a_tag_can_have_any_text(tmp_path):

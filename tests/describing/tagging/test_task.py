@@ -4,7 +4,7 @@ import torch
 
 from fne.core.processes import Processes
 from fne.describing.label_losses import MULTILABEL_LOSSES
-from fne.describing.tagging.data import Batch
+from fne.describing.tagging.data import TagBatch
 from fne.describing.tagging.task import TaggingTask
 from fne.describing.tagging.train import start_tagger
 from fne.describing.task import Objective
@@ -83,7 +83,7 @@ def test_before_the_first_step_the_losses_are_the_entropies_of_the_frequencies(w
     made = task(world, "joint")
     made.describer.load_state_dict(start_tagger(chosen, opened).state_dict())
     positions = np.arange(len(opened.training))
-    found = made.losses(Batch(positions, opened.training), None)
+    found = made.losses(TagBatch(positions, opened.training), None)
     frequencies = opened.training.labels.mean(axis=0)
     entropy = -(frequencies * np.log(frequencies) + (1 - frequencies) * np.log(1 - frequencies)).sum()
     assert found["concepts"].item() / len(positions) == pytest.approx(entropy, rel=1e-4)
@@ -106,7 +106,7 @@ def test_the_loss_of_a_batch_is_its_sum_for_the_history_and_its_mean_for_the_ste
 def test_image_and_hints_learn_separately_and_then_together(world):
     apart, joint = (task(world, learns, hints="user") for learns in ("apart", "joint"))
     positions = np.arange(5)
-    batch = Batch(positions, apart._training)
+    batch = TagBatch(positions, apart._training)
     terms = apart.losses(batch, None)
     assert terms.keys() == {"concepts", "hints", "tags"}
     terms["concepts"].backward(retain_graph=True)
