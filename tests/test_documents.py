@@ -330,8 +330,8 @@ def test_the_line_that_compares_experiments_is_narrow_and_the_same_everywhere():
     names = [
         name
         for path in (ROOT / "metrics").glob("*.json")
-        for name in flattened(YAML(typ="safe").load(path))
-        if not re.match(pattern, name)
+        for name, value in flattened(YAML(typ="safe").load(path)).items()
+        if not re.match(pattern, name) and not isinstance(value, list)  # DVC shows no lists
     ]
     assert "validation.rsum" in names
     assert len(names) < 12, names

@@ -81,7 +81,7 @@ def table(
       fne table semantic/2                            a table about tags, with own runs below
       fne table 2 --format html --output table2.html
       fne table 2 --dry --model FNE-SH                the commands of missing experiments
-      fne table 2 --dry | sh; dvc queue start         queue them and run them, one after the other
+      fne table 2 --dry                               a shell runs them, then `dvc queue start`
       fne table 2 --dry --own-rows                    its methods with your own weights or images
       fne table 5 --dry --seeds 5                     how often does the training of MOE start?
       fne table claims                                the paper's claims, from its tables and from own runs
