@@ -26,8 +26,9 @@ from fne.search.open_project import (
     open_project,
     parse_query,
 )
-from fne.store.artifact import MODELS, merge, model_of, read_metrics
+from fne.store.artifact import MODELS, merge, model_of
 from fne.store.catalog import SPLITS, in_split, split_ids
+from fne.store.checksums import read_metrics
 from fne.store.layout import MANIFEST, TERNARY
 from fne.store.rows import Rows
 from fne.text.vocabulary import read_vocabulary

@@ -11,8 +11,9 @@ from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.finetuning.settings import Finetune
 from fne.matching.model_file import write_untuned
-from fne.store.artifact import MODELS, write_metrics
+from fne.store.artifact import MODELS
 from fne.store.catalog import image_root
+from fne.store.checksums import write_metrics
 from fne.store.history import write_empty_history
 
 

@@ -42,7 +42,7 @@ from fne.matching.model_file import (
 from fne.report.record import page_artifact
 from fne.report.sources import read_tables
 from fne.store.arrays import Arrays, read_arrays
-from fne.store.artifact import METRICS_SEAL, Artifact, Format, parse_metrics, read_metrics
+from fne.store.artifact import Artifact, Format
 from fne.store.catalog import (
     CAPTIONS_FILE,
     RECORD_NAME,
@@ -53,6 +53,7 @@ from fne.store.catalog import (
     read_record,
     split_artifact,
 )
+from fne.store.checksums import METRICS_SEAL, parse_metrics, read_metrics
 from fne.store.history import SEAL, read_history_seal
 from fne.store.layout import MANIFEST, value_fault
 from fne.store.rows import Rows

@@ -1,4 +1,4 @@
-"""Concepts: the labels that a recognizer predicts, and the order in which a tagger writes them.
+"""Concepts: the labels that a concept head predicts.
 
 Concepts come from the data set's tags or from the most frequent words of the training captions.
 Only training images count. An image has a word as a concept if at least one of its captions
@@ -220,35 +220,6 @@ def concept_source(
     return CONCEPT_SOURCES[name].make(cut, settings)
 
 
-def frequent_first(concepts: Concepts) -> np.ndarray:
-    """Return the numbers of the concepts by falling training frequency (concepts)."""
-    ranked = sorted(concepts.names, key=lambda name: (-concepts.counts[concepts.numbers[name]], name))
-    return np.array([concepts.numbers[name] for name in ranked])
-
-
-def rare_first(concepts: Concepts) -> np.ndarray:
-    """Return the numbers of the concepts by rising training frequency, ties alphabetically (concepts).
-
-    The rare tags of an image come first, so that the frequent ones do not hide them.
-    """
-    ranked = sorted(concepts.names, key=lambda name: (concepts.counts[concepts.numbers[name]], name))
-    return np.array([concepts.numbers[name] for name in ranked])
-
-
-def tag_sequences(labels: np.ndarray, order: np.ndarray) -> list[list[int]]:
-    """Return the concepts of each image in the order in which a tagger writes them.
-
-    Args:
-        labels: which concepts each image has (images, concepts).
-        order: all concepts in order, by an entry of `ORDERS` (concepts).
-
-    Example:
-        >>> tag_sequences(np.array([[True, True, False], [False, False, False]]), np.array([2, 1, 0]))
-        [[1, 0], []]
-    """
-    return [order[row].tolist() for row in labels.astype(bool)[:, order]]
-
-
 def _refuse_no_images(images: Mapping[str, object]) -> None:
     if not images:
         raise InputError("concepts: there are no training images; check the splits of the data set")
@@ -267,8 +238,4 @@ def _listed(names: Sequence[str]) -> str:
 CONCEPT_SOURCES: dict[str, Variant[ConceptSource]] = {
     "tags": Variant(from_tags, FromTags),
     "words": Variant(from_words, FromWords),
-}
-ORDERS: dict[str, Callable[[Concepts], np.ndarray]] = {
-    "frequent_first": frequent_first,
-    "rare_first": rare_first,
 }

@@ -20,7 +20,8 @@ from typing import Any
 
 from fne.core.errors import InputError
 from fne.core.files import read_bytes, write_text
-from fne.store.artifact import Artifact, Format, Lineage, describe, is_sealed, repair_hint, seal_text
+from fne.store.artifact import Artifact, Format, Lineage, describe, repair_hint
+from fne.store.checksums import is_sealed, seal_text
 
 TAGS_FORMAT, TAGS = Format("fne-tags", 2), "tags"  # the name is that in lineages
 CAPTIONS_FORMAT, CAPTIONS = Format("fne-written-captions", 2), "written_captions"

@@ -13,7 +13,8 @@ from typing import Any
 
 from fne.core.errors import InputError
 from fne.core.files import read_bytes
-from fne.store.artifact import Artifact, Lineage, parse_metrics, write_metrics
+from fne.store.artifact import Artifact, Lineage
+from fne.store.checksums import parse_metrics, write_metrics
 
 INPUTS = ("embeddings", "tokens")
 # The metrics that the file holds.

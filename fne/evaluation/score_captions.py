@@ -12,8 +12,9 @@ from fne.evaluation.caption_scores import CAPTIONER, CaptionScores, score_captio
 from fne.evaluation.intervals import LEVEL, SAMPLES
 from fne.evaluation.metrics.meteor import find_program, meteor
 from fne.evaluation.protocols import FULL, choose_folds, metrics_name
-from fne.store.artifact import Lineage, write_metrics
+from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, in_split
+from fne.store.checksums import write_metrics
 from fne.store.rows import Rows
 from fne.text.caption_vocabulary import ptb_words
 

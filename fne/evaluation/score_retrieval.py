@@ -27,8 +27,9 @@ from fne.evaluation.metrics.recall import (
 )
 from fne.evaluation.protocols import Evaluate, metrics_name
 from fne.store.arrays import write_arrays
-from fne.store.artifact import Lineage, write_metrics
+from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned
+from fne.store.checksums import write_metrics
 from fne.store.rows import Rows
 
 

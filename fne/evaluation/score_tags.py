@@ -19,7 +19,7 @@ from fne.evaluation.metrics.tag_metrics import (
     per_class,
     top_k,
 )
-from fne.store.artifact import write_metrics
+from fne.store.checksums import write_metrics
 
 PATH = "path"
 

@@ -39,8 +39,8 @@ from fne.evaluation.baseline import floor_of, parse_floor
 from fne.evaluation.metrics.recall import chance_of_rsum
 from fne.experiments.printed_tables import Numbers, sum_of_recalls
 from fne.store.arrays import Arrays, read_arrays
-from fne.store.artifact import parse_metrics
 from fne.store.catalog import SPLITS, Captioned, read_captions
+from fne.store.checksums import parse_metrics
 
 WORKSPACE = "workspace"
 PARAMS = "params.yaml"

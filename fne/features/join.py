@@ -17,7 +17,8 @@ from fne.core.files import read_bytes
 from fne.core.progress import tracked
 from fne.features.standardize import check_finite
 from fne.features.write_embeddings import refuse_without_rows
-from fne.store.artifact import Lineage, is_sealed
+from fne.store.artifact import Lineage
+from fne.store.checksums import is_sealed
 from fne.store.layout import MANIFEST, Layer, plan_shards
 from fne.store.rows import Rows, write_rows
 

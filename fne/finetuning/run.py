@@ -17,7 +17,8 @@ from fne.evaluation.metrics.recall import has_started, validation_metrics
 from fne.finetuning.settings import Finetune
 from fne.finetuning.train import Places, announcement, build_task, finetune, read_inputs
 from fne.matching.model_file import write_tuned
-from fne.store.artifact import MODELS, write_metrics
+from fne.store.artifact import MODELS
+from fne.store.checksums import write_metrics
 from fne.training.best_epoch import Point
 from fne.training.finished_runs import Finished
 from fne.training.history import write_history

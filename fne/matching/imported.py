@@ -19,8 +19,9 @@ from fne.matching.classifier_file import write_classifier
 from fne.matching.model_file import IMPORTED, write_imported_model
 from fne.matching.numpy_similarities import NUMPY_SIMILARITIES, scale_to_unit
 from fne.matching.results import imported_metrics, summary, warnings
-from fne.store.artifact import Lineage, write_metrics
+from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, captioned_in, read_captions, require_images, split_artifact
+from fne.store.checksums import write_metrics
 from fne.store.history import MODEL, write_empty_history
 from fne.store.layout import count_views, mean_of_views
 from fne.store.lineage import recorded_lineage

@@ -15,7 +15,8 @@ from fne.matching.methods import make_model
 from fne.matching.model_file import write_model
 from fne.matching.results import kept, summary, training_metrics, warnings
 from fne.matching.settings import Train, require_precision
-from fne.store.artifact import Artifact, write_metrics
+from fne.store.artifact import Artifact
+from fne.store.checksums import write_metrics
 from fne.training.history import write_history
 from fne.training.run import Job
 

@@ -17,7 +17,8 @@ from fne.core.errors import InputError
 from fne.core.files import files_in
 from fne.evaluation.metrics.recall import mean_over_folds, sum_of_recalls, summarize
 from fne.store.arrays import Arrays, read_arrays
-from fne.store.artifact import MODELS, Artifact, merge, read_metrics, require_same_model
+from fne.store.artifact import MODELS, Artifact, merge, require_same_model
+from fne.store.checksums import read_metrics
 from fne.store.history import MODEL, read_history_seal
 
 TUNED = MODELS[0]  # what a tuned model is called in lineages

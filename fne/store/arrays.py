@@ -18,15 +18,8 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.core.files import read_bytes, replacing
-from fne.store.artifact import (
-    Artifact,
-    Format,
-    Lineage,
-    describe,
-    repair_hint,
-    seal_bytes,
-    unseal_bytes,
-)
+from fne.store.artifact import Artifact, Format, Lineage, describe, repair_hint
+from fne.store.checksums import seal_bytes, unseal_bytes
 
 FORMAT = Format("fne-arrays", 1)
 DESCRIPTION = "description"

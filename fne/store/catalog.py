@@ -29,15 +29,8 @@ from typing import Any, TypeVar
 
 from fne.core.errors import InputError
 from fne.core.files import read_bytes, text_digest, write_text
-from fne.store.artifact import (
-    Artifact,
-    Format,
-    describe,
-    is_sealed,
-    parse_document,
-    repair_hint,
-    seal_text,
-)
+from fne.store.artifact import Artifact, Format, describe, parse_document, repair_hint
+from fne.store.checksums import is_sealed, seal_text
 
 Record = TypeVar("Record")
 

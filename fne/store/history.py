@@ -12,7 +12,8 @@ from typing import Any
 
 from fne.core.errors import InputError
 from fne.core.files import files_in, read_bytes, replacing_folder, sync, write_text
-from fne.store.artifact import Artifact, Format, parse_document, repair_hint, seal_text
+from fne.store.artifact import Artifact, Format, parse_document, repair_hint
+from fne.store.checksums import seal_text
 
 FORMAT = Format("fne-history", 2)
 SEAL = "history.json"

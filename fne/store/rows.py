@@ -23,7 +23,8 @@ from fne.core.errors import InputError
 from fne.core.files import FETCH, file_digest, missing_path, read_bytes, replacing_folder, sync, write_text
 from fne.core.stat_cache import file_state
 from fne.store.arrays import file_image, own_datasets
-from fne.store.artifact import Artifact, Lineage, describe, parse_document, repair_hint, seal_text
+from fne.store.artifact import Artifact, Lineage, describe, parse_document, repair_hint
+from fne.store.checksums import seal_text
 from fne.store.layout import (
     FORMAT,
     MANIFEST,

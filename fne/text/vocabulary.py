@@ -14,7 +14,8 @@ from pydantic import Field, model_validator
 from fne.core.errors import InputError
 from fne.core.files import read_bytes, text_digest, write_text
 from fne.core.params import Section, one_of
-from fne.store.artifact import Artifact, Format, describe, parse_document, repair_hint, seal_text
+from fne.store.artifact import Artifact, Format, describe, parse_document, repair_hint
+from fne.store.checksums import seal_text
 from fne.text.tokenizer import CUTS
 
 FORMAT = Format("fne-vocabulary", 2)

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from fne.cli.artifacts import CAPTIONS, KINDS, WRITTEN, artifact_kind
 from fne.core.errors import InputError
-from fne.store.artifact import parse_metrics, write_metrics
+from fne.store.checksums import parse_metrics, write_metrics
 from stages.caption import main as caption
 from stages.train_captioner import main as train_captioner
 from tests.support.captions import write_world

@@ -11,8 +11,9 @@ from fne.matching.instance_loss import Classes, InstanceSettings, new_instance
 from fne.matching.model import Shape, new_matcher
 from fne.matching.model_file import write_model
 from fne.store.arrays import write_arrays
-from fne.store.artifact import Artifact, write_metrics
+from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned, Image, write_captions, write_images
+from fne.store.checksums import write_metrics
 from fne.store.layout import Layer
 from fne.store.rows import write_rows
 from fne.text.vocabulary import write_vocabulary

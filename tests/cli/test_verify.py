@@ -26,7 +26,7 @@ from fne.matching.model import Shape, new_matcher
 from fne.matching.model_file import write_model
 from fne.report.record import page_record
 from fne.store.arrays import write_arrays
-from fne.store.artifact import Artifact, merge, seal_text, write_metrics
+from fne.store.artifact import Artifact, merge
 from fne.store.catalog import (
     Captioned,
     Image,
@@ -37,6 +37,7 @@ from fne.store.catalog import (
     write_images,
     write_record,
 )
+from fne.store.checksums import seal_text, write_metrics
 from fne.store.history import seal_history
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import Rows, write_rows, write_without_rows

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fne.evaluation.score_tags import evaluate_labels, write_label_results
-from fne.store.artifact import parse_metrics
+from fne.store.checksums import parse_metrics
 
 CONCEPTS = ["dog", "sea", "snow"]
 TRUE = [{"dog", "sea"}, {"sea"}, set(), {"dog", "cat"}]

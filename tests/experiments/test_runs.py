@@ -17,8 +17,8 @@ from fne.experiments.runs import (
     recorded,
     split_digests,
 )
-from fne.store.artifact import seal_metrics
 from fne.store.catalog import Captioned
+from fne.store.checksums import seal_metrics
 from tests.faults.edits import flip
 from tests.support.paper_tables import FLICKR8K, project, run
 from tests.support.projects import change_params, commit, dvc, git

@@ -9,8 +9,9 @@ from fne.experiments.presets import load, preset
 from fne.experiments.printed_tables import rows
 from fne.experiments.runs import split_digests
 from fne.report.result_rows import SECTION_ARTIFACTS, PaperRow, find_paper_row, results_table
-from fne.store.artifact import Artifact, seal_metrics
+from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned
+from fne.store.checksums import seal_metrics
 from tests.support.report import read_run, write_run
 
 FIVE = ("a", "b", "c", "d", "e")

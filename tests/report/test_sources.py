@@ -8,7 +8,7 @@ from dvclive.live import Live
 
 from fne.core.errors import InputError
 from fne.report.sources import read_history, read_tables
-from fne.store.artifact import parse_metrics, write_metrics
+from fne.store.checksums import parse_metrics, write_metrics
 from tests.support.report import FULL, read_run, write_history, write_run
 
 

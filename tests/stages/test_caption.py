@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from fne.core.files import file_digest
 from fne.describing.written import read_written
-from fne.store.artifact import parse_metrics
+from fne.store.checksums import parse_metrics
 from stages.caption import main
 from stages.train_captioner import main as train_captioner
 from tests.support.captions import write_world

@@ -14,7 +14,7 @@ from PIL import Image as Picture
 from fne.cli import main as fne
 from fne.matching.model_file import NETWORK, is_tuned, read_model_file
 from fne.report.sources import RSUM, read_tables
-from fne.store.artifact import parse_metrics
+from fne.store.checksums import parse_metrics
 from fne.store.history import read_history_seal
 from fne.store.rows import Rows
 from fne.store.tensors import read_sealed, write_sealed

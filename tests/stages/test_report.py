@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 from PIL import Image as Pillow
 
-from fne.store.artifact import parse_metrics, seal_metrics, write_metrics
 from fne.store.catalog import read_captions, write_captions
+from fne.store.checksums import parse_metrics, seal_metrics, write_metrics
 from stages.report import main
 from tests.support.report import (
     FULL,

@@ -9,8 +9,8 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from fne.cli import main as fne
 from fne.describing.written import read_tagged
-from fne.store.artifact import parse_metrics
 from fne.store.catalog import write_captions
+from fne.store.checksums import parse_metrics
 from stages.tag import main
 from stages.train_tagger import main as train
 from tests.support.projects import change_params

@@ -8,7 +8,8 @@ import pytest
 
 from fne.core.errors import InputError
 from fne.store.arrays import DESCRIPTION, FORMAT, file_image, own_datasets, read_arrays, write_arrays
-from fne.store.artifact import Format, repair_hint, seal_bytes
+from fne.store.artifact import Format, repair_hint
+from fne.store.checksums import seal_bytes
 
 
 def write(path, **arrays):

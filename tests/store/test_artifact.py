@@ -5,18 +5,8 @@ import pytest
 from dvc.repo.metrics.show import _extract_metrics
 
 from fne.core.errors import InputError
-from fne.store.artifact import (
-    Artifact,
-    Format,
-    merge,
-    parse_document,
-    parse_metrics,
-    require_same_model,
-    seal_bytes,
-    seal_text,
-    unseal_bytes,
-    write_metrics,
-)
+from fne.store.artifact import Artifact, Format, merge, parse_document, require_same_model
+from fne.store.checksums import parse_metrics, seal_bytes, seal_text, unseal_bytes, write_metrics
 
 ACTIVATIONS = Artifact(Path("features/activations"), "activations", "a" * 64, {"crops": "ten"})
 

@@ -6,7 +6,6 @@ import pytest
 
 from fne.core.errors import InputError
 from fne.datasets.readers import PATTERNS
-from fne.store.artifact import seal_text
 from fne.store.catalog import (
     ENDINGS,
     SUBFOLDERS,
@@ -24,6 +23,7 @@ from fne.store.catalog import (
     write_captions,
     write_images,
 )
+from fne.store.checksums import seal_text
 
 IMAGES = [Image("b.jpg", "images/b.jpg", "00", 3, 4, 5), Image("a.jpg", "images/a.jpg", "11", 3, 4, 5)]
 CAPTIONED = [

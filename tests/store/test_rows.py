@@ -10,8 +10,8 @@ from fne.core import stat_cache
 from fne.core.errors import InputError
 from fne.core.files import file_digest
 from fne.store import rows as module
-from fne.store.artifact import seal_text
 from fne.store.catalog import Captioned, split_ids
+from fne.store.checksums import seal_text
 from fne.store.layout import Layer, plan_shards, shard_of
 from fne.store.rows import Rows, write_rows
 

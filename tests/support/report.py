@@ -10,8 +10,9 @@ from PIL import Image as Pillow
 from fne.core.files import file_digest, text_digest
 from fne.report.sources import Evaluation, read_evaluation
 from fne.store.arrays import write_arrays
-from fne.store.artifact import Lineage, merge, write_metrics
+from fne.store.artifact import Lineage, merge
 from fne.store.catalog import Captioned, Image, read_captions, read_images, write_captions, write_images
+from fne.store.checksums import write_metrics
 from fne.store.history import seal_history, write_empty_history
 
 MODEL = text_digest("model")

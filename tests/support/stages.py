@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from fne.store.artifact import Lineage, parse_metrics
+from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, Image, write_captions, write_images
+from fne.store.checksums import parse_metrics
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import Rows, write_rows
 from tests.support.imports import ROOT

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from fne.core.errors import InputError
-from fne.describing.concepts import ORDERS, Concepts, ConceptSource, tag_sequences
+from fne.describing.concepts import Concepts, ConceptSource
 from fne.describing.model import row_moments
+from fne.describing.tag_order import ORDERS, tag_sequences
 from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, read_captions, split_artifact
 from fne.store.lineage import recorded_lineage

@@ -8,9 +8,10 @@ from fne.core.params import Section, one_of
 from fne.core.variants import NoSettings, Variant, blocks, chosen, settings_of
 from fne.describing import settings as shared
 from fne.describing.concept_head import HINT_SUMS
-from fne.describing.concepts import CONCEPT_SOURCES, ORDERS
+from fne.describing.concepts import CONCEPT_SOURCES
 from fne.describing.model import DescriberShape
 from fne.describing.settings import SCORED, DescriberSection, Width
+from fne.describing.tag_order import ORDERS
 from fne.training.settings import Count
 
 NO_HINTS = "none"

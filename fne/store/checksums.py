@@ -1,0 +1,108 @@
+"""Seals: the SHA-256 of a file inside the file, by which a flipped bit is noticed.
+
+Text files begin with their seal, other files end with it, and metrics have it as their last entry. Shards of
+row stores have their digests in the manifest of the store, which has a seal.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from fne.core.errors import InputError
+from fne.core.files import read_bytes, text_digest, write_text
+
+OPENING = b'{"sha256": "'
+ENDING = b"fne-sha256:"
+METRICS_SEAL = "sha256"
+HEX = 64
+
+
+def seal_text(text: str) -> str:
+    """Return a text that begins with a JSON object, with the seal as the first entry of that object.
+
+    Example:
+        >>> seal_text('{"version": 2}')[:16] + "…" + seal_text('{"version": 2}')[-16:]
+        '{"sha256": "3a3a…", "version": 2}'
+    """
+    rest = '", ' + text[1:].lstrip()
+    return f"{OPENING.decode()}{text_digest(rest)}{rest}"
+
+
+def is_sealed(content: bytes) -> bool:
+    """Return whether a text file has a seal.
+
+    Raises:
+        ValueError: if the content does not match the seal.
+    """
+    if not content.startswith(OPENING):
+        return False
+    start = len(OPENING)
+    if content[start : start + HEX] != _hex(content[start + HEX :]):
+        raise ValueError("its content does not match its seal")
+    return True
+
+
+def write_metrics(path: Path, content: dict[str, Any]) -> None:
+    """Write metrics as plain JSON for DVC, with a seal."""
+    write_text(path, seal_metrics(content))
+
+
+def seal_metrics(content: dict[str, Any]) -> str:
+    """Return metrics as JSON whose last entry is the digest of the others.
+
+    DVC shows each number and text of a metrics file as a column, but no list: so the digest is in one.
+    """
+    content = json.loads(json.dumps(content))  # as it will be read
+    return json.dumps(content | {METRICS_SEAL: [_metrics_digest(content)]}, indent=2) + "\n"
+
+
+def read_metrics(path: Path, remedy: str) -> dict[str, Any]:
+    """Read metrics, without their seal.
+
+    Raises:
+        InputError: if they are missing or damaged.
+    """
+    try:
+        return parse_metrics(read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: damaged ({error}); {remedy}") from None
+
+
+def parse_metrics(content: bytes) -> dict[str, Any]:
+    """Return metrics without their seal.
+
+    Raises:
+        ValueError, RecursionError: if the file is damaged.
+    """
+    found = json.loads(content)
+    if not isinstance(found, dict) or METRICS_SEAL not in found:
+        raise ValueError("it has no seal")
+    if found.pop(METRICS_SEAL) != [_metrics_digest(found)]:
+        raise ValueError("its content does not match its seal")
+    return found
+
+
+def seal_bytes(content: bytes) -> bytes:
+    """Return content with a seal at its end."""
+    return content + ENDING + _hex(content)
+
+
+def unseal_bytes(path: Path, content: bytes, remedy: str) -> bytes:
+    """Return content without the seal at its end.
+
+    Raises:
+        InputError: if the seal is missing, or if the content does not match it.
+    """
+    inner = content[: -len(ENDING) - HEX]
+    if content != seal_bytes(inner):
+        raise InputError(f"{path}: damaged, or not an artifact of fne; {remedy}")
+    return inner
+
+
+def _metrics_digest(content: dict[str, Any]) -> str:
+    return text_digest(json.dumps(content, sort_keys=True))
+
+
+def _hex(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
