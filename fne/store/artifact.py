@@ -1,17 +1,13 @@
-"""What every artifact has: a lineage, a format with a version, and a seal.
+"""What every artifact has: a lineage and a format with a version.
 
 Lineage: every artifact stores its settings, and the digest and settings of each artifact that it
 was made from, directly or not. A stage that reads several artifacts merges their lineages, and
 refuses two that disagree about a common ancestor. This one rule detects statistics of other
 activations, a model of another vocabulary, and vectors of another model.
 
-Format: every artifact names its format and version. A newer version is refused, an older one is
-read.
+Format: every artifact names its format and version. A newer version is refused.
 
-Seal: a changed bit is detected before anything is used. A text file is one JSON object, or a JSON
-object followed by lines. The first entry of that object is the SHA-256 of everything that
-follows it in the file, so the file stays valid JSON. Text files of version 1 have no seal. An
-HDF5 file ends with its seal, which HDF5 ignores.
+Its seal is described in `fne.store.checksums`.
 """
 
 import json
