@@ -4,16 +4,17 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import DTypeLike
+from PIL.Image import Image
 
 from fne.core.errors import InputError
 from fne.core.files import FETCH, replacing
 from fne.core.params import not_one_of
-from fne.matching.model_file import ModelFile, read_model_file
+from fne.matching.model_file import ModelFile, read_model, read_model_file
 from fne.search.engine import embed_sentences, encode_sentence, without_encoder
 from fne.search.numpy_model import PREFIX
 from fne.search.open_project import CatalogContents as Contents
@@ -29,12 +30,10 @@ from fne.search.open_project import (
 from fne.store.artifact import MODELS, merge, model_of
 from fne.store.catalog import SPLITS, in_split, split_ids
 from fne.store.checksums import read_metrics
+from fne.store.images import UndecodableError, decode
 from fne.store.layout import MANIFEST, TERNARY
 from fne.store.rows import Rows
 from fne.text.vocabulary import read_vocabulary
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 
 class Catalog:
@@ -104,14 +103,12 @@ class Catalog:
             raise InputError(f"{image_id!r} has no file: the catalog was made with catalog.images=none")
         return file
 
-    def open(self, image_id: str) -> "Image":
+    def open(self, image_id: str) -> Image:
         """Return an image as the pipeline decodes it: RGB, upright, transparency on white.
 
         Raises:
             InputError: if there is no such image, or if its file cannot be read.
         """
-        from fne.store.images import UndecodableError, decode  # imports Pillow
-
         file = self.file(image_id)
         try:
             return decode(file)
@@ -291,14 +288,12 @@ class Model:
             )
         embeddings = Rows.open(self._project.embeddings, "embeddings")
         merge(self._file.artifact, embeddings.artifact)
-        from fne.matching.model_file import read_model
-        from fne.search.embed_query import embed_rows  # imports torch
+        from fne.search.embed_query import embed_rows  # torch: slow to import
 
         return embed_rows(read_model(self.path)[0], embeddings.read(ids))
 
     def _new_vectors(self, images: Sequence[ExternalImage]) -> np.ndarray:
-        from fne.matching.model_file import read_model
-        from fne.search.embed_query import embed_rows, open_model_embedder  # imports torch
+        from fne.search.embed_query import embed_rows, open_model_embedder  # torch: slow to import
 
         matcher, origin = read_model(self.path)
         embedder = open_model_embedder(self._project, origin)

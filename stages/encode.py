@@ -11,6 +11,7 @@ from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_runtime
 from fne.core.processes import joined
 from fne.core.stage import stage
+from fne.finetuning.encode import open_tuned_rows
 from fne.matching.data import Pairs
 from fne.matching.encode import write_vectors
 from fne.matching.imported_matcher import open_imported
@@ -63,8 +64,6 @@ def main(
     lineage = recorded_lineage(origin, rows.artifact, numbers.artifact, catalog, *given)
     tuned_rows = None
     if is_tuned(tuned):
-        from fne.finetuning.encode import open_tuned_rows  # slow to import
-
         listed, files = read_images(images)
         matcher, final = read_model(tuned)
         lineage = recorded_lineage(final, origin, rows.artifact, numbers.artifact, catalog, files)

@@ -52,7 +52,7 @@ def main(
         return
     # Only where the files are; what they are is checked by their digests.
     root, weights = load_key(params, "catalog", "root"), load_key(params, "extract", "weights")
-    from fne.finetuning.run import Places, run_finetuning  # imports torch
+    from fne.finetuning.run import Places, run_finetuning  # torch: slow to import
 
     places = Places(model, classifier, images, captions, tokens, Path(weights), image_root(root))
     run_finetuning(settings, load_runtime(params), places, tuned, history, metrics)

@@ -50,7 +50,7 @@ def main(
         if is_first():
             write_imported(read_imported(*sources), similarity, *outputs)
         return
-    from fne.matching.run import run_training  # imports torch
+    from fne.matching.run import run_training  # torch: slow to import
     from fne.matching.settings import Train
 
     run_training(load_section(params, "train", Train), runtime, sources, outputs)

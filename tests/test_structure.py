@@ -1,6 +1,9 @@
 """The pipelines and the packages are wired as they say."""
 
 import ast
+import re
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +60,23 @@ METRICS = ("fne", "evaluation", "metrics")
 LEARNERS = ("matching", "describing", "finetuning")
 # These can be called or list names, and import modules only when they are used.
 INTERFACES = {Path("fne/__init__.py"), Path("fne/search/__init__.py")}
+IMPORTS = (ast.Import, ast.ImportFrom)
+# Why an import stands inside a function: the end of its line.
+REASON = re.compile(r"  # (\w+: slow to import|optional|imports this module|NumPy: reads the setting above)$")
 
 
 def modules(folder: str) -> list[Path]:
     return [path.relative_to(ROOT) for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def first_inner_imports(tree: ast.AST) -> Iterator[ast.stmt]:
+    """Yield each import inside a function that does not follow another one."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    for node in (each for function in functions for each in ast.walk(function)):
+        for _, block in ast.iter_fields(node):
+            for before, each in pairwise([None, *block] if isinstance(block, list) else []):
+                if isinstance(each, IMPORTS) and not isinstance(before, IMPORTS):
+                    yield each
 
 
 def script_of(stage: str) -> Path:
@@ -200,6 +216,14 @@ def test_there_are_no_import_cycles():
 
     for module in graph:
         visit(module, ())
+
+
+def test_an_import_inside_a_function_says_why_it_is_there():
+    for module in [*modules("fne"), *modules("stages")]:
+        text = (ROOT / module).read_text(encoding="utf-8")
+        lines = text.splitlines()
+        found = [(module, lines[each.lineno - 1]) for each in first_inner_imports(ast.parse(text))]
+        assert [place for place in found if not REASON.search(place[1])] == []
 
 
 def test_every_package_has_its_place():

@@ -147,7 +147,7 @@ def check_overrides(path: Path, overrides: Sequence[str], show: bool) -> None:
     Raises:
         InputError: if DVC cannot parse an override, or if there are faults.
     """
-    from dvc.exceptions import DvcException  # slow to import
+    from dvc.exceptions import DvcException  # dvc: slow to import
     from dvc.utils.hydra import apply_overrides, get_hydra_sweeps
     from hydra.errors import HydraException
 

@@ -10,6 +10,7 @@ from fne.core.outputs import check_output
 from fne.core.terminal import say
 from fne.experiments.printed_tables import FORMATS
 from fne.experiments.runs import WORKSPACE, open_runs
+from fne.report.compare_page import compare_runs, grids, is_page, render
 
 
 @click.command()
@@ -47,8 +48,6 @@ def compare(a: str, b: str, html: Path | None, queries: int, form: str) -> None:
     experiment. With fewer than five seeds on a side, it does not say which one is better.
     Nothing is fetched from a remote: run `dvc fetch -A` first if the cache lacks a run.
     """
-    from fne.report.compare_page import compare_runs, grids, is_page, render  # slow to import
-
     if html:
         check_output(html, "--html", is_page)
     with open_runs(Path()) as project:

@@ -26,6 +26,7 @@ from fne.core.params import Runtime, load_key, load_runtime
 from fne.core.terminal import say
 from fne.extraction.finished_rows import HARDWARE_SUFFIX, KIND
 from fne.extraction.weights import Torchvision, parse_weights
+from fne.sharing.device_check import format_report, report_content, run_device_test
 from fne.sharing.doctor import run_advice, run_checks
 from fne.sharing.folders import CACHE, create_shared_folder, use_shared_folder
 from fne.store.journal import Journal
@@ -114,9 +115,6 @@ def diagnose(runtime: Runtime, params: Path) -> str:
 
 def check_device(runtime: Runtime, params: Path, device: str) -> str:
     """Run the self-test of a device, write its JSON file and return its table."""
-    # Slow to import.
-    from fne.sharing.device_check import format_report, report_content, run_device_test
-
     report = run_device_test(params, device)
     path = runtime.scratch_folder() / "doctor" / f"{device}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -197,7 +195,7 @@ def _weights(params: Path) -> tuple[list[str], list[str]]:
     if path.suffix in (".yaml", ".yml") and isinstance(named := parse_weights(path), Torchvision):
         if backbone not in named.sha256:
             return [], []  # `fne check` says so
-        from torchvision.models import get_model_weights  # slow to import
+        from torchvision.models import get_model_weights  # torchvision: slow to import
 
         file = get_model_weights(backbone)[named.name].url.rpartition("/")[2]
         if not Path(torch.hub.get_dir(), "checkpoints", file).is_file():

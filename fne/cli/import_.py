@@ -96,7 +96,7 @@ def import_weights(source: Path, target: Path, backbone: str | None) -> str:
     Raises:
         InputError: if the network is not given, or if the file cannot be converted.
     """
-    from fne.extraction.caffe_weights import convert_caffemodel  # imports torch
+    from fne.extraction.caffe_weights import convert_caffemodel  # torch: slow to import
 
     if backbone is None:
         raise InputError(f"{source}: which network is it? Add --backbone vgg16 or --backbone vgg19")
@@ -120,7 +120,7 @@ def recognize_network(store: Path, photos: Path) -> str:
     Raises:
         InputError: if it computes others; the store is imported without its network then.
     """
-    from fne.core.device import prepare_device  # these import torch
+    from fne.core.device import prepare_device  # torch: slow to import
     from fne.extraction.extractor import Extract, build_extractor
     from fne.extraction.recognize_network import record_network
     from fne.extraction.weights import load_weights

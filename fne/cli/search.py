@@ -51,7 +51,7 @@ def search(
     A star marks matches that the catalog pairs with the query.
     """
     if sheet:
-        from fne.search.contact_sheet import MAX_MATCHES, check_sheet, write_sheet  # slow to import
+        from fne.search.contact_sheet import MAX_MATCHES, check_sheet, write_sheet  # Pillow: slow to import
 
         check_sheet(sheet, Path(" ".join(query)))
     # Only the index of a folder takes long.

@@ -44,10 +44,10 @@ def serve(params: Path, folder: Path | None, host: str, port: int, token: str | 
     # wait for each other while other requests are answered.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        import uvicorn
+        import uvicorn  # uvicorn: slow to import
     except ModuleNotFoundError:
         raise InputError("fne serve needs uvicorn and starlette; run `pip install -e .`") from None
-    from fne.serve.app import build_app
+    from fne.serve.app import build_app  # NumPy: reads the setting above
     from fne.serve.connection import Connection
     from fne.serve.guard import is_loopback
     from fne.serve.session import Live
@@ -91,7 +91,7 @@ def _announce(live: "Live", where: str, public: bool) -> None:
 
 
 def _check_token(host: str, token: str | None) -> None:
-    from fne.serve.guard import MIN_TOKEN
+    from fne.serve.guard import MIN_TOKEN  # starlette: slow to import
 
     if token is None:
         raise InputError(

@@ -12,6 +12,11 @@ from fne.core.options import OUTPUT, params_option
 from fne.core.outputs import check_output
 from fne.core.signals import explain_interrupt
 from fne.core.terminal import say
+from fne.experiments.printed_tables import FORMATS
+from fne.experiments.study_file import load_study
+from fne.experiments.study_record import LOCK, check_record, require_own_folder
+from fne.experiments.study_results import CELLS, cell_table, collect, grids
+from fne.report.study_page import is_figure, is_page, render, size_figure
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -68,9 +73,7 @@ def run(
     The project is not changed: everything is written to the folder of the results. Finished
     trainings are kept, so the same command continues after an interruption.
     """
-    from fne.experiments.study_file import load_study  # slow to import
-    from fne.experiments.study_record import LOCK, require_own_folder
-    from fne.experiments.study_run import run_study
+    from fne.experiments.study_run import run_study  # torch: slow to import
 
     found = load_study(file, seed, official, images)
     target = folder or default_folder(file, seed, official, images)
@@ -119,11 +122,6 @@ def show(
     Intervals are paired over the test images and, with five seeds or more, over seeds. They are
     corrected for the number of hypotheses in the file, whether they were run or not.
     """
-    from fne.experiments.printed_tables import FORMATS
-    from fne.experiments.study_file import load_study
-    from fne.experiments.study_record import check_record
-    from fne.experiments.study_results import CELLS, cell_table, collect, grids
-    from fne.report.study_page import is_figure, is_page, render, size_figure
 
     def is_table(head: bytes) -> bool:
         return head.startswith(",".join(CELLS).encode())

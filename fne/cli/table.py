@@ -106,7 +106,7 @@ def table(
     if address is not None and address != CLAIMS:
         check_address(address)
     if dry and address is not None:
-        from fne.experiments.missing_experiments import plan_missing  # slow to import
+        from fne.experiments.missing_experiments import plan_missing  # torch: slow to import
 
         say(plan_missing(address, dataset, following, seeds, models, params, own_rows))
         return

@@ -38,6 +38,9 @@ from fne.core.files import file_digest, files_in, missing_path
 from fne.core.options import INPUT
 from fne.core.progress import BYTES, progress
 from fne.core.terminal import harmless, printable, say
+from fne.extraction.preprocess import INPUTS
+from fne.extraction.weights import has_digest
+from fne.sharing import git_hook
 from fne.sharing.run_cache import RUNS, missing_entries, push_entries, restorable_results
 from fne.sharing.verify_remote import (
     CACHE_DAMAGED,
@@ -100,9 +103,7 @@ def verify(
     if any(choices) if remote is None else paths:
         raise click.UsageError("name either artifacts or --remote NAME; the other options go with --remote")
     if remote is not None and install_hook:
-        from fne.sharing.git_hook import install_hook as install
-
-        say(f"`git push` now checks '{remote}' first; remove the hook with: {install(remote)}")
+        say(f"`git push` now checks '{remote}' first; remove the hook with: {git_hook.install_hook(remote)}")
         return
     if remote is not None:
         result = verify_remote(remote, read, repair, all_commits, revisions, run_cache)
@@ -287,9 +288,6 @@ def making_faults(artifact: Artifact, stages: Sequence[Stage]) -> list[tuple[str
 
 
 def _extraction_fault(artifact: Artifact, file: Path, recorded: Mapping[str, Any]) -> str | None:
-    from fne.extraction.preprocess import INPUTS
-    from fne.extraction.weights import has_digest  # imports torch
-
     source, without_rows = recorded["source"], WITHOUT_ROWS in artifact.settings
     if source is not None and (Path(str(source)) != project_path(artifact.path)) != without_rows:
         return f"embed.source is not {source!r}"

@@ -95,7 +95,7 @@ def open_repo(folder: Path | None = None) -> Iterator[Any]:
         NoProjectError: if the folder belongs to no DVC project.
         InputError: if the project is not in a Git repository, or if its configuration is broken.
     """
-    from dvc.config import ConfigError  # slow to import
+    from dvc.config import ConfigError  # dvc: slow to import
     from dvc.exceptions import NotDvcRepoError
     from dvc.repo import Repo
     from dvc.scm import SCMError

@@ -64,7 +64,7 @@ def _module() -> str:
 
 def _launch(module: str, arguments: list[str]) -> int:
     """Run a module under torchrun; return its exit code."""
-    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.api import SignalException  # torch: slow to import
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous import RendezvousError
     from torch.distributed.run import parse_args, run
@@ -110,7 +110,7 @@ def _print_outcome(outcomes: Path) -> int:
 
 def _run_worker(command: click.Command) -> None:
     """Run the command as one of torchrun's processes."""
-    from torch.distributed import DistError
+    from torch.distributed import DistError  # torch: slow to import
 
     _die_with_launcher()
     outcomes, rank = Path(os.environ[OUTCOMES]), os.environ["RANK"]
@@ -149,7 +149,7 @@ def _wait_for(condition: Callable[[], bool], seconds: float) -> bool:
 
 def _die_with_launcher() -> None:
     """Let the system kill this process when torchrun dies: otherwise it would keep running and hold locks."""
-    from torch.multiprocessing import _prctl_pr_set_pdeathsig  # type: ignore[attr-defined]
+    from torch.multiprocessing import _prctl_pr_set_pdeathsig  # type: ignore[attr-defined]  # torch: slow to import
 
     _prctl_pr_set_pdeathsig(signal.SIGKILL)
     if os.getppid() != int(os.environ[LAUNCHER]):  # it has ended already

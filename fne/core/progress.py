@@ -112,7 +112,7 @@ class _Bar(Progress):
     """The same as a bar of tqdm, which estimates the time itself."""
 
     def __init__(self, *arguments: Any, leave: bool, **options: Any) -> None:
-        from tqdm import tqdm  # slow to import
+        from tqdm import tqdm  # tqdm: slow to import
 
         super().__init__(*arguments, **options)
         self._bar: Any = tqdm(

@@ -70,7 +70,7 @@ def read_describer(path: Path) -> "tuple[Describer, DescriberFile]":
     Raises:
         InputError: if it is missing, damaged, of a newer format or not a describer of fne.
     """
-    import torch
+    import torch  # torch: slow to import
 
     from fne.describing.model import Describer, DescriberShape
 

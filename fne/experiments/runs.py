@@ -181,7 +181,7 @@ class RecordedRuns:
     """A DVC project, opened from any folder inside it; without Git it has no experiments."""
 
     def __init__(self, repo: Any) -> None:
-        from dvc.scm import NoSCM  # DVC takes a second to import
+        from dvc.scm import NoSCM  # dvc: slow to import
 
         self._repo = repo
         self._git = None if isinstance(repo.scm, NoSCM) else repo.scm
@@ -202,7 +202,7 @@ class RecordedRuns:
         Experiments that started from different commits may have the same name. The name is then
         followed by the commit: `name@1234567`.
         """
-        from dvc.repo.experiments.utils import exp_refs
+        from dvc.repo.experiments.utils import exp_refs  # dvc: slow to import
 
         if self._git is None:
             return {}
@@ -270,7 +270,7 @@ class RecordedRuns:
 
     def _file_reader(self, name: str) -> Read:
         """Return a function that reads a file as it is in a run; it returns None if there is no such file."""
-        from dvc.scm import RevError, resolve_rev
+        from dvc.scm import RevError, resolve_rev  # dvc: slow to import
 
         if name == WORKSPACE:
             return lambda path: _read_or_none((self.root / path).open, "rb")

@@ -116,7 +116,7 @@ def format_duration(seconds: float) -> str:
 
 def plain_flops(extractor: Extractor) -> int:
     """Return the floating-point operations per image of the algorithm `plain`."""
-    from torch.utils.flop_counter import FlopCounterMode  # imports triton, and a search needs neither
+    from torch.utils.flop_counter import FlopCounterMode  # triton: slow to import
 
     backbone = extractor.kind["backbone"]
     with torch.device("meta"):

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from fne.core.dvc import cache_folder, cache_object, content_md5, default_remote, last_run, read_listing
 from fne.core.errors import InputError
@@ -193,8 +194,6 @@ def fetchable_from(store: Path, settings: Mapping[str, Any]) -> str | None:
 @cache
 def hardware_name(device: str) -> str:
     """Return the name of this machine's `cpu` or `cuda` device."""
-    import torch  # slow to import, and not needed for reading
-
     if device == "cuda":
         return torch.cuda.get_device_name()
     # A virtual machine can hide instruction sets of its CPU, which changes the last bits of a row.

@@ -32,8 +32,7 @@ def build_backbone(name: str) -> nn.Module:
         return build_timm(name)
     if name in _VGG_CONVOLUTIONS:
         return _build_vgg(*_VGG_CONVOLUTIONS[name]).eval()
-    # Imported here because it is slow, and reading the names of backbones does not need it.
-    from torchvision.models import get_model
+    from torchvision.models import get_model  # torchvision: slow to import
 
     model: nn.Module = get_model(name, weights=None)
     return model.eval()

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from fne.extraction.cost import KEPT_BY_DVC, announcement, format_workers, summa
 from fne.extraction.extractor import Extractor
 from fne.extraction.finished_rows import LockedJournal, Scratch
 from fne.extraction.preprocess import InputFormat
+from fne.extraction.ray.driver import open_ray
 from fne.extraction.read_images import Engine, EngineConfig, ImageFiles, Job, Log, local_engine, open_local
 from fne.extraction.weights import describe_input
 from fne.store.catalog import Image
@@ -250,15 +251,7 @@ def _write(claims: Sequence[_Claim], rows: np.ndarray) -> None:
             claim.journal.unlock()
 
 
-@contextmanager
-def _open_ray(config: EngineConfig, log: Log) -> Iterator[Engine]:
-    from fne.extraction.ray.driver import open_ray  # Ray is optional, and slow to import
-
-    with open_ray(config, log) as engine:
-        yield engine
-
-
 ENGINES: dict[str, Callable[[EngineConfig, Log], AbstractContextManager[Engine]]] = {
     "local": open_local,
-    "ray": _open_ray,
+    "ray": open_ray,
 }

@@ -278,7 +278,7 @@ def _read_input(name: str, configuration: dict[str, Any]) -> tuple[int, InputFor
 
 def _import_timm() -> Any:
     try:
-        import timm
+        import timm  # optional
     except ImportError:
         raise InputError(
             "networks of timm need timm, which is not installed; install it with pip install -e '.[timm]'"

@@ -303,7 +303,7 @@ def _ask_torchvision(
     path: Path, named: Torchvision, backbone: str, expected: str, folder: Path
 ) -> tuple[Path, InputFormat]:
     """Return the file of weights in a folder, downloaded if it is not there, and how they expect images."""
-    from torchvision.models import get_model_weights  # slow to import, and rarely needed
+    from torchvision.models import get_model_weights  # torchvision: slow to import
 
     try:
         weights = get_model_weights(backbone)[named.name]

@@ -239,7 +239,7 @@ def discretize(block: np.ndarray, statistics: Statistics, low: float, high: floa
         array([[-1,  0,  0],
                [ 0,  1,  0]], dtype=int8)
     """
-    from fne.features.kernels import ternary_rows
+    from fne.features.kernels import ternary_rows  # numba: slow to import
 
     readable = contiguous(block)
     result = np.empty(block.shape, dtype=np.int8)
@@ -301,7 +301,7 @@ def quantiles(
     Raises:
         InputError: if the two thresholds are equal or lie beyond the bins.
     """
-    from fne.features.kernels import count_scores
+    from fne.features.kernels import count_scores  # numba: slow to import
 
     kept = np.arange(activations.features)[columns]
     kept = kept[statistics.varies[kept]]

@@ -32,7 +32,7 @@ def import_arrow(path: Path) -> Any:
         InputError: if it is not installed.
     """
     try:
-        import pyarrow
+        import pyarrow  # optional
         import pyarrow.parquet
     except ImportError:
         raise InputError(

@@ -63,7 +63,7 @@ class Moments:
 
         The block is not copied, except for float16, which the compiled loops cannot read.
         """
-        from fne.features.kernels import add_rows
+        from fne.features.kernels import add_rows  # numba: slow to import
 
         if block.dtype == np.float16 and places is not None:
             block, places = block[places], None
@@ -136,7 +136,7 @@ def run_in_threads(work: Callable[[int, int], object], count: int) -> None:
     would end the process after a fork, or when two callers use them at once. `numba.get_num_threads` would
     start them, and set the number of threads of OpenMP and so of torch.
     """
-    import numba
+    import numba  # numba: slow to import
 
     threads = max(1, min(numba.config.NUMBA_NUM_THREADS, count))  # type: ignore[attr-defined]
     bounds = [count * part // threads for part in range(threads + 1)]

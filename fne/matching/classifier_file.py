@@ -50,7 +50,7 @@ def write_classifier(
     """
     tensors = {}
     if classes is not None:
-        import torch  # which a model of imported vectors does without
+        import torch  # torch: slow to import
 
         tensors = dict(classes.loss.state_dict())
         tensors["labels"] = torch.tensor([label for _, label in sorted(classes.labels.items())])

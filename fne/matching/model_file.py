@@ -157,7 +157,7 @@ def read_model(path: Path) -> "tuple[Matcher, Artifact]":
     Raises:
         InputError: if it is missing, damaged, of a newer format or not a model of fne.
     """
-    import torch
+    import torch  # torch: slow to import
 
     from fne.matching.model import Matcher, Shape
 

@@ -38,7 +38,7 @@ def euclidean(images: np.ndarray, captions: np.ndarray) -> np.ndarray:
 
 def order(images: np.ndarray, captions: np.ndarray) -> np.ndarray:
     """Return minus the squared length of a caption's excess over its image."""
-    from fne.matching.order_kernels import score  # imports numba
+    from fne.matching.order_kernels import score  # numba: slow to import
 
     scores = np.empty((len(images), len(captions)), images.dtype)
     score(np.ascontiguousarray(images), np.ascontiguousarray(captions), scores, 0, len(captions))

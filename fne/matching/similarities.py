@@ -100,7 +100,7 @@ def order_scores(images: Tensor, captions: Tensor) -> Tensor:
     images, captions = images.detach(), captions.detach()
     if not _is_compiled_for(images):
         return order_in_chunks(images, captions)
-    from fne.matching.order_kernels import score
+    from fne.matching.order_kernels import score  # numba: slow to import
 
     scores = images.new_empty(len(images), len(captions))
     arrays = _array(images), _array(captions), _array(scores)
@@ -151,7 +151,7 @@ def _excess(images: Tensor, captions: Tensor) -> Iterator[tuple[slice, Tensor]]:
 
 
 def _sum_excess(vectors: np.ndarray, others: np.ndarray, weights: np.ndarray) -> Tensor:
-    from fne.matching.order_kernels import sum_excess
+    from fne.matching.order_kernels import sum_excess  # numba: slow to import
 
     sums = np.empty_like(vectors)
     _run_in_threads(

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fne.core.errors import InputError
+
 if TYPE_CHECKING:
     from fne.search.answer import Answer
 
@@ -46,8 +48,7 @@ def search(
         >>> fne.search("red-circle.png", root=project, by="fne").found
         'images'
     """
-    from fne.core.errors import InputError  # the modules of this package import the package
-    from fne.search import engine
+    from fne.search import engine  # imports this module
     from fne.search.open_project import open_project
 
     if k < 1:

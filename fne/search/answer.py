@@ -246,7 +246,7 @@ def _html_row(match: Match) -> str:
 
 
 def _picture(file: str | None) -> str:
-    from fne.search.thumbnails import thumbnail  # imports Pillow
+    from fne.search.thumbnails import thumbnail  # Pillow: slow to import
 
     source = thumbnail(Path(file)) if file else None
     return f'<img src="{source}" alt="">' if source else ""

@@ -355,7 +355,7 @@ def _embed_folder(
 
     Activations are kept in the scratch folder, where searches in the folder have theirs, too.
     """
-    from fne.search.folder import list_folder  # slow to import, because of Pillow
+    from fne.search.folder import list_folder  # Pillow: slow to import
 
     found = list_folder(path, project.runtime.workers, project.scratch)
     embedder = _open_embedder(project, model)
@@ -372,7 +372,7 @@ def _parse(argument: str, project: Project) -> QueryImage:
 
 def _open_embedder(project: Project, model: Artifact) -> "Embedder":
     """Open what computes embeddings like those that a model was trained on."""
-    from fne.search.embed_query import open_embedder  # slow to import
+    from fne.search.embed_query import open_embedder  # torch: slow to import
 
     return open_embedder(model, project.weights, project.statistics, project.runtime, project.scratch)
 

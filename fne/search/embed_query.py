@@ -27,6 +27,7 @@ from fne.extraction.run import check_finite, complete
 from fne.features.embeddings import EMBEDDINGS, Embedding
 from fne.features.embeddings import Choices as EmbeddingChoices
 from fne.features.standardize import read_statistics
+from fne.finetuning.encode import tuned_extractor
 from fne.matching.model import Matcher
 from fne.matching.model_file import read_model
 from fne.matching.similarities import SIMILARITIES
@@ -219,8 +220,6 @@ def open_model_embedder(project: Project, origin: Artifact) -> Embedder:
     """
     extractor = None
     if origin.name == MODELS[0]:
-        from fne.finetuning.encode import tuned_extractor  # imports the whole task
-
         extractor, _ = tuned_extractor(origin.path, project.runtime)
     runtime, scratch = project.runtime, project.scratch
     return open_embedder(origin, project.weights, project.statistics, runtime, scratch, extractor)

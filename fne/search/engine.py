@@ -107,7 +107,7 @@ def images_for_sentence(
     if folder:
 
         def open_source() -> "RowSource":
-            from fne.search.embed_query import open_row_source  # slow to import
+            from fne.search.embed_query import open_row_source  # torch: slow to import
 
             return open_row_source(project, model.artifact)
 
@@ -182,7 +182,7 @@ def similar_images(
     if folder:
 
         def open_source() -> "RowSource":
-            from fne.search.folder import RowSource  # slow to import
+            from fne.search.folder import RowSource  # Pillow: slow to import
 
             embedder = _open_embedder(project, store)
             return RowSource(store.layers, store.dtype, embedder.prepare, embedder.rows)
@@ -264,7 +264,7 @@ def embed_sentences(model: ModelFile, sentences: Sequence[Sequence[int]]) -> np.
     """Return the vectors (sentences, embed_dim) of sentences in the joint space, given their word numbers."""
     if model.shape["text_encoder"] in SENTENCE_ENCODERS:
         return np.stack([embed_sentence(model, numbers) for numbers in sentences])
-    from fne.search import embed_query
+    from fne.search import embed_query  # torch: slow to import
 
     return embed_query.embed_sentences(model.artifact.path, sentences)
 
@@ -308,14 +308,14 @@ def _index(
     exclude: QueryImage | None = None,
 ) -> Pool:
     """Return the images of a folder, with rows that are computed where the index does not have them."""
-    from fne.search.folder import index_folder, list_folder  # slow to import, because of Pillow
+    from fne.search.folder import index_folder, list_folder  # Pillow: slow to import
 
     folder = list_folder(path, project.runtime.workers, project.scratch)
     return folder_pool(folder, index_folder(folder, space, origin, project.scratch, open_source), exclude)
 
 
 def _torch_similarity(name: str) -> Similarity:
-    from fne.search.embed_query import torch_similarity  # slow to import
+    from fne.search.embed_query import torch_similarity  # torch: slow to import
 
     return torch_similarity(name)
 
@@ -323,7 +323,7 @@ def _torch_similarity(name: str) -> Similarity:
 def _image_vector(project: Project, image: QueryImage, captions: Artifact) -> np.ndarray:
     """Return the stored vector of an image of the catalog, or compute that of a new file."""
     if isinstance(image, ExternalImage):
-        from fne.search.embed_query import embed_image  # slow to import
+        from fne.search.embed_query import embed_image  # torch: slow to import
 
         return embed_image(project, image, captions)
     rows = Rows.open(project.image_vectors, "image_vectors")
@@ -343,7 +343,7 @@ def _image_embedding(project: Project, image: QueryImage, store: Rows) -> np.nda
 
 def _open_embedder(project: Project, store: Rows) -> "Embedder":
     """Open what computes embeddings like those of the store."""
-    from fne.search.embed_query import open_embedder  # slow to import
+    from fne.search.embed_query import open_embedder  # torch: slow to import
 
     return open_embedder(
         store.artifact, project.weights, project.statistics, project.runtime, project.scratch

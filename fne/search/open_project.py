@@ -246,8 +246,7 @@ def _looks_like_a_file_name(argument: str) -> bool:
 
 
 def _read_image(path: Path, is_id: bool, catalog: CatalogContents, images_only: bool) -> QueryImage:
-    # These import Pillow, which is slow and not needed for a sentence.
-    from fne.store.images import UndecodableError, decode_bytes, read_image_file
+    from fne.store.images import UndecodableError, decode_bytes, read_image_file  # Pillow: slow to import
 
     try:
         content = read_image_file(path)

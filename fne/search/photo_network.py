@@ -19,6 +19,7 @@ from torch import Tensor
 from fne.core.errors import InputError
 from fne.core.progress import Progress
 from fne.extraction.extractor import Extractor
+from fne.finetuning.encode import tuned_extractor
 from fne.matching.model import Matcher
 from fne.matching.model_file import read_model
 from fne.search.embed_query import Embedder, embed_rows, open_embedder
@@ -107,8 +108,6 @@ def open_network(project: Project, snapshot: Snapshot) -> Network:
         raise InputError(f"{recorded.path} has been replaced; the new artifacts are loaded in a moment")
     reader = embedder
     if recorded.name == MODELS[0]:
-        from fne.finetuning.encode import tuned_extractor  # imports the whole task
-
         reader = open_guarded(recorded, tuned_extractor(recorded.path, runtime)[0])
     reader = reader or open_guarded(recorded)
     return Network(embedder or reader, reader, matcher)

@@ -157,7 +157,7 @@ class Session:
     def prepare(self) -> None:
         """Load the network and index the folder."""
         try:
-            from fne.search.photo_network import open_network  # slow to import
+            from fne.search.photo_network import open_network  # torch: slow to import
 
             network = open_network(self.project, self.snapshot)
             network.warm_up()

@@ -35,7 +35,7 @@ def run_advice(repo: Any, scratch: Path) -> list[str]:
 
 def links(repo: Any, _: Path) -> Iterator[str]:
     """Find artifacts that are stored twice although the file system supports links."""
-    from dvc_objects.fs import system  # slow to import
+    from dvc_objects.fs import system  # dvc: slow to import
     from dvc_objects.fs.utils import tmp_fname
 
     cache = _cache(repo)

@@ -188,7 +188,7 @@ def remote_store(repo: Any, name: str) -> ObjectStore:
     Raises:
         InputError: if there is no such remote, or if its settings are wrong.
     """
-    from dvc.exceptions import DvcException  # slow to import
+    from dvc.exceptions import DvcException  # dvc: slow to import
 
     try:
         return ObjectStore(name, repo.cloud.get_remote_odb(name, "verify"))
@@ -221,7 +221,7 @@ def tracked_outputs(
     Raises:
         InputError: if there is no such revision, or if the workspace cannot be read.
     """
-    from dvc.exceptions import DvcException  # slow to import
+    from dvc.exceptions import DvcException  # dvc: slow to import
 
     tracked = TrackedOutputs()
     commits = list(revisions) or _last_commit(repo)
@@ -310,7 +310,7 @@ class _Folder:
 
 
 def _add_outputs(repo: Any, revision: str, remote: str, tracked: TrackedOutputs) -> None:
-    from dvc.exceptions import DvcException  # slow to import
+    from dvc.exceptions import DvcException  # dvc: slow to import
 
     try:
         outs = list(repo.index.outs)
@@ -339,7 +339,7 @@ def _add_outputs(repo: Any, revision: str, remote: str, tracked: TrackedOutputs)
 
 def _last_commit(repo: Any) -> list[str]:
     """Return the commit that a clone starts from; none before the first commit."""
-    from dvc.exceptions import DvcException  # slow to import
+    from dvc.exceptions import DvcException  # dvc: slow to import
     from scmrepo.exceptions import SCMError
 
     try:
@@ -375,7 +375,7 @@ def _check_contents(oids: Iterable[str], remote: ObjectStore, found: Findings) -
 
 
 def _send(oids: list[str], cache: ObjectStore, remote: ObjectStore) -> None:
-    from dvc.fs.callbacks import TqdmCallback  # slow to import
+    from dvc.fs.callbacks import TqdmCallback  # dvc: slow to import
 
     if oids:
         with TqdmCallback(desc=f"sending to {remote.name}", unit="file") as progress:

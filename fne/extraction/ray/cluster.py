@@ -114,7 +114,7 @@ def _import() -> Any:
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
-        import ray
+        import ray  # optional
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
