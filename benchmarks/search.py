@@ -93,7 +93,7 @@ def write_project(folder: Path, images: int = IMAGES, features: int = FEATURES, 
     write_vocabulary(
         folder / "captions/vocabulary.json",
         [UNKNOWN, *(f"word{number}" for number in range(1, WORDS))],
-        {"lowercase": True},
+        {"lowercase": True, "cut": "nltk"},
     )
 
     def shards(row_ids: list[str], width: int, ternary: bool) -> Iterator[tuple[int, list[str], np.ndarray]]:

@@ -81,7 +81,7 @@ def plan_missing(
         InputError: if no run of this project can fill the table.
     """
     if address in description_tables():
-        pipeline = f"{load_table(address)['pipeline']}/dvc.yaml"
+        pipeline = f"pipelines/{load_table(address)['pipeline']}/dvc.yaml"
         raise InputError(
             f"{address}: the networks of its rows were fine-tuned, so no run of this project can fill them; "
             f"for a row of its own, use `dvc exp run $(fne preset NAME) {pipeline}`"
@@ -108,9 +108,7 @@ def plan_missing(
     if not missing:
         return "nothing is missing"
     listed = [line for each in missing for line in (f"# {each.title}", each.shell_command())]
-    return "\n".join(
-        [*listed, f"# {len(missing)} experiments; `dvc queue start` runs them once they are queued"]
-    )
+    return "\n".join([*listed, f"# {len(missing)} experiments; queue them, then `dvc queue start` runs them"])
 
 
 def plan(

@@ -13,7 +13,7 @@ from fne.core.errors import InputError
 from fne.core.files import text_digest
 from fne.extraction import extractor
 from fne.extraction.extractor import ALGORITHMS, build_extractor, choose_algorithm
-from fne.extraction.preprocess import CAFFE
+from fne.extraction.preprocess import CAFFE, TORCHVISION
 from fne.extraction.weights import Weights, load_weights
 from fne.store.artifact import Artifact
 from tests.support.extraction import red_extractor
@@ -50,6 +50,9 @@ def test_everything_that_determines_a_row_is_in_the_kind(weights):
         "device": "cpu",
         "decoder": 1,
         "extractor": 1,
+        "layers": "all",
+        "views": "mean",
+        "input": TORCHVISION.model_dump(),
         "threads": torch.get_num_threads(),
     }
     assert built.features == 9344
@@ -62,7 +65,7 @@ def test_the_kind_of_todays_settings_keeps_its_bytes():
     weights = Weights(Artifact(ROOT / "weights/random.yaml", "weights", digest), state)
     kind = build_extractor(extractor_settings(backbone="vgg16", crops="ten"), weights, "sharing", CPU).kind
     assert text_digest(json.dumps(kind, sort_keys=True)) == (
-        "f6b480c1c9dcfe59075749bea11f014a8f88b2e22eb5e41fa6cdd6d8caab90fe"
+        "af6fc35c5b3be0c7b04718d05b3a60e05dd23218346f93c2b97ffb173871248b"
     )
 
 

@@ -56,7 +56,7 @@ def test_features_that_the_extractor_computes_get_its_record_and_keep_their_rows
 
 def test_a_new_image_can_then_be_extracted_as_the_record_says():
     extractor = red_extractor()
-    extractor.kind.update(activations="post_relu", resize="squash")
+    extractor.kind.update(activations="post_relu", resize="squash", layers="all", views="mean")
     record_network(imported(), Path("photos"), extractor, WEIGHTS)
     store = Rows.open(Path("store")).artifact
     embeddings = Artifact(Path("e"), "embeddings", "", {}, merge(store))

@@ -36,7 +36,7 @@ from tests.support.projects import SMALL, change_params
 WORLD: dict[str, dict[str, Any]] = {
     **SMALL,
     "render": {"images": 20, "side": 64, "val_share": 0.2, "test_share": 0.3},
-    "train": {"embed_dim": 16, "word_dim": 8, "batch": 4, "epochs": 3},
+    "train": {"threads": 1, "embed_dim": 16, "word_dim": 8, "batch": 4, "epochs": 3},
 }
 STAGES = (
     "catalog", "extract", "standardize", "embed", "tokenize", "train", "finetune", "encode", "floor",

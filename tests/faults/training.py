@@ -40,6 +40,8 @@ TRAINING = {
     "loss": ["sum_hinge", "max_hinge"],
     "epochs": [60, 60],
     "patience": 60,
+    # Forked processes cannot use the threads of OpenMP that another test has started.
+    "threads": 1,
 }
 # The same with what draws random numbers in a step and keeps statistics: dropout and batch normalization.
 BRANCHES = {"image_head": "mlp", "text_encoder": "bow_mlp", "embed_dim": 64}
@@ -169,7 +171,7 @@ def _train_tagger(name: str, kill: int | None = None, after: float | None = None
 def prepare_captioner(epochs: int) -> None:
     """Make everything that the training of a captioner needs, in the current folder."""
     shutil.copy(ROOT / "params.yaml", Path())
-    own = {"units": 48, "word_dim": 32, "batch": 32, "epochs": [epochs, epochs], "min_count": 1}
+    own = {"threads": 1, "units": 48, "word_dim": 32, "batch": 32, "epochs": [epochs, epochs], "min_count": 1}
     change_params(Path(), SMALL | {"train_captioner": own | {"patience": epochs}})
     write_world(Path())
 

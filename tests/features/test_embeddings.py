@@ -98,7 +98,7 @@ def test_an_embedding_of_one_byte_clips_what_is_sixteen_times_the_usual(rows, or
 
 
 def test_the_recorded_root_mean_square_is_used_without_training_images(rows, ordinary):
-    settings = {"low": -0.25, "high": 0.15, "layer": "fc6", "kind": "raw_int8", "rows": "none", "rms": 8.0}
+    settings = {"low": -0.25, "high": 0.15, "layer": "fc6", "layers": "all", "rows": "none", "rms": 8.0}
     nothing = Statistics(ordinary.mean, ordinary.deviation, [])
     embedding = EMBEDDINGS["raw_int8"](rows, nothing, Choices.recorded(settings))
     assert embedding.transform(VALUES).tolist() == VALUES.astype(int).tolist()
@@ -233,21 +233,12 @@ def test_what_was_recorded_repeats_the_embedding_with_the_thresholds_that_were_f
         "high": 0.6,
         "layer": "fc6",
         "layers": ["conv2"],
+        "rows": "none",
         **embedding.found,
     }
     again = EMBEDDINGS["fne"](rows, ordinary, Choices.recorded(settings))
     assert again.found == embedding.found
     assert np.array_equal(again.transform(VALUES), embedding.transform(VALUES))
-
-
-@pytest.mark.parametrize(
-    ("kind", "rows_then"), [("raw", "unit"), ("layer", "unit"), ("fne", "none"), ("zscore", "none")]
-)
-def test_stores_that_do_not_record_the_scaling_of_rows_keep_the_scaling_of_their_time(kind, rows_then):
-    settings = {"kind": kind, "low": 0.2, "high": 0.6, "layer": "fc6"}
-    assert Choices.recorded(settings).rows == rows_then
-    assert Choices.recorded({**settings, "rows": "unit"}).rows == "unit"
-    assert Choices.recorded({**settings, "rows": "none"}).rows == "none"
 
 
 @pytest.mark.parametrize("kind", EMBEDDINGS)

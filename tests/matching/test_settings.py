@@ -12,6 +12,7 @@ from fne.matching.text_encoders import BIDIRECTIONAL
 GOOD = """
 train:
   seed: 0
+  threads: 2
   image_head: linear
   text_encoder: gru
   similarity: cosine

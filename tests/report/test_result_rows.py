@@ -52,6 +52,7 @@ def ranks_of(method, **changes):
             continue
         put(lineage[SECTION_ARTIFACTS[section]]["settings"], name, value)
     images = {"backbone": "vgg16", "activations": "post_relu", "resize": "squash", "crops": "ten"}
+    images |= {"views": "mean", "layers": "all"}
     lineage["activations"] = {"digest": "x", "settings": images | {"precision": "float32", "extractor": 1}}
     lineage["weights"] = {"digest": CAFFE, "settings": {"kind": "file"}}
     for name, settings in changes.items():

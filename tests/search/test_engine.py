@@ -420,7 +420,9 @@ def test_an_empty_pool_gives_no_products(tmp_path):
 
 
 def vocabulary(lowercase: bool = True) -> Vocabulary:
-    return Vocabulary(Artifact(Path("vocabulary.json"), "vocabulary", "", {"lowercase": lowercase}), WORDS)
+    return Vocabulary(
+        Artifact(Path("vocabulary.json"), "vocabulary", "", {"lowercase": lowercase, "cut": "nltk"}), WORDS
+    )
 
 
 def test_a_sentence_becomes_numbers_and_each_unknown_word_is_listed_once():
@@ -430,7 +432,7 @@ def test_a_sentence_becomes_numbers_and_each_unknown_word_is_listed_once():
 
 
 def test_the_end_token_is_added_if_captions_have_one():
-    settings = {"lowercase": True, "end_of_sentence": True}
+    settings = {"lowercase": True, "cut": "nltk", "end_of_sentence": True}
     ending = Vocabulary(Artifact(Path("v"), "vocabulary", "", settings), [*WORDS, END])
     assert encode_sentence("a dog", ending).numbers == [1, 3, 6]
     with pytest.raises(InputError):

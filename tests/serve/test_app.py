@@ -75,7 +75,7 @@ def test_a_photo_of_the_catalog_is_recognized(client, live):
 
 def test_the_status_has_pictures_of_the_catalog(client, ask):
     samples = ask("/api/status")["samples"]
-    assert len({each["image"] for each in samples}) == 20  # all that have a file
+    assert len({each["image"] for each in samples}) == 24
     assert client.get(f"/api/pictures/{samples[0]['picture']}").status_code == 200
 
 

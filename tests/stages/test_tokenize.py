@@ -34,6 +34,7 @@ def test_without_vectors_the_artifact_is_empty_and_the_others_do_not_mention_the
     run("tokenize")
     assert read_word_vectors(Path("captions/vectors.h5")) is None
     settings = {"lowercase": True, "min_count": 1, "end_of_sentence": False, "vocabulary": ["train", "val"]}
+    settings |= {"cut": "nltk", "longest": 0}
     assert read_vocabulary(Path("captions/vocabulary.json")).artifact.settings == settings
     assert read_tokens(Path("captions/tokens.h5")).artifact.settings == settings | {"words": 20}
 

@@ -10,7 +10,7 @@ from tests.support.captions import EMBEDDINGS, settings
 
 @pytest.fixture
 def captioner(read, tmp_path):
-    made = start_captioner(settings(tmp_path), read).eval()
+    made = start_captioner(settings(tmp_path, inject="state"), read).eval()
     generator = torch.Generator().manual_seed(0)
     for weight in (made.decoder.output.weight, made.recognizer.concepts.weight):
         torch.nn.init.uniform_(weight, -3, 3, generator)
