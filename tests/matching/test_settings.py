@@ -202,14 +202,6 @@ def test_a_missing_key_says_what_to_add(tmp_path):
     assert fault(tmp_path, "  keep: best\n", "") == "missing key 'keep' (add `keep: best`)"
 
 
-def test_keys_of_an_earlier_version_say_where_they_went(tmp_path):
-    found = fault(tmp_path, "  keep: best\n", "  keep: best\n  hardest: query\n  top_k: 10\n")
-    assert found == (
-        "'hardest' is now 'train.losses.max_hinge.hardest' and 'train.losses.top_k_hinge.hardest'; "
-        "'top_k' is now 'train.losses.top_k_hinge.k'"
-    )
-
-
 def test_without_anchors_nothing_would_be_learned(tmp_path):
     message = fault(
         tmp_path, "image_anchors: 1.0\n  caption_anchors: 1.0", "image_anchors: 0.0\n  caption_anchors: 0.0"

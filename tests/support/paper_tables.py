@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from ruamel.yaml import YAML
 from fne.store.arrays import write_arrays
-from fne.store.artifact import write_metrics
+from fne.store.checksums import write_metrics
 from fne.store.catalog import Captioned, write_captions
 
 params = YAML(typ="safe", pure=True).load(Path("params.yaml"))
@@ -41,7 +41,8 @@ arrays = {
 }
 file = Path(params["extract"]["weights"])
 digest = facts["weights"] if file.suffix == ".yaml" else hashlib.sha256(file.read_bytes()).hexdigest()
-extract = {key: params["extract"][key] for key in ("backbone", "activations", "resize", "crops", "precision")}
+keys = ("backbone", "activations", "resize", "crops", "views", "layers", "precision")
+extract = {key: params["extract"][key] for key in keys}
 lineage = {
     "activations": {"digest": "a", "settings": {**extract, "extractor": 1}},
     "weights": {"digest": digest, "settings": {"kind": facts["kind"], "name": "IMAGENET1K_V1"}},
