@@ -89,7 +89,7 @@ def project(tmp_path_factory) -> Path:
     folder = small_project(home / "project")
     change_params(folder, {"render": {"images": 40}, "train": {"epochs": 2}})
     for optional in ("captioning", "tagging"):  # as committed, they are of the demo with other parameters
-        (folder / optional / "dvc.lock").unlink(missing_ok=True)
+        (folder / "pipelines" / optional / "dvc.lock").unlink(missing_ok=True)
     dvc(folder, "repro")
     commit(folder)
     git(folder, "tag", "v1.0")
@@ -97,9 +97,10 @@ def project(tmp_path_factory) -> Path:
     draw(home / "photos/photo.jpg", "red", "circle")
     settings = Render(seed=0, images=40, side=96, val_share=0.2, test_share=0.3)
     ids = [image["filename"] for image in describe_dataset(settings)["images"]]
-    with h5py.File(folder / "others.h5", "w") as file:
-        file["ids"] = ids
-        file["features"] = np.random.default_rng(0).normal(size=(len(ids), 6)).astype(np.float32)
+    for name, own in (("others.h5", ids), ("test.h5", ["new-1.jpg", "new-2.jpg"])):
+        with h5py.File(folder / name, "w") as file:
+            file["ids"] = own
+            file["features"] = np.random.default_rng(0).normal(size=(len(own), 6)).astype(np.float32)
     return folder
 
 
