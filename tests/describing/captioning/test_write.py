@@ -8,13 +8,17 @@ from fne.store.rows import Rows
 from tests.support.captions import EMBEDDINGS, settings
 
 
-@pytest.fixture
-def captioner(read, tmp_path):
-    made = start_captioner(settings(tmp_path, inject="state"), read).eval()
+def drawn_captioner(read, tmp_path, inject):
+    made = start_captioner(settings(tmp_path, inject=inject), read).eval()
     generator = torch.Generator().manual_seed(0)
     for weight in (made.decoder.output.weight, made.recognizer.concepts.weight):
         torch.nn.init.uniform_(weight, -3, 3, generator)
     return made
+
+
+@pytest.fixture
+def captioner(read, tmp_path):
+    return drawn_captioner(read, tmp_path, "state")
 
 
 def written(captioner, read, world, ids, **choices):
@@ -29,6 +33,13 @@ def test_a_caption_does_not_depend_on_the_other_images(captioner, read, world):
     alone = [written(captioner, read, world, [each])[0] for each in ids]
     assert together == alone
     assert len({each.caption for each in together}) > 5
+
+
+def test_scores_with_the_default_injection_do_not_depend_on_the_other_images(read, world, tmp_path):
+    captioner, ids = drawn_captioner(read, tmp_path, "every"), read.training.ids
+    together = written(captioner, read, world, ids)
+    assert together == [written(captioner, read, world, [each])[0] for each in ids]
+    assert len({each.sentences[0].score for each in together}) > 5
 
 
 def test_the_beam_is_sorted_and_has_no_unknown_words(captioner, read, world):
