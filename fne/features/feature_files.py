@@ -3,25 +3,21 @@
 Nothing in such a file is executed, and nothing outside it is read: Python objects, links out of the file,
 external storage and virtual datasets are refused. The format is detected from the content.
 
-HDF5 trusts what a file says about itself. A damaged file can keep it busy for hours, where Python cannot
-interrupt it, or crash its process. `run_in_subprocess` protects the caller from both.
+HDF5 trusts what a file says about itself. A damaged file can keep it busy for hours, or crash its process: so
+untrusted files are read with `fne.core.isolation`.
 """
 
 import math
-import multiprocessing
-import resource
-import signal
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 from tokenize import TokenError
-from typing import IO, Any
+from typing import IO
 
 import h5py
 import numpy as np
@@ -39,21 +35,7 @@ LISTING = (KeyError, TypeError, SyntaxError, TokenError)
 DAMAGED = (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error)
 MAX_CHUNK = 1 << 28  # bytes of a chunk of HDF5
 MAX_TEXT = 1 << 28  # bytes of an array of ids or layers, as it is declared
-# Bytes that reading a file may take; for a large file, a multiple of its size is added.
-MAX_MEMORY = 1 << 30
 _KINDS = {"f": NUMBERS, "i": INTEGERS, "u": INTEGERS, "U": TEXT, "S": TEXT, "O": OBJECTS}
-
-
-class StalledError(Exception):
-    """The next item took too long."""
-
-
-class TooLargeError(Exception):
-    """The work needs more memory than it may allocate."""
-
-
-class CrashedError(Exception):
-    """The process ended before its work."""
 
 
 @dataclass(frozen=True)
@@ -116,52 +98,6 @@ def read_texts(path: Path, table: Table) -> list[str]:
         except UnicodeError:
             raise InputError(f"{path}: row {row} of '{table.name}' is not UTF-8 text") from None
     return texts
-
-
-def run_in_subprocess(
-    work: Callable[..., Iterator[Any]], arguments: tuple[Any, ...], timeout: float, memory: int = MAX_MEMORY
-) -> Generator[Any, None, None]:
-    """Yield what `work(*arguments)` yields in another process.
-
-    Args:
-        work: a generator function at the top of a module; what it yields is sent through a pipe.
-        arguments: of the call.
-        timeout: seconds that the next item may take, without the start of the process.
-        memory: bytes that the work may allocate.
-
-    Raises:
-        InputError: if the work raises one.
-        TooLargeError: if it needs more memory.
-        StalledError: if an item takes longer than the timeout.
-        CrashedError: if the process ends before the work does.
-    """
-    # Not "fork": a forked copy of a process with threads may wait forever for a lock.
-    context = multiprocessing.get_context("spawn")
-    receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(sending, work, arguments, memory), daemon=True)
-    with _interrupts_blocked():
-        process.start()
-    try:
-        sending.close()  # so that the pipe ends when the process ends
-        receiving.recv()
-        while True:
-            if not receiving.poll(timeout):
-                raise StalledError
-            kind, content = receiving.recv()
-            if kind == "end":
-                return
-            if kind == "refusal":
-                raise InputError(content)
-            if kind == "memory":
-                raise TooLargeError
-            yield content
-    except EOFError:
-        process.join()
-        raise CrashedError from None
-    finally:
-        process.kill()
-        process.join()
-        receiving.close()
 
 
 @contextmanager
@@ -289,40 +225,3 @@ def _slice(load: Callable[[], np.ndarray], start: int, stop: int) -> np.ndarray:
 
 def _refuse_objects(start: int, stop: int) -> np.ndarray:
     raise ValueError("Python objects are refused")
-
-
-def _send(
-    sending: Connection, work: Callable[..., Iterator[Any]], arguments: tuple[Any, ...], memory: int
-) -> None:
-    sending.send("ready")
-    _limit_memory(memory)
-    try:
-        for item in work(*arguments):
-            sending.send(("item", item))
-        sending.send(("end", None))
-    except InputError as error:
-        sending.send(("refusal", error.message))
-    except MemoryError:
-        sending.send(("memory", None))
-
-
-def _limit_memory(memory: int) -> None:
-    """Limit the memory that this process may still allocate; without /proc, nothing is limited."""
-    with suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/self/status").read_text().splitlines()
-        used = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))
-        _, most = resource.getrlimit(resource.RLIMIT_DATA)
-        wanted = used + memory
-        resource.setrlimit(
-            resource.RLIMIT_DATA, (wanted if most == resource.RLIM_INFINITY else min(wanted, most), most)
-        )
-
-
-@contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Keep Ctrl-C from a process that is started in the block: it inherits the blocked signals."""
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)

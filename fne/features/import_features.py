@@ -20,25 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from fne.core.errors import InputError
 from fne.core.files import file_digest, read_bytes, readable_os_errors
+from fne.core.isolation import CrashedError, StalledError, TooLargeError, run_in_subprocess
 from fne.core.progress import progress
 from fne.core.stat_cache import file_state
-from fne.features.feature_files import (
-    INTEGERS,
-    MAX_MEMORY,
-    NUMBERS,
-    OBJECTS,
-    TEXT,
-    CrashedError,
-    StalledError,
-    Table,
-    TooLargeError,
-    open_tables,
-    read_texts,
-    run_in_subprocess,
-)
+from fne.features.feature_files import INTEGERS, NUMBERS, OBJECTS, TEXT, Table, open_tables, read_texts
 from fne.features.join import check_destination
 from fne.store.layout import Layer, plan_shards, value_fault
 from fne.store.rows import write_rows
@@ -52,6 +41,8 @@ CAPTION_FEATURES = "caption_features"
 CAPTION_ID = re.compile(r".+#[0-9]+", re.DOTALL)
 SHARD = 1 << 26  # bytes: several times this is in memory while a shard is written
 BLOCK = 1 << 25  # bytes read at once
+# Bytes that reading a file may take; for a large file, a multiple of its size is added.
+MAX_MEMORY = 1 << 30
 TIMEOUT = 60.0  # seconds per block, enough for a slow disk and unfavorable chunks
 
 
@@ -251,7 +242,7 @@ def import_rows(
     """
     unchanged = _unchanged(source)
     with closing(_read_in_subprocess(source, names, ids_file, captions)) as read:
-        imported: Imported = next(read)
+        imported = TypeAdapter(Imported).validate_python(next(read))
         settings = {
             "source": source.name,
             "sha256": file_digest(source),
@@ -271,7 +262,7 @@ def import_rows(
 def read_blocks(
     source: Path, names: ArrayNames, ids_file: Path | None, captions: bool = False
 ) -> Iterator[Any]:
-    """Yield an `Imported`, then the rows in blocks, in the order of the file."""
+    """Yield an `Imported`, then the bytes of the rows in blocks, in the order of the file."""
     with open_tables(source) as tables:
         values = choose_values(source, tables, names.values)
         ids, ids_from = choose_ids(source, tables, values, names.ids, ids_file, captions)
@@ -280,10 +271,10 @@ def read_blocks(
         yield Imported(values.name, ids_from, layers_from, ids, layers, dtype)
         step = max(1, BLOCK // (values.dtype.itemsize * values.shape[1]))
         for start in range(0, len(ids), step):
-            with np.errstate(
-                over="ignore"
-            ):  # a value too large for the type becomes infinite, which is refused
-                yield values.read(start, start + step).astype(dtype)
+            # A value too large for the type becomes infinite, which is refused.
+            with np.errstate(over="ignore"):
+                rows = values.read(start, start + step).astype(dtype)
+            yield rows.tobytes()
 
 
 def _read_in_subprocess(
@@ -312,14 +303,15 @@ def _read_in_subprocess(
 
 
 def _checked(
-    source: Path, blocks: Iterable[np.ndarray], imported: Imported, unchanged: Callable[[], bool]
+    source: Path, blocks: Iterable[bytes], imported: Imported, unchanged: Callable[[], bool]
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Yield blocks of finite values, each with the position of its first row.
 
     The file is too large to be read once for its rows and its digest. So it must not change meanwhile.
     """
     start = 0
-    for block in blocks:
+    for content in blocks:
+        block = np.frombuffer(content, imported.dtype).reshape(-1, imported.features)
         fault = value_fault(block, imported.dtype, imported.ids[start : start + len(block)], imported.layers)
         if fault:
             raise InputError(f"{source}: {fault}; nothing was imported")

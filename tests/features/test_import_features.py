@@ -10,8 +10,8 @@ import pytest
 
 from fne.core.errors import InputError
 from fne.core.files import file_digest
+from fne.core.isolation import CrashedError, run_in_subprocess
 from fne.features import import_features
-from fne.features.feature_files import CrashedError, run_in_subprocess
 from fne.features.import_features import ArrayNames, import_rows
 from fne.store.layout import Layer
 from fne.store.rows import Rows

@@ -3,8 +3,6 @@
 import io
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 from PIL import Image
@@ -29,8 +27,8 @@ def decoder():
 
 
 def worker_of(decoder):
-    worker = decoder._idle.get()
-    decoder._idle.put(worker)
+    worker = decoder._workers._idle.get()
+    decoder._workers._idle.put(worker)
     return worker
 
 
@@ -79,27 +77,9 @@ def test_a_file_that_takes_too_long_is_refused():
     try:
         with pytest.raises(RefusedError, match="^took more than 0.05 s to decode$"):
             decoder.pixels(picture(), 10_000)
-        assert decoder._idle.get(timeout=1) is None
+        assert decoder._workers._idle.get(timeout=1) is None
     finally:
         decoder.close()
-
-
-def test_the_process_may_not_write_files_or_take_all_memory(tmp_path):
-    code = (
-        "import fne.search.decode_process as module\n"
-        "def attempt(requests, replies):\n"
-        "    try:\n        bytearray(4 << 30)\n"
-        "    except MemoryError:\n        replies.write(b'memory ')\n"
-        "    try:\n        file = open('written', 'wb'); file.write(b'x'); file.flush()\n"
-        "    except OSError:\n        replies.write(b'files')\n"
-        "    replies.flush()\n"
-        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "module.serve = attempt; module.main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, stdin=subprocess.DEVNULL, cwd=tmp_path
-    )
-    assert done.stdout == b"memory files"
 
 
 def test_a_reply_that_is_not_the_pixels_is_refused(decoder, monkeypatch):
