@@ -24,7 +24,7 @@ import torch
 from PIL import Image as Picture
 from torch import Tensor
 
-from fne.extraction.device_queue import AHEAD
+from fne.extraction.computer import AHEAD
 from fne.extraction.extractor import Extractor
 from fne.extraction.finished_rows import Scratch
 from fne.extraction.forward_pass import Network

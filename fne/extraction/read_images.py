@@ -27,7 +27,7 @@ from fne.core.errors import InputError
 from fne.core.params import Runtime
 from fne.core.terminal import say
 from fne.extraction.cost import RunStatistics, time_per_image
-from fne.extraction.device_queue import DeviceQueue, compute_rows, open_queue
+from fne.extraction.computer import DeviceQueue, compute_rows, open_queue
 from fne.extraction.extractor import Extractor, ExtractorSettings
 from fne.extraction.finished_rows import hardware_name
 from fne.extraction.preprocess import Resize

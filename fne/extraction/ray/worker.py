@@ -22,7 +22,7 @@ from torch import Tensor
 from fne.core.device import prepare_device
 from fne.core.errors import InputError
 from fne.core.terminal import say
-from fne.extraction.device_queue import compute_rows, open_queue
+from fne.extraction.computer import compute_rows, open_queue
 from fne.extraction.extractor import Extractor, build_extractor
 from fne.extraction.finished_rows import hardware_name
 from fne.extraction.read_images import EngineConfig, read_pixels

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from fne.core.errors import InputError
-from fne.extraction.device_queue import HostQueue, StreamQueue, compute_rows, open_queue
+from fne.extraction.computer import HostQueue, StreamQueue, compute_rows, open_queue
 from fne.extraction.read_images import ImageFiles, Job, compute_locally
 from tests.support.extraction import draw, red_extractor, redness
 
