@@ -52,6 +52,11 @@ class LockedJournal:
         self._journal = journal
         self._device = device
 
+    def missing(self, digests: Iterable[str]) -> list[str]:
+        """Return the digests that have no row yet."""
+        finished = self._journal.read()
+        return [digest for digest in digests if digest not in finished]
+
     def append(self, digest: str, values: np.ndarray, hardware: str | None = None) -> None:
         """Append one row and the hardware that computed it, by default that of this machine.
 
@@ -105,19 +110,24 @@ class Scratch:
             found.update({digest: recorded[digest] for digest in wanted if digest in recorded})
         return found
 
-    def claims(self, digests: Iterable[str]) -> Iterator[tuple[LockedJournal, list[str], list[str]]]:
-        """Lock journals and yield each with its part of `digests`, and those of them without a row.
+    def by_journal(self, digests: Iterable[str]) -> list[list[str]]:
+        """Return digests in groups, one per journal."""
+        return list(_by_prefix(digests).values())
 
-        Journals that another process has locked are skipped. The caller appends the rows and
-        unlocks each journal.
+    def claim(self, digests: Sequence[str]) -> LockedJournal | None:
+        """Lock the journal of a group of digests, or return None if another process has locked it.
+
+        The caller appends rows and unlocks the journal.
         """
         self._write_kind()
-        for prefix, wanted in _by_prefix(digests).items():
-            journal = self._journal(prefix)
-            if journal.lock():
-                finished = journal.read()
-                missing = [digest for digest in wanted if digest not in finished]
-                yield LockedJournal(journal, self._device), wanted, missing
+        journal = self._journal(digests[0][:PREFIX])
+        return LockedJournal(journal, self._device) if journal.lock() else None
+
+    def claims(self, digests: Iterable[str]) -> Iterator[tuple[LockedJournal, list[str], list[str]]]:
+        """Claim each group of digests that is free, and yield its journal, the group, and what it misses."""
+        for wanted in self.by_journal(digests):
+            if journal := self.claim(wanted):
+                yield journal, wanted, journal.missing(wanted)
 
     def is_busy(self, digests: Iterable[str]) -> bool:
         """Return whether other processes have locked the journals of all `digests`."""

@@ -1,4 +1,4 @@
-"""The record of an extraction in artifacts: read to build its extractor again, and written for imported features.
+"""The record of an extraction in artifacts: its extractor is built again, or found for imported features.
 
 An artifact names in its lineage what computed the activations it was made from, so a new photo can be
 embedded like the images of its store. For imported features that is unknown. If the user names an extractor,

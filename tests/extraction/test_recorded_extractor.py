@@ -19,7 +19,6 @@ from fne.store.layout import Layer, plan_shards
 from fne.store.rows import Rows, write_rows
 from tests.support.extraction import draw, red_extractor, redness
 
-
 WEIGHTS = Weights(Artifact(Path("w"), "weights", "digest", {"kind": "file"}, {}), {})
 EXTRACTED = {
     "backbone": "alexnet", "activations": "post_relu", "resize": "squash", "crops": "center", "precision": "float32",

@@ -8,13 +8,16 @@ import pytest
 import torch
 from PIL import Image
 
+from fne.core import params
 from fne.core.errors import InputError
-from fne.extraction import read_images
+from fne.extraction import computer
 from fne.extraction import run as extraction
+from fne.extraction.computer import LocalComputer
 from fne.extraction.extractor import build_extractor
 from fne.extraction.finished_rows import Scratch
 from fne.extraction.preprocess import CAFFE, RESIZES, TORCHVISION
-from fne.extraction.run import WATCHED, assemble, check_finite, complete, feeding_warning
+from fne.extraction.read_images import ImageFiles
+from fne.extraction.run import COMPUTERS, WATCHED, Report, assemble, check_finite, extract, feeding_warning
 from fne.extraction.weights import load_weights
 from fne.store.layout import Layer
 from tests.support.extraction import draw, red_extractor, redness
@@ -24,9 +27,20 @@ from tests.support.settings import extractor_settings
 @pytest.fixture(autouse=True)
 def no_announcement(monkeypatch):
     """The announcement times blank images, which the tests would count as computed."""
-    monkeypatch.setattr(read_images, "time_per_image", lambda *_: 1.0)
+    monkeypatch.setattr(computer, "time_per_image", lambda *_: 1.0)
     monkeypatch.setattr(extraction, "announcement", lambda *_: "announced")
     monkeypatch.setattr(extraction, "summary", lambda *_: "done")
+
+
+def complete(scratch, images, root, extractor, batch, workers, log, remote=None):
+    """Compute what is missing in this process; return the shards of a store."""
+    files = ImageFiles(images, root, extractor.resize)
+    device = LocalComputer(extractor.device, batch, workers)
+    return extract(files, extractor, scratch, device, Report(log), remote)
+
+
+def test_the_computers_are_those_that_the_parameters_allow():
+    assert tuple(COMPUTERS) == params.ENGINES
 
 
 def run(folder, numbers, workers=0, batch=2, log=lambda _: None) -> int:
