@@ -85,11 +85,7 @@ class Computer(Protocol):
         """Read and compute images, given their positions in the job's files."""
 
     def finished(self) -> Iterator[ComputedRows]:
-        """Wait a while, and yield the rows that are finished, of images in any order.
-
-        Raises:
-            InputError: if an image cannot be read, or if a device or a worker fails.
-        """
+        """Wait a while, and yield the rows that are finished, of images in any order."""
 
 
 @contextmanager
@@ -254,15 +250,6 @@ def compute_rows(
 
     When memory runs out, what is queued is finished first. If a batch does not fit alone either, it is
     halved, and so are all batches after it. This is reported once.
-
-    Args:
-        queue: what computes.
-        images: the pixels of each image.
-        size: the number of images per batch.
-        log: called with a message for the user.
-
-    Raises:
-        InputError: if the memory does not suffice for one image.
     """
     queued: deque[Callable[[], np.ndarray]] = deque()
     wanted, told = size, False

@@ -60,8 +60,7 @@ class LockedJournal:
     def append(self, digest: str, values: np.ndarray, hardware: str | None = None) -> None:
         """Append one row and the hardware that computed it, by default that of this machine.
 
-        Raises:
-            InputError: if the disk is full; rows appended before are kept.
+        Rows appended before an error, such as a full disk, are kept.
         """
         append_hardware(_hardware_file(self._journal), digest, hardware or hardware_name(self._device))
         self._journal.append(digest, values)
@@ -153,14 +152,8 @@ def reuse_cached_rows(
 
     DVC deletes the folder of the stage before it runs the stage, but keeps the cached objects.
     So if only a comment in the code has changed, or if a colleague's store was pulled, the rows
-    need not be computed again.
-
-    Args:
-        scratch: the cache of finished rows.
-        wanted: the images of the current catalog.
-        store: the folder of the store, as `dvc.lock` names it.
-        images: the catalog that the store was made from, as `dvc.lock` names it.
-        extractor: the extractor; rows of another kind are not reused.
+    need not be computed again. `store` and `images` are the paths of the store and of the catalog that it was
+    made from, as `dvc.lock` names them.
     """
     digests = {image.sha256 for image in wanted}
     missing = digests - set(scratch.rows(digests))
@@ -183,11 +176,8 @@ def reuse_cached_rows(
 def fetchable_from(store: Path, settings: Mapping[str, Any]) -> str | None:
     """Return the remote that may have a store of the same settings that DVC's cache lacks, or None.
 
-    In a clone that never fetched the store, an edited comment would otherwise start days of work.
-
-    Args:
-        store: the folder of the store, as `dvc.lock` names it.
-        settings: the section `extract`; how many shards there are does not matter.
+    In a clone that never fetched the store, an edited comment would otherwise start days of work. How many
+    shards the settings of `extract` ask for does not matter.
     """
     try:
         stage = last_run(store)
@@ -211,11 +201,7 @@ def hardware_name(device: str) -> str:
 
 
 def append_hardware(path: Path, digest: str, hardware: str) -> None:
-    """Record which hardware computed a row.
-
-    Raises:
-        InputError: if the disk is full.
-    """
+    """Record which hardware computed a row."""
     check_own(path)
     with readable_os_errors(path), path.open("ab", buffering=0) as file:
         # It starts with a newline too, because a killed process may have left an incomplete line.
@@ -255,9 +241,7 @@ def hardware_warning(hardware: Hardware) -> str | None:
 def summarize_hardware(ids: Mapping[str, str], hardware: Mapping[str, str]) -> Hardware:
     """Return which hardware computed the rows of a store, in the form that its manifest records.
 
-    Args:
-        ids: the digest of each row's image, by the row's id.
-        hardware: the hardware, by digest.
+    `ids` has the digest of each row's image, and `hardware` is by digest.
 
     Example:
         >>> summarize_hardware({"a.jpg": "01", "b.jpg": "02"}, {"01": "EPYC", "02": "EPYC"})

@@ -42,11 +42,7 @@ class ImageFiles(Dataset[Tensor | str]):
 def read_ahead(
     files: Dataset[Tensor | str], positions: Iterable[Any], workers: int, pin: bool
 ) -> Iterator[Tensor]:
-    """Yield the pixels (channels, height, width) of images in the order of `positions`, the keys of `files`.
-
-    Raises:
-        InputError: at the first image that cannot be read.
-    """
+    """Yield the pixels (channels, height, width) of images in the order of positions, the keys of `files`."""
     loader = DataLoader(
         files,
         batch_size=None,
@@ -73,11 +69,7 @@ def read_ahead(
 
 
 def read_pixels(image: Image, root: Path, resize: Resize) -> Tensor:
-    """Read one image of the catalog.
-
-    Raises:
-        InputError: if the file cannot be read or decoded, or is not the one in the catalog.
-    """
+    """Read one image, which must be the one in the catalog."""
     path = root / image.path
     try:
         content = read_image_file(path)

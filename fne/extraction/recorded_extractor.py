@@ -42,11 +42,7 @@ class Agreement:
 
 
 def recorded_extraction(origin: Artifact) -> dict[str, Any]:
-    """Return the settings of the extraction that an artifact was made from.
-
-    Raises:
-        InputError: if its activations were imported, so that no further image can be extracted.
-    """
+    """Return the settings of the extraction that an artifact was made from; refuse imported features."""
     settings: dict[str, Any] = origin.lineage.get("activations", {}).get("settings", {})
     if "weights" not in origin.lineage or not ExtractorSettings.model_fields.keys() <= settings.keys():
         raise InputError(
@@ -57,11 +53,7 @@ def recorded_extraction(origin: Artifact) -> dict[str, Any]:
 
 
 def open_extractor(origin: Artifact, weights: Path, runtime: Runtime) -> Extractor:
-    """Build the extractor that computed the activations that `origin` was made from.
-
-    Raises:
-        InputError: if the weights differ, or if this version of the extractor computes other values.
-    """
+    """Build the extractor of the activations that `origin` was made from; refuse other weights."""
     settings = recorded_extraction(origin)
     loaded = load_weights(weights, settings["backbone"], recorded_input(origin))
     merge(origin, loaded.artifact)
@@ -78,14 +70,8 @@ def build_recorded(
 ) -> Extractor:
     """Build the extractor of the activations that `origin` was made from, with given weights.
 
-    Args:
-        origin: the artifact.
-        weights: the weights of the network.
-        runtime: the runtime settings.
-        layers: the layers to extract, if they are not those of the record.
-
-    Raises:
-        InputError: if this version of the extractor computes other values.
+    It is refused if this version of the extractor computes other values. `layers` are extracted instead of
+    those of the record.
     """
     settings = recorded_extraction(origin)
     chosen = ExtractorSettings(**{key: settings[key] for key in ExtractorSettings.model_fields})
@@ -109,14 +95,7 @@ def build_recorded(
 def record_network(store: Path, photos: Path, extractor: Extractor, weights: Weights) -> Agreement:
     """Compare rows of imported features with those of an extractor, and record it in the store.
 
-    Args:
-        store: the folder of the imported features.
-        photos: a folder with files of some of its images, named by their ids.
-        extractor: what has computed them, as the user says.
-        weights: the weights of the extractor.
-
-    Raises:
-        InputError: if there is no photo of the store, or if layers or rows differ.
+    `photos` is a folder with files of some of its images, named by their ids.
     """
     rows = Rows.open(store, "activations")
     _require_layers(rows, extractor.layers)

@@ -46,19 +46,12 @@ Shard = tuple[int, list[str], np.ndarray]
 
 @dataclass(frozen=True)
 class Report:
-    """How an extraction talks to the user.
-
-    Attributes:
-        log: called with messages.
-        title: what the progress is called.
-        kept: where the rows are kept, for the message at the start.
-        watch: called once with the progress, for those who show it elsewhere.
-    """
+    """How an extraction talks to the user."""
 
     log: Log = say
-    title: str = "extract"
-    kept: str = KEPT_BY_DVC
-    watch: Callable[[Progress], None] | None = None
+    title: str = "extract"  # what the progress is called
+    kept: str = KEPT_BY_DVC  # where the rows are kept, for the message at the start
+    watch: Callable[[Progress], None] | None = None  # called once, by those who show the progress elsewhere
 
 
 def extract(
@@ -131,11 +124,7 @@ def assemble(scratch: Scratch, images: Sequence[Image], shards: int) -> Iterator
 
 
 def check_finite(row: np.ndarray, image_id: str, layers: Sequence[Layer]) -> None:
-    """Refuse NaN and infinity.
-
-    Raises:
-        InputError: if a value is not finite, with the image and the layer.
-    """
+    """Refuse NaN and infinity, with the image and the layer."""
     if np.isfinite(row).all():
         return
     column = int(np.flatnonzero(~np.isfinite(row))[0])

@@ -55,50 +55,29 @@ class StartupStep(Enum):
 
 @dataclass(frozen=True)
 class WorkUnit:
-    """Positions of images that are computed together.
-
-    Attributes:
-        positions: the positions in the catalog.
-        suspect: whether it is a single image that may have killed a worker.
-        tries: how often it has killed a worker on its own.
-    """
+    """Positions of images that are computed together."""
 
     positions: list[int]
-    suspect: bool = False
-    tries: int = 0
+    suspect: bool = False  # whether it is a single image that may have killed a worker
+    tries: int = 0  # how often it has killed a worker on its own
 
 
 @dataclass(eq=False)
 class WorkerHandle:
-    """The state of a worker, which Ray may restart in another process.
-
-    Attributes:
-        actor: Ray's handle.
-        ready: whether its process has loaded the model.
-        units: the number of its units.
-        with_suspect: whether its only unit is a suspect.
-        generation: how often its process was requested.
-        failures: how often in a row it has died before it was ready.
-        ready_since: when it was ready for the first time.
-    """
+    """The state of a worker, which Ray may restart in another process."""
 
     actor: Any
-    ready: bool = False
+    ready: bool = False  # whether its process has loaded the model
     units: int = 0
-    with_suspect: bool = False
-    generation: int = 0
-    failures: int = 0
-    ready_since: float = 0.0
+    with_suspect: bool = False  # whether its only unit is a suspect
+    generation: int = 0  # how often its process was requested
+    failures: int = 0  # how often in a row it has died before it was ready
+    ready_since: float = 0.0  # when it was ready for the first time
 
 
 @contextmanager
 def open_ray(settings: Extract, runtime: Runtime, log: Log) -> Iterator[Computer]:
-    """Yield a computer that computes on Ray; stop all its processes afterwards.
-
-    Raises:
-        InputError: if Ray is not installed, if the cluster cannot be used, or if no node has
-            enough resources for one worker.
-    """
+    """Yield a computer that computes on Ray; stop all its processes afterwards."""
     with connect() as ray:
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         allocation = allocate_workers(nodes, runtime, torch.get_num_threads())
@@ -177,9 +156,6 @@ class RayDriver:
         """Send units to workers that have room, wait for a result, and yield its rows.
 
         After a fault or a stop signal, rows that are already finished are still yielded.
-
-        Raises:
-            InputError: if an image or a worker has a fault.
         """
         if self._faults and not self._is_computing():
             raise InputError(min(self._faults)[1])

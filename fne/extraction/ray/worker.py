@@ -44,17 +44,11 @@ class Description:
 
 @dataclass(frozen=True)
 class WorkerResult:
-    """The rows of a work unit.
+    """The rows of a work unit."""
 
-    Attributes:
-        rows: (images, features).
-        hardware: the hardware that computed them.
-        idle_seconds: how long the worker waited for the images.
-    """
-
-    rows: np.ndarray
+    rows: np.ndarray  # (images, features)
     hardware: str
-    idle_seconds: float
+    idle_seconds: float  # that the worker waited for the images
 
 
 class Worker:
