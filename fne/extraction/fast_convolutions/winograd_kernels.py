@@ -30,7 +30,7 @@ from fne.extraction.fast_convolutions.vector_code import (
 
 # The digest of `vector_code.py` and `winograd_points.py`. Numba keeps compiled code until this file changes,
 # whatever happens to those two.
-COMPILED_FROM = "2bb93112d53de66e"
+COMPILED_FROM = "6a17edcd79fb6ac0"
 # Channels that are summed before their sum is added to the others, which is more exact than one long sum.
 SUMMED = 128
 GAP = 16  # values between positions, which would otherwise fall into the same sets of the cache
