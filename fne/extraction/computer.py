@@ -59,7 +59,7 @@ class ComputedRows:
 
 
 class Computer(Protocol):
-    """Computes the rows of images, which it gets while it works, no more at a time than it has room for.
+    """Computes the rows of images, which it gets while it works: submit as many as it has room for, if any.
 
     If `remote`, other processes compute, so that this one needs no weights.
     """
@@ -71,11 +71,11 @@ class Computer(Protocol):
         """Return the estimated seconds per image, or None if they cannot be estimated."""
 
     def start(self, job: Job) -> AbstractContextManager[None]:
-        """Be ready for the images of a job; all other methods need that."""
+        """Be ready for the images of a job; what follows needs that."""
 
     @property
     def room(self) -> int:
-        """How many more images to submit now; if there are so many, fewer would let the device wait."""
+        """How many more images to submit now, so that it does not wait for images."""
 
     @property
     def busy(self) -> bool:
@@ -116,7 +116,6 @@ class LocalComputer:
     def start(self, job: Job) -> Iterator[None]:
         """Start to read as soon as images are submitted."""
         queue = self.open_queue(job.extractor)
-        # What the reading processes and the queue take before the first rows are finished.
         self._most = self._workers * PREFETCHED + (queue.ahead + 1) * self._batch
         self._submitted, self._reading = deque(), deque()
         pixels = read_ahead(job.files, self._positions(), self._workers, pin=is_gpu(self.device))
@@ -125,7 +124,7 @@ class LocalComputer:
 
     @property
     def room(self) -> int:
-        """What lets nobody wait for images."""
+        """What the reading processes and the queue may take before the next rows are finished."""
         return self._most - len(self._submitted)
 
     @property

@@ -149,11 +149,7 @@ class Extractor:
 
 
 def build_extractor(
-    settings: ExtractorSettings,
-    weights: Weights,
-    algorithm: str,
-    device: torch.device,
-    remote: bool = False,
+    settings: ExtractorSettings, weights: Weights, algorithm: str, device: torch.device, remote: bool = False
 ) -> Extractor:
     """Build an extractor.
 

@@ -94,7 +94,7 @@ def extract(
             waited_for = _wait_for_others(scratch, missing, waited_for, report.log)
             with computer.start(job), Claims(scratch, missing) as claims, _writer(job.statistics) as keep:
                 while claims.left or computer.busy:
-                    # 2. Claim them, but only those that are needed now: other processes may take the others.
+                    # 2. Claim images, no more than are needed now: other processes may take the others.
                     claimed, found = claims.take(computer.room)
                     missing.difference_update(claimed, found)
                     shown.update(len(found))
