@@ -14,8 +14,8 @@ import io
 import os
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
@@ -24,14 +24,14 @@ import torch
 from PIL import Image as Picture
 from torch import Tensor
 
-from fne.extraction.device_queue import AHEAD
+from fne.extraction.computer import AHEAD, GPU_BATCH, DeviceQueue, LocalComputer
 from fne.extraction.extractor import Extractor
 from fne.extraction.finished_rows import Scratch
 from fne.extraction.forward_pass import Network
 from fne.extraction.networks import Tap
 from fne.extraction.preprocess import SIDE, squash
-from fne.extraction.read_images import ComputedRows, Engine, ImageFiles, Job, compute_locally
-from fne.extraction.run import GPU_BATCH, complete
+from fne.extraction.read_images import ImageFiles
+from fne.extraction.run import Report, extract
 from fne.store.catalog import Image
 from fne.store.layout import Layer
 
@@ -113,17 +113,22 @@ def main(workers: int, rates: Sequence[float], seconds: float) -> None:
 def _extract(
     folder: Path, images: list[Image], rate: float, workers: int, kind: type[ImageFiles]
 ) -> tuple[float, float]:
-    gpu, started = SimulatedGpu(rate), time.perf_counter()
+    gpu, extractor = SimulatedGpu(rate), _extractor()
 
-    def compute(job: Job, positions: Iterator[int]) -> Generator[ComputedRows, None, None]:
-        files = kind(job.files.images, job.files.root, squash)
-        return compute_locally(replace(job, files=files), positions, gpu)
+    class Computer(LocalComputer):
+        """This process, with the simulated device."""
 
-    extractor = _extractor()
+        def time_per_image(self, extractor: Extractor) -> float:
+            """Return what is simulated."""
+            return 1 / rate
+
+        def open_queue(self, extractor: Extractor) -> DeviceQueue:
+            """Return the simulated device."""
+            return gpu
+
     scratch = Scratch(folder / kind.__name__, extractor.kind, FEATURES)
-    engine = Engine(extractor.device, False, compute, lambda extractor, batch: 1 / rate)
-    started = time.perf_counter()
-    complete(scratch, images, folder, extractor, GPU_BATCH, workers, lambda text: None, engine)
+    computer, started = Computer(extractor.device, GPU_BATCH, workers), time.perf_counter()
+    extract(kind(images, folder, squash), extractor, scratch, computer, Report(lambda text: None))
     return gpu.utilization, len(images) / (time.perf_counter() - started)
 
 

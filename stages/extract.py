@@ -18,8 +18,8 @@ from fne.extraction.finished_rows import (
     reuse_cached_rows,
     summarize_hardware,
 )
-from fne.extraction.read_images import EngineConfig
-from fne.extraction.run import ENGINES, assemble, complete
+from fne.extraction.read_images import ImageFiles
+from fne.extraction.run import COMPUTERS, Report, extract
 from fne.extraction.weights import load_weights
 from fne.store.catalog import image_root, read_images
 from fne.store.lineage import recorded_lineage
@@ -47,9 +47,8 @@ def main(images: Path, activations: Path, params: Path) -> None:
         say(f"{activations}: nothing to compute, because embed.source is '{source}'; finished rows are kept")
         return
     weights = load_weights(Path(settings.weights), settings.backbone, settings.input)
-    config = EngineConfig(settings, Path(settings.weights), runtime, settings.input)
-    with ENGINES[runtime.engine](config, say) as engine:
-        extractor = build_extractor(settings, weights, runtime.algorithm, engine.device, engine.remote)
+    with COMPUTERS[runtime.engine](settings, runtime, say) as computer:
+        extractor = build_extractor(settings, weights, runtime.algorithm, computer.device, computer.remote)
         scratch = Scratch(runtime.scratch_folder() / "activations", extractor.kind, extractor.features)
         advice = shard_advice(extractor, len(records), settings.shards)
         if advice:
@@ -57,8 +56,8 @@ def main(images: Path, activations: Path, params: Path) -> None:
         reuse_cached_rows(scratch, records, activations, images, extractor)
         may_fetch = runtime.missing_store == "fetch"
         remote = fetchable_from(activations, settings.model_dump()) if may_fetch else None
-        complete(scratch, records, root, extractor, runtime.batch, runtime.workers, say, engine, remote)
-    shards = assemble(scratch, records, settings.shards)
+        files = ImageFiles(records, root, extractor.resize)
+        shards = extract(files, extractor, scratch, computer, Report(), remote, settings.shards)
     lineage = recorded_lineage(catalog, weights.artifact)
     digests = {image.id: image.sha256 for image in records}
     hardware = summarize_hardware(digests, scratch.hardware(digests.values()))

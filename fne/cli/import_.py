@@ -122,7 +122,7 @@ def recognize_network(store: Path, photos: Path) -> str:
     """
     from fne.core.device import prepare_device  # torch: slow to import
     from fne.extraction.extractor import Extract, build_extractor
-    from fne.extraction.recognize_network import record_network
+    from fne.extraction.recorded_extractor import record_network
     from fne.extraction.weights import load_weights
 
     try:

@@ -57,16 +57,8 @@ class Field:
 def convert_caffemodel(source: Path, target: Path, backbone: str, feeding: InputFormat = CAFFE) -> list[str]:
     """Convert weights to a safetensors file with torchvision's names, and return the names of the layers.
 
-    Args:
-        source: the `.caffemodel`.
-        target: the new file; equal sources give equal bytes.
-        backbone: the network, `vgg16` or `vgg19`, whose layers have the same names and shapes as
-            torchvision's.
-        feeding: how the weights expect images, which the new file records.
-
-    Raises:
-        InputError: if the file is no model of Caffe, is damaged, or is of another network; if it changes
-            meanwhile; or if `target` exists and is no converted file.
+    The backbone is `vgg16` or `vgg19`: their layers have torchvision's names and shapes. The file records how
+    images must be fed. Equal sources give equal bytes.
     """
     check_output(target, "--to", lambda head: DESCRIPTION.encode() in head, source)
     before = file_state(source).identity if source.is_file() else ""
@@ -87,11 +79,7 @@ def convert_caffemodel(source: Path, target: Path, backbone: str, feeding: Input
 def torchvision_state(
     source: Path, layers: dict[str, list[Tensor]], backbone: str
 ) -> tuple[State, list[str]]:
-    """Return Caffe's weights under torchvision's names, and the names of the layers that have some.
-
-    Raises:
-        InputError: if a layer is missing or has another shape.
-    """
+    """Return Caffe's weights under torchvision's names, and the names of the layers that have some."""
     with torch.device("meta"):
         expected = build_backbone(backbone).state_dict()
     state: State = {}

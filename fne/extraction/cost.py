@@ -18,25 +18,15 @@ KEPT_BY_DVC = "each for the scratch folder, the store and, unless it uses links,
 
 @dataclass
 class RunStatistics:
-    """Measurements of one run.
-
-    Attributes:
-        images: the number of computed images.
-        seconds: the duration of the run.
-        input_seconds: how long the computation waited for input.
-        output_seconds: how long it waited for output.
-        workers: the number of Ray workers; 0 without Ray.
-        restarts: how often a worker was restarted.
-        worker_seconds: how long the workers were available, summed over all of them.
-    """
+    """Measurements of one run."""
 
     images: int = 0
     seconds: float = 0.0
-    input_seconds: float = 0.0
-    output_seconds: float = 0.0
-    workers: int = 0
-    restarts: int = 0
-    worker_seconds: float = 0.0
+    input_seconds: float = 0.0  # that the computation waited for images
+    output_seconds: float = 0.0  # that it waited for written rows
+    workers: int = 0  # of Ray; 0 without it
+    restarts: int = 0  # of workers
+    worker_seconds: float = 0.0  # that workers were available, summed over all of them
 
 
 def announcement(
@@ -46,13 +36,6 @@ def announcement(
 
     The memory is the most that this process has used so far. So it is known after the time per image was
     measured, which computes a whole batch.
-
-    Args:
-        extractor: the extractor.
-        images: the number of images.
-        done: how many of them are finished.
-        seconds_per_image: the estimated time per image, or None if it is unknown.
-        kept: where the rows are kept.
     """
     todo = images - done
     about = memory = ""

@@ -83,11 +83,7 @@ class BackboneName(OneOf):
     """Refuses every name but those of `BACKBONES` and `timm/NAME`; timm itself is not asked here."""
 
     def __call__(self, name: str) -> str:
-        """Return the name.
-
-        Raises:
-            ValueError: if it is not allowed.
-        """
+        """Return the name if it is allowed."""
         return name if is_timm(name) else super().__call__(name)
 
 
@@ -115,25 +111,15 @@ class Extract(ExtractorSettings):
 
 @dataclass(frozen=True)
 class Extractor:
-    """A function from pixels to rows.
+    """A function from pixels to rows."""
 
-    Attributes:
-        kind: everything that determines the values of a row, apart from the image.
-        network: the layers with their weights.
-        resize: from a decoded image to its pixels.
-        rows: from prepared images (images, channels, height, width) to rows (images, features).
-        device: the device that computes.
-        input: how the weights expect images.
-        views: the number of views that keep columns of their own; 0 if crops are averaged.
-    """
-
-    kind: dict[str, Any]
+    kind: dict[str, Any]  # everything that determines the values of a row, apart from the image
     network: Network
-    resize: Resize
-    rows: RowFunction
+    resize: Resize  # from a decoded image to its pixels
+    rows: RowFunction  # from prepared images (images, channels, height, width) to rows (images, features)
     device: torch.device
     input: InputFormat = TORCHVISION
-    views: int = 0
+    views: int = 0  # that keep columns of their own; 0 if crops are averaged
 
     @property
     def layers(self) -> list[Layer]:
@@ -163,25 +149,12 @@ class Extractor:
 
 
 def build_extractor(
-    settings: ExtractorSettings,
-    weights: Weights,
-    algorithm: str,
-    device: torch.device,
-    remote: bool = False,
+    settings: ExtractorSettings, weights: Weights, algorithm: str, device: torch.device, remote: bool = False
 ) -> Extractor:
     """Build an extractor.
 
-    Args:
-        settings: the settings that determine the values of a row.
-        weights: the weights of the network.
-        algorithm: a name of `ALGORITHMS`, or `auto`.
-        device: the device that computes.
-        remote: whether other processes compute. Then this process needs neither the device nor
-            the weights, and its extractor only describes the rows.
-
-    Raises:
-        InputError: if the weights do not fit, if the algorithm is not possible, or if half
-            precision is requested on a CPU, where it is slower and less exact, or on a GPU without it.
+    If `remote`, other processes compute: this one needs neither the device nor the weights, and its extractor
+    only describes the rows. Half precision is refused on a CPU, where it is slower and less exact.
     """
     if settings.precision != "float32" and not is_gpu(device):
         raise InputError(
@@ -233,11 +206,7 @@ def choose_algorithm(
     size: int = SIDE,
     views: str = "mean",
 ) -> str:
-    """Return the name of the algorithm to use: the requested one, or for `auto` the fastest possible one.
-
-    Raises:
-        InputError: if the requested algorithm is not possible.
-    """
+    """Return the name of the algorithm to use: the requested one, or for `auto` the fastest possible one."""
     if requested not in (AUTO, *ALGORITHMS):
         raise InputError(f"algorithm '{requested}' is not one of {', '.join([AUTO, *ALGORITHMS])}")
     if requested == "plain":

@@ -52,11 +52,15 @@ class LockedJournal:
         self._journal = journal
         self._device = device
 
+    def missing(self, digests: Iterable[str]) -> list[str]:
+        """Return the digests that have no row yet."""
+        finished = self._journal.read()
+        return [digest for digest in digests if digest not in finished]
+
     def append(self, digest: str, values: np.ndarray, hardware: str | None = None) -> None:
         """Append one row and the hardware that computed it, by default that of this machine.
 
-        Raises:
-            InputError: if the disk is full; rows appended before are kept.
+        Rows appended before an error, such as a full disk, are kept.
         """
         append_hardware(_hardware_file(self._journal), digest, hardware or hardware_name(self._device))
         self._journal.append(digest, values)
@@ -105,19 +109,24 @@ class Scratch:
             found.update({digest: recorded[digest] for digest in wanted if digest in recorded})
         return found
 
-    def claims(self, digests: Iterable[str]) -> Iterator[tuple[LockedJournal, list[str], list[str]]]:
-        """Lock journals and yield each with its part of `digests`, and those of them without a row.
+    def by_journal(self, digests: Iterable[str]) -> list[list[str]]:
+        """Return digests in groups, one per journal."""
+        return list(_by_prefix(digests).values())
 
-        Journals that another process has locked are skipped. The caller appends the rows and
-        unlocks each journal.
+    def claim(self, digests: Sequence[str]) -> LockedJournal | None:
+        """Lock the journal of a group of digests, or return None if another process has locked it.
+
+        The caller appends rows and unlocks the journal.
         """
         self._write_kind()
-        for prefix, wanted in _by_prefix(digests).items():
-            journal = self._journal(prefix)
-            if journal.lock():
-                finished = journal.read()
-                missing = [digest for digest in wanted if digest not in finished]
-                yield LockedJournal(journal, self._device), wanted, missing
+        journal = self._journal(digests[0][:PREFIX])
+        return LockedJournal(journal, self._device) if journal.lock() else None
+
+    def claims(self, digests: Iterable[str]) -> Iterator[tuple[LockedJournal, list[str], list[str]]]:
+        """Claim each group of digests that is free, and yield its journal, the group, and what it misses."""
+        for wanted in self.by_journal(digests):
+            if journal := self.claim(wanted):
+                yield journal, wanted, journal.missing(wanted)
 
     def is_busy(self, digests: Iterable[str]) -> bool:
         """Return whether other processes have locked the journals of all `digests`."""
@@ -143,14 +152,8 @@ def reuse_cached_rows(
 
     DVC deletes the folder of the stage before it runs the stage, but keeps the cached objects.
     So if only a comment in the code has changed, or if a colleague's store was pulled, the rows
-    need not be computed again.
-
-    Args:
-        scratch: the cache of finished rows.
-        wanted: the images of the current catalog.
-        store: the folder of the store, as `dvc.lock` names it.
-        images: the catalog that the store was made from, as `dvc.lock` names it.
-        extractor: the extractor; rows of another kind are not reused.
+    need not be computed again. `store` and `images` are the paths of the store and of the catalog that it was
+    made from, as `dvc.lock` names them.
     """
     digests = {image.sha256 for image in wanted}
     missing = digests - set(scratch.rows(digests))
@@ -173,11 +176,8 @@ def reuse_cached_rows(
 def fetchable_from(store: Path, settings: Mapping[str, Any]) -> str | None:
     """Return the remote that may have a store of the same settings that DVC's cache lacks, or None.
 
-    In a clone that never fetched the store, an edited comment would otherwise start days of work.
-
-    Args:
-        store: the folder of the store, as `dvc.lock` names it.
-        settings: the section `extract`; how many shards there are does not matter.
+    In a clone that never fetched the store, an edited comment would otherwise start days of work. How many
+    shards the settings of `extract` ask for does not matter.
     """
     try:
         stage = last_run(store)
@@ -201,11 +201,7 @@ def hardware_name(device: str) -> str:
 
 
 def append_hardware(path: Path, digest: str, hardware: str) -> None:
-    """Record which hardware computed a row.
-
-    Raises:
-        InputError: if the disk is full.
-    """
+    """Record which hardware computed a row."""
     check_own(path)
     with readable_os_errors(path), path.open("ab", buffering=0) as file:
         # It starts with a newline too, because a killed process may have left an incomplete line.
@@ -245,9 +241,7 @@ def hardware_warning(hardware: Hardware) -> str | None:
 def summarize_hardware(ids: Mapping[str, str], hardware: Mapping[str, str]) -> Hardware:
     """Return which hardware computed the rows of a store, in the form that its manifest records.
 
-    Args:
-        ids: the digest of each row's image, by the row's id.
-        hardware: the hardware, by digest.
+    `ids` has the digest of each row's image, and `hardware` is by digest.
 
     Example:
         >>> summarize_hardware({"a.jpg": "01", "b.jpg": "02"}, {"01": "EPYC", "02": "EPYC"})

@@ -27,22 +27,14 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Network:
-    """The modules up to the last available layer, and the layers.
+    """The modules up to the last available layer, and the layers."""
 
-    Attributes:
-        modules: the modules in the order in which an image passes through them, by name.
-        taps: where in the modules the layers are.
-        layers: the names and sizes of the layers, in the same order.
-        activations: `post_relu` or `pre_relu`.
-        side: of the crops that the network receives, in pixels.
-        version: of the package that defines the network, where that decides the values of a row.
-    """
-
-    modules: dict[str, nn.Module]
-    taps: tuple[Tap, ...]
-    layers: list[Layer]
-    activations: str = "post_relu"
-    side: int = CROP
+    modules: dict[str, nn.Module]  # by name, in the order in which an image passes through them
+    taps: tuple[Tap, ...]  # where in the modules the layers are
+    layers: list[Layer]  # in the same order
+    activations: str = "post_relu"  # an entry of `ACTIVATIONS`
+    side: int = CROP  # of the crops that the network receives, in pixels
+    # Of the package that defines the network, where that decides the values of a row.
     version: dict[str, str] = field(default_factory=dict)
 
     def module(self, name: str) -> nn.Module:
@@ -69,20 +61,10 @@ def build_network(
     activations: str = "post_relu",
     layers: str | Sequence[str] = ALL,
 ) -> Network:
-    """Load weights into a backbone.
+    """Load weights into a backbone; refuse weights that do not fit.
 
-    Weights that cover only the first layers, such as the convolutions, give a network of
-    those layers.
-
-    Args:
-        backbone: a key of `BACKBONES`, or a network of timm.
-        weights: the weights of the network.
-        device: the device that computes.
-        activations: `post_relu` or `pre_relu`.
-        layers: `all`, or the names of some layers and further outputs of the backbone.
-
-    Raises:
-        InputError: if the weights do not fit the backbone, or if they do not cover a named layer.
+    Weights that cover only the first layers, such as the convolutions, give a network of those layers.
+    `layers` are `all`, or the names of some layers and further outputs of the backbone.
     """
     known = find_backbone(backbone)
     weights = _without_unused(known, weights)
@@ -106,11 +88,7 @@ def build_network(
 
 
 def refuse_unfitting(backbone: str, weights: Weights, layers: str | Sequence[str] = ALL) -> None:
-    """Refuse weights that `build_network` would refuse, by their names, shapes and types alone.
-
-    Raises:
-        InputError: as `build_network` does.
-    """
+    """Refuse weights that `build_network` would refuse, by their names, shapes and types alone."""
     known = find_backbone(backbone)
     with torch.device("cpu" if is_timm(backbone) else "meta"):
         expected = build_backbone(backbone).state_dict()
@@ -125,15 +103,9 @@ def activations(network: Network, crops: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def crop_activations(network: Network, crops: Tensor) -> Tensor:
-    """Return the activations of all layers for each crop of one image.
+    """Return the activations of all layers for each crop of one image (crops, channels, height, width).
 
-    Args:
-        network: the network.
-        crops: (crops, channels, height, width) of one image.
-
-    Returns:
-        (crops, features), one value per feature. The values of a convolution are averaged over
-        the positions of the crop.
+    Returned are (crops, features). The values of a convolution are averaged over the positions of the crop.
     """
     values = crops.contiguous(memory_format=torch.channels_last)
     return run_modules(network, values, list(network.modules))
@@ -142,10 +114,7 @@ def crop_activations(network: Network, crops: Tensor) -> Tensor:
 def run_modules(network: Network, values: Tensor, names: Sequence[str]) -> Tensor:
     """Return the activations of all layers (crops, features), given the input of the first named module.
 
-    Args:
-        network: the network.
-        values: (crops, channels, height, width).
-        names: the names of the network's last modules, in order; all layers must be in them.
+    The names are those of the network's last modules, in order; all layers must be in them.
     """
     kept: dict[str, Tensor] = {}  # layer: (crops, features)
     handles = [_register_hook(network, tap, kept) for tap in network.taps]

@@ -13,33 +13,22 @@ ModuleLister = Callable[[nn.Module], dict[str, nn.Module]]
 
 @dataclass(frozen=True)
 class Tap:
-    """The modules of a network that compute one layer.
+    """The modules of a network that compute one layer."""
 
-    Attributes:
-        layer: the name of the layer in artifacts.
-        weighted: the convolution or linear module.
-        activated: the module whose output is the layer after its ReLU.
-        normalized: the normalization between the two, or an empty string.
-        rectify: whether the network reuses one ReLU module for several layers. Then
-            `activated` is the module before the ReLU, and the ReLU must still be applied.
-        block: whether this is the output of a whole block, which ends with the ReLU of the block
-            whether layers are taken before or after their ReLU.
-        features: the length of the layer; 0 if it is the number of filters or units of `weighted`.
-        positions: the dimensions that are averaged if the output has positions.
-        skipped: the first tokens, such as a class token, that do not stand for a position.
-        call: which call of the module computes the layer, counted from 0.
-    """
-
-    layer: str
-    weighted: str
-    activated: str
-    normalized: str = ""
+    layer: str  # its name in artifacts
+    weighted: str  # the convolution or linear module
+    activated: str  # the module whose output is the layer after its ReLU
+    normalized: str = ""  # the normalization between the two, or an empty string
+    # Whether the network reuses one ReLU module for several layers. Then `activated` is the module before the
+    # ReLU, and the ReLU must still be applied.
     rectify: bool = False
+    # Whether this is the output of a whole block, which ends with the ReLU of the block whether layers are
+    # taken before or after their ReLU.
     block: bool = False
-    features: int = 0
-    positions: tuple[int, ...] = (2, 3)
-    skipped: int = 0
-    call: int = 0
+    features: int = 0  # the length of the layer; 0 if it is the number of filters or units of `weighted`
+    positions: tuple[int, ...] = (2, 3)  # the dimensions that are averaged if the output has positions
+    skipped: int = 0  # the first tokens, such as a class token, that do not stand for a position
+    call: int = 0  # which call of the module computes the layer, counted from 0
 
     @property
     def before(self) -> str:
@@ -49,24 +38,16 @@ class Tap:
 
 @dataclass(frozen=True)
 class Backbone:
-    """A network: its layers, and a function that lists its modules in order.
-
-    Attributes:
-        taps: the layers.
-        modules: lists the modules of the network in order; the name of a whole network is empty.
-        outputs: what can be extracted besides the layers.
-        side: of the crops that the network receives, in pixels.
-        input: how the network's weights expect images, where the network says it.
-        unused: the modules, such as the classifier, whose weights a file may have and nobody needs.
-        version: of the package that defines the network, where that decides the values of a row.
-    """
+    """A network: its layers, and a function that lists its modules in order."""
 
     taps: tuple[Tap, ...]
-    modules: ModuleLister
-    outputs: tuple[Tap, ...] = ()
-    side: int = CROP
-    input: InputFormat | None = None
+    modules: ModuleLister  # in order; the name of a whole network is empty
+    outputs: tuple[Tap, ...] = ()  # what can be extracted besides the layers
+    side: int = CROP  # of the crops that the network receives, in pixels
+    input: InputFormat | None = None  # how the network's weights expect images, where the network says it
+    # The modules, such as the classifier, whose weights a file may have and nobody needs.
     unused: tuple[str, ...] = ()
+    # Of the package that defines the network, where that decides the values of a row.
     version: dict[str, str] = field(default_factory=dict)
 
     @property

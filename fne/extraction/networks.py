@@ -18,11 +18,7 @@ from fne.extraction.timm_networks import build_timm, is_timm, open_timm
 
 
 def find_backbone(name: str) -> Backbone:
-    """Return the backbone of a name.
-
-    Raises:
-        InputError: if it is a network of timm that this installation does not have.
-    """
+    """Return the backbone of a name."""
     return open_timm(name) if is_timm(name) else BACKBONES[name]
 
 

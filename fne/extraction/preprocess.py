@@ -28,23 +28,14 @@ PerChannel = Annotated[list[float], Field(min_length=3, max_length=3)]
 
 
 class InputFormat(Section):
-    """How weights expect images.
+    """How weights expect images."""
 
-    Attributes:
-        channels: the order of the channels; `mean` and `deviation` are in this order.
-        range: the largest value of a pixel before `mean` is subtracted, 1 or 255.
-        mean: what is subtracted from each channel.
-        deviation: what each channel is divided by.
-        filter: the filter of the resizing, a key of `FILTERS`.
-        size: the side to which images are resized before crops are taken.
-    """
-
-    channels: Literal["rgb", "bgr"]
-    range: Literal[1, 255]
+    channels: Literal["rgb", "bgr"]  # the order of `mean` and `deviation` too
+    range: Literal[1, 255]  # the largest value of a pixel before `mean` is subtracted
     mean: PerChannel
     deviation: Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=3, max_length=3)]
-    filter: Literal["bicubic", "bilinear"]
-    size: Annotated[int, Field(ge=16, le=4096)]
+    filter: Literal["bicubic", "bilinear"]  # of the resizing, a key of `FILTERS`
+    size: Annotated[int, Field(ge=16, le=4096)]  # of resized images, before crops are taken
 
 
 # Mean and deviation of the ImageNet images, as used in the training of most of torchvision's weights.

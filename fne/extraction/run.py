@@ -1,30 +1,30 @@
-"""One extraction: compute every image of a catalog that has no finished row, and assemble the store.
+"""An extraction, from images to rows: `extract` is all of it, in six steps.
 
-Rows are computed batch by batch, and each is written to the scratch folder as soon as it is
-finished. The store is assembled from there. So it does not depend on the order, the number
-of runs or the number of processes in which the rows were computed.
+Rows are computed batch by batch, and each is written to the scratch folder as soon as it is finished. The
+store is assembled from there. So it does not depend on the order, the number of runs or the number of
+processes in which the rows were computed.
 """
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
-from fne.core.device import is_gpu
 from fne.core.errors import InputError
+from fne.core.params import Runtime
 from fne.core.progress import Progress, progress
-from fne.extraction.cost import KEPT_BY_DVC, announcement, format_workers, summary
-from fne.extraction.extractor import Extractor
+from fne.core.terminal import say
+from fne.extraction.computer import Computer, Job, Log, open_local
+from fne.extraction.cost import KEPT_BY_DVC, RunStatistics, announcement, format_workers, summary
+from fne.extraction.extractor import Extract, Extractor
 from fne.extraction.finished_rows import LockedJournal, Scratch
 from fne.extraction.preprocess import InputFormat
 from fne.extraction.ray.driver import open_ray
-from fne.extraction.read_images import Engine, EngineConfig, ImageFiles, Job, Log, local_engine, open_local
+from fne.extraction.read_images import ImageFiles
 from fne.extraction.weights import describe_input
 from fne.store.catalog import Image
 from fne.store.layout import Layer, plan_shards
@@ -34,89 +34,89 @@ LONG_SECONDS = 600.0
 # Bytes of rows that may wait to be written: bounded, so that a slow disk does not fill the memory, and large
 # enough that a fast device does not wait for a disk that pauses.
 UNWRITTEN_BYTES = 256 * 2**20
-# Images per batch on a GPU with `runtime.batch: 0`; on a CPU, one per thread.
-GPU_BATCH = 16
 # The images whose first layer is looked at, and the relative deviation below which they look all the same.
 WATCHED = 8
 HARDLY_DIFFERENT = 0.02
 # How often to check whether another process has released its locks.
 POLL_SECONDS = 0.5
 
+# The number, the ids and the rows of a shard of the store.
+Shard = tuple[int, list[str], np.ndarray]
 
-def complete(
-    scratch: Scratch,
-    images: Sequence[Image],
-    root: Path,
+
+@dataclass(frozen=True)
+class Report:
+    """How an extraction talks to the user."""
+
+    log: Log = say
+    title: str = "extract"  # what the progress is called
+    kept: str = KEPT_BY_DVC  # where the rows are kept, for the message at the start
+    watch: Callable[[Progress], None] | None = None  # called once, by those who show the progress elsewhere
+
+
+def extract(
+    files: ImageFiles,
     extractor: Extractor,
-    batch: int,
-    workers: int,
-    log: Log,
-    engine: Engine | None = None,
+    scratch: Scratch,
+    computer: Computer,
+    report: Report,
     remote: str | None = None,
-    title: str = "extract",
-    kept: str = KEPT_BY_DVC,
-    watch: Callable[[Progress], None] | None = None,
-) -> None:
-    """Compute the rows of all images that the scratch folder does not have yet.
+    shards: int = 1,
+) -> Iterator[Shard]:
+    """Compute the rows of all images that the scratch folder does not have yet; return the shards of a store.
 
-    If another process is computing some of the rows, wait for it.
-
-    Args:
-        scratch: the cache of finished rows.
-        images: the images of the catalog.
-        root: the folder of their files.
-        extractor: the extractor.
-        batch: the number of images per batch, or 0 for the default of the device.
-        workers: the number of processes that prefetch images.
-        log: called with messages for the user.
-        engine: what computes, by default this process.
-        remote: a DVC remote that may have the rows; then long work is refused.
-        title: what the progress is called.
-        kept: where the rows are kept, for the message at the start.
-        watch: called once with the progress, for those who show it elsewhere.
+    If another process is computing some of the rows, wait for it. Shards are read when they are asked for.
 
     Raises:
-        InputError: if the work is long and a remote may have its result, if an image is not the one in
+        InputError: if the work is long and a DVC remote may have its result, if an image is not the one in
             the catalog any more, if an activation is not finite, or if the disk is full; rows finished
             before are kept.
     """
-    positions = {image.sha256: position for position, image in enumerate(images)}
-    pending = set(positions) - set(scratch.rows(positions))
-    if not pending:
-        return
-    batch = batch or (GPU_BATCH if is_gpu(extractor.device) else torch.get_num_threads())
-    engine = engine or local_engine(extractor.device)
-    done = len(positions) - len(pending)
-    seconds = engine.time_per_image(extractor, batch)
-    log(announcement(extractor, len(positions), done, seconds, kept))
-    if remote and (seconds is None or len(pending) * seconds > LONG_SECONDS):
+    # 1. Which rows are missing?
+    positions = {image.sha256: position for position, image in enumerate(files.images)}
+    missing = set(positions) - set(scratch.rows(positions))
+    if not missing:
+        return assemble(scratch, files.images, shards)
+    done = len(positions) - len(missing)
+    seconds = computer.time_per_image(extractor)
+    report.log(announcement(extractor, len(positions), done, seconds, report.kept))
+    if remote and (seconds is None or len(missing) * seconds > LONG_SECONDS):
         raise InputError(
             f"dvc.lock names this store, but the cache does not have it and computing it takes long; run "
             f"`dvc fetch extract` to get it from '{remote}', or set runtime.missing_store to compute"
         )
-    job = Job(ImageFiles(images, root, extractor.resize), extractor, batch, workers, len(pending), log)
-    work = _Work(scratch, positions, pending, engine, job, log)
-    start, waited_for = time.perf_counter(), list[str]()
-    with progress(title, len(positions), done, "image") as shown:
-        if watch:
-            watch(shown)
-        while pending:
-            if not scratch.is_busy(pending):
-                work.compute_claimed(shown)
-                continue
-            owners = scratch.owners(pending)
-            if owners != waited_for:
-                log(f"waiting for process {', '.join(owners)}, which is computing the same images")
-                waited_for = owners
-            time.sleep(POLL_SECONDS)
+    job = Job(files, extractor, len(missing), report.log)
+    start, waited_for, watched = time.perf_counter(), list[str](), list[np.ndarray]()
+    with progress(report.title, len(positions), done, "image") as shown:
+        if report.watch:
+            report.watch(shown)
+        while missing:
+            waited_for = _wait_for_others(scratch, missing, waited_for, report.log)
+            with computer.start(job), Claims(scratch, missing) as claims, _writer(job.statistics) as keep:
+                while claims.left or computer.busy:
+                    # 2. Claim images, no more than are needed now: other processes may take the others.
+                    claimed, found = claims.take(computer.room)
+                    missing.difference_update(claimed, found)
+                    shown.update(len(found))
+                    # 3. Decode them, ahead of the computation.
+                    computer.submit([positions[digest] for digest in claimed])
+                    # 4. Compute rows.
+                    for computed in computer.finished():
+                        for position, row in zip(computed.positions, computed.rows, strict=True):
+                            check_finite(row, files.images[position].id, extractor.layers)
+                            _watch(row, watched, job)
+                        # 5. Keep them.
+                        digests = [files.images[position].sha256 for position in computed.positions]
+                        keep(claims.pop(digests, computed.hardware), computed.rows)
+                        shown.update(len(digests), format_workers(job.statistics))
     job.statistics.seconds = time.perf_counter() - start
-    log(summary(extractor, job.statistics))
+    report.log(summary(extractor, job.statistics))
+    # 6. Assemble the store from them.
+    return assemble(scratch, files.images, shards)
 
 
-def assemble(
-    scratch: Scratch, images: Sequence[Image], shards: int
-) -> Iterator[tuple[int, list[str], np.ndarray]]:
-    """Yield the number, the ids and the rows of each shard of the store; all rows must be finished."""
+def assemble(scratch: Scratch, images: Sequence[Image], shards: int) -> Iterator[Shard]:
+    """Yield the shards of the store; all rows must be finished."""
     digests = {image.id: image.sha256 for image in images}
     rows = scratch.rows(digests.values())
     for number, ids in plan_shards(list(digests), shards).items():
@@ -124,11 +124,7 @@ def assemble(
 
 
 def check_finite(row: np.ndarray, image_id: str, layers: Sequence[Layer]) -> None:
-    """Refuse NaN and infinity.
-
-    Raises:
-        InputError: if a value is not finite, with the image and the layer.
-    """
+    """Refuse NaN and infinity, with the image and the layer."""
     if np.isfinite(row).all():
         return
     column = int(np.flatnonzero(~np.isfinite(row))[0])
@@ -145,11 +141,6 @@ def feeding_warning(rows: np.ndarray, layers: Sequence[Layer], wanted: InputForm
     Weights that expect values of 0..255 and get values around 1 see almost nothing of an image: their
     biases decide. With VGG16's weights and photographs, the median relative deviation of the first layer
     is 0.50, and 0.001 when the same weights, rewritten for 0..255, are fed as torchvision's.
-
-    Args:
-        rows: the rows of some images (images, features).
-        layers: the layers of a row.
-        wanted: how the images were fed.
     """
     first = rows[:, : layers[0].features].astype(np.float64)
     mean = np.abs(first.mean(axis=0))
@@ -176,71 +167,94 @@ class _Claim:
     hardware: str = ""
 
 
-@dataclass
-class _Work:
-    """The rows still to be computed, and the engine that computes them."""
+class Claims:
+    """The images that this process computes; their journals are locked until their rows are written."""
 
-    scratch: Scratch
-    positions: Mapping[str, int]  # of the images, by digest
-    pending: set[str]
-    engine: Engine
-    job: Job
-    log: Log
-    watched: list[np.ndarray] = field(default_factory=list)
+    def __init__(self, scratch: Scratch, missing: set[str]) -> None:
+        self._scratch = scratch
+        self._untried = deque(scratch.by_journal(sorted(missing)))
+        self._untaken: deque[str] = deque()
+        self._claims: dict[str, _Claim] = {}  # without a row, by digest
+        self._locked: dict[LockedJournal, set[str]] = {}  # with the rows that were not written
 
-    def compute_claimed(self, shown: Progress) -> None:
-        """Compute the rows that no other process is computing, and remove them from `pending`."""
-        images, statistics = self.job.files.images, self.job.statistics
-        claims: dict[int, _Claim] = {}  # by the positions of the images
-        writing: deque[Future[None]] = deque()
-        with (
-            ThreadPoolExecutor(max_workers=1) as writer,
-            closing(self.engine.compute(self.job, self._claim(claims, shown))) as computed,
-        ):
-            try:
-                for done in computed:
-                    for position, row in zip(done.positions, done.rows, strict=True):
-                        check_finite(row, images[position].id, self.job.extractor.layers)
-                        self._watch(row)
-                    own = [replace(claims.pop(each), hardware=done.hardware) for each in done.positions]
-                    writing.append(writer.submit(_write, own, done.rows))
-                    started = time.perf_counter()
-                    # Check finished writes immediately: if the disk is full, stop computing.
-                    while writing and (
-                        writing[0].done() or len(writing) * done.rows.nbytes > UNWRITTEN_BYTES
-                    ):
-                        writing.popleft().result()
-                    statistics.output_seconds += time.perf_counter() - started
-                    statistics.images += len(done.positions)
-                    shown.update(len(done.positions), format_workers(statistics))
-                for each in writing:
-                    each.result()
-            finally:
-                wait(writing)
-                for journal in {claim.journal for claim in claims.values()}:
-                    journal.unlock()
+    def __enter__(self) -> "Claims":
+        return self
 
-    def _watch(self, row: np.ndarray) -> None:
-        """Check the first rows, and warn once if the network seems to get wrong input."""
-        if len(self.watched) == WATCHED:
-            return
-        self.watched.append(row)
-        if len(self.watched) == WATCHED:
-            extractor = self.job.extractor
-            warning = feeding_warning(np.stack(self.watched), extractor.layers, extractor.input)
-            if warning:
-                self.log(warning)
+    def __exit__(self, *error: object) -> None:
+        """Release the locks of rows that were not written, because of an error."""
+        for journal in (journal for journal, missing in self._locked.items() if missing):
+            journal.unlock()
 
-    def _claim(self, claims: dict[int, _Claim], shown: Progress) -> Iterator[int]:
-        """Lock journals one by one, as late as possible, and yield the images without a row."""
-        for journal, wanted, unfinished in self.scratch.claims(sorted(self.pending)):
-            self.pending.difference_update(wanted)
-            shown.update(len(wanted) - len(unfinished))
-            if not unfinished:
+    @property
+    def left(self) -> bool:
+        """Whether there may be more images to take."""
+        return bool(self._untried or self._untaken)
+
+    def take(self, count: int) -> tuple[list[str], list[str]]:
+        """Return `count` images to compute, or all that are left, and images that were finished meanwhile.
+
+        A journal is locked when its first image is needed; those that others have locked are skipped.
+        """
+        finished = list[str]()
+        while self._untried and len(self._untaken) < count:
+            wanted = self._untried.popleft()
+            journal = self._scratch.claim(wanted)
+            if journal is None:
+                continue
+            missing = journal.missing(wanted)
+            finished += [digest for digest in wanted if digest not in missing]
+            if not missing:
                 journal.unlock()
-            missing = set(unfinished)
-            claims.update({self.positions[digest]: _Claim(digest, journal, missing) for digest in unfinished})
-            yield from (self.positions[digest] for digest in unfinished)
+            self._untaken.extend(missing)
+            self._locked[journal] = set(missing)
+            self._claims |= {digest: _Claim(digest, journal, self._locked[journal]) for digest in missing}
+        return [self._untaken.popleft() for _ in range(min(count, len(self._untaken)))], finished
+
+    def pop(self, digests: Sequence[str], hardware: str) -> list[_Claim]:
+        """Return the claims of images whose rows were computed."""
+        return [replace(self._claims.pop(digest), hardware=hardware) for digest in digests]
+
+
+def _wait_for_others(scratch: Scratch, missing: set[str], told: list[str], log: Log) -> list[str]:
+    """Wait until a missing row is free; return the processes that were waited for, as the user was told."""
+    while scratch.is_busy(missing):
+        owners = scratch.owners(missing)
+        if owners != told:
+            log(f"waiting for process {', '.join(owners)}, which is computing the same images")
+            told = owners
+        time.sleep(POLL_SECONDS)
+    return told
+
+
+def _watch(row: np.ndarray, watched: list[np.ndarray], job: Job) -> None:
+    """Look at the first rows, and warn once if the network seems to get wrong input."""
+    if len(watched) == WATCHED:
+        return
+    watched.append(row)
+    if len(watched) == WATCHED:
+        warning = feeding_warning(np.stack(watched), job.extractor.layers, job.extractor.input)
+        if warning:
+            job.log(warning)
+
+
+@contextmanager
+def _writer(statistics: RunStatistics) -> Iterator[Callable[[list[_Claim], np.ndarray], None]]:
+    """Yield a function that writes rows on another thread, so that the computation does not wait for it."""
+    writing: deque[Future[None]] = deque()
+
+    def keep(claims: list[_Claim], rows: np.ndarray) -> None:
+        writing.append(writer.submit(_write, claims, rows))
+        started = time.perf_counter()
+        # Check finished writes immediately: if the disk is full, stop computing.
+        while writing and (writing[0].done() or len(writing) * rows.nbytes > UNWRITTEN_BYTES):
+            writing.popleft().result()
+        statistics.output_seconds += time.perf_counter() - started
+        statistics.images += len(rows)
+
+    with ThreadPoolExecutor(max_workers=1) as writer:
+        yield keep
+        for each in writing:
+            each.result()
 
 
 def _write(claims: Sequence[_Claim], rows: np.ndarray) -> None:
@@ -251,7 +265,7 @@ def _write(claims: Sequence[_Claim], rows: np.ndarray) -> None:
             claim.journal.unlock()
 
 
-ENGINES: dict[str, Callable[[EngineConfig, Log], AbstractContextManager[Engine]]] = {
+COMPUTERS: dict[str, Callable[[Extract, Runtime, Log], AbstractContextManager[Computer]]] = {
     "local": open_local,
     "ray": open_ray,
 }

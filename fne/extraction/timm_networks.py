@@ -47,11 +47,7 @@ def is_timm(name: str) -> bool:
 
 
 def build_timm(name: str) -> nn.Module:
-    """Return a network without its classifier, in inference mode, with weights that the caller replaces.
-
-    Raises:
-        InputError: if timm is not installed, or does not have the network.
-    """
+    """Return a network without its classifier, in inference mode, with weights that the caller replaces."""
     timm = _import_timm()
     own = name.removeprefix(PREFIX)
     if not timm.is_model(own):
@@ -68,12 +64,7 @@ def build_timm(name: str) -> nn.Module:
 
 @cache
 def open_timm(name: str) -> Backbone:
-    """Find the layers of a network.
-
-    Raises:
-        InputError: if timm is not installed, if it does not have the network, or if images of the form
-            that the network expects cannot be made.
-    """
+    """Find the layers of a network."""
     with torch.device("meta"):
         model = build_timm(name)
     configuration: dict[str, Any] = model.pretrained_cfg  # type: ignore[assignment]

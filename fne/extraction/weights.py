@@ -96,15 +96,8 @@ Named = Random | Torchvision | File
 def load_weights(path: Path, backbone: str, wanted: str | InputFormat = AUTO) -> Weights:
     """Return the weights that `path` names or contains.
 
-    Args:
-        path: the file.
-        backbone: the network, a key of `BACKBONES` or `timm/NAME`, whose configuration says how images are
-            fed unless the file does.
-        wanted: how to feed images: `auto` (as the file says), a key of `INPUTS`, or the format itself.
-
-    Raises:
-        InputError: if the file cannot be read, if the weights that it names are not available, if nothing
-            says how to feed images, or if `wanted` contradicts the file.
+    Images are fed as `wanted` (a format, or a key of `INPUTS`) or, with `auto`, as the file or else the
+    configuration of the network says. A format that contradicts the file is refused.
     """
     if not path.is_file():
         raise InputError(
@@ -129,11 +122,7 @@ def load_weights(path: Path, backbone: str, wanted: str | InputFormat = AUTO) ->
 
 
 def parse_weights(path: Path) -> Named:
-    """Return the content of a YAML file that names weights.
-
-    Raises:
-        InputError: if the file has faults, with all of them.
-    """
+    """Return the content of a YAML file that names weights, or all its faults in one error."""
     adapter: TypeAdapter[Named] = TypeAdapter(Annotated[Named, Field(discriminator="kind")])
     try:
         return adapter.validate_python(load_params(path))
@@ -143,11 +132,7 @@ def parse_weights(path: Path) -> Named:
 
 
 def named_file(path: Path, named: File) -> Path:
-    """Return the weights file that a YAML file names.
-
-    Raises:
-        InputError: if it is missing.
-    """
+    """Return the weights file that a YAML file names."""
     file = path.parent / named.file
     if not file.is_file():
         raise InputError(f"{path}: names '{named.file}', but there is no {file}; save the file there")
@@ -155,11 +140,7 @@ def named_file(path: Path, named: File) -> Path:
 
 
 def has_digest(path: Path, backbone: str, digest: str) -> bool:
-    """Return whether a file names or contains the weights with a digest, without loading them.
-
-    Raises:
-        InputError: if the file cannot be read, or if a YAML file has faults.
-    """
+    """Return whether a file names or contains the weights with a digest, without loading them."""
     if path.suffix not in (".yaml", ".yml"):
         return file_digest(path) == digest
     named = parse_weights(path)
@@ -174,9 +155,6 @@ def read_header(path: Path) -> Weights:
 
     The tensors have their names, types and shapes. Only the format of torch before version 1.6 must be read
     completely. There is no digest.
-
-    Raises:
-        InputError: if the file is not a readable weights file.
     """
     check_regular(path)
     with _readable_weights(path):
@@ -188,11 +166,7 @@ def read_header(path: Path) -> Weights:
 
 
 def says_its_input(path: Path) -> bool:
-    """Return whether a weights file says how its weights expect images; reads only its header.
-
-    Raises:
-        InputError: if a YAML file has faults, or the metadata of a safetensors file does.
-    """
+    """Return whether a weights file says how its weights expect images; reads only its header."""
     if path.suffix in (".yaml", ".yml"):
         return True
     if path.suffix != ".safetensors":
@@ -393,11 +367,7 @@ def _from_file(path: Path) -> tuple[Weights, InputFormat | None]:
 
 
 def _read(path: Path, expected: str = "") -> tuple[str, State]:
-    """Return the SHA-256 of a file, which starts with `expected`, and its tensors in memory.
-
-    Raises:
-        InputError: if it has another digest, if it holds something else, or if it changed meanwhile.
-    """
+    """Return the SHA-256 of a file, which starts with `expected`, and its tensors in memory."""
     with readable_os_errors(path):
         before = file_state(path)
         digest = remembered_digest(path, before)

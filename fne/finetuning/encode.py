@@ -15,10 +15,12 @@ from torch.nn import functional
 
 from fne.core.params import Runtime
 from fne.core.terminal import say
+from fne.extraction.computer import LocalComputer
 from fne.extraction.extractor import Extractor
 from fne.extraction.finished_rows import Scratch
+from fne.extraction.read_images import ImageFiles
 from fne.extraction.recorded_extractor import build_recorded, recorded_input
-from fne.extraction.run import complete
+from fne.extraction.run import Report, extract
 from fne.extraction.weights import Weights
 from fne.matching.model_file import NETWORK, read_model_file
 from fne.store.artifact import Artifact
@@ -55,8 +57,9 @@ def open_tuned_rows(
     """
     extractor, origin = tuned_extractor(tuned, runtime)
     scratch = Scratch(runtime.scratch_folder() / "activations", extractor.kind, extractor.features)
-    log, batch, workers = partial(say, err=True), runtime.batch, runtime.workers
-    complete(scratch, images, root, extractor, batch, workers, log, title="tuned network", kept=KEPT)
+    computer = LocalComputer(extractor.device, runtime.batch, runtime.workers)
+    report = Report(partial(say, err=True), "tuned network", KEPT)
+    extract(ImageFiles(images, root, extractor.resize), extractor, scratch, computer, report)
     digests = {image.id: image.sha256 for image in images}
     finished = scratch.rows(digests.values())
     views = count_views(extractor.layers)

@@ -17,13 +17,13 @@ from fne.core.errors import InputError
 from fne.core.files import text_digest
 from fne.core.params import Runtime
 from fne.core.processes import ALONE, Processes
+from fne.extraction.computer import GPU_BATCH
 from fne.extraction.cost import format_duration
 from fne.extraction.extractor import ExtractorSettings
 from fne.extraction.forward_pass import build_network
 from fne.extraction.networks import BACKBONES
 from fne.extraction.preprocess import CROP, CROPS, TORCHVISION, InputFormat, resize_for
 from fne.extraction.read_images import ImageFiles, read_ahead
-from fne.extraction.run import GPU_BATCH
 from fne.extraction.weights import load_weights
 from fne.finetuning.data import Captions, CropChoices, RandomCrops
 from fne.finetuning.settings import ALL, Finetune

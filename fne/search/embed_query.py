@@ -20,10 +20,12 @@ from fne.core.errors import InputError
 from fne.core.params import Runtime
 from fne.core.progress import Progress
 from fne.core.terminal import say
+from fne.extraction.computer import LocalComputer
 from fne.extraction.extractor import Extractor
 from fne.extraction.finished_rows import Scratch
+from fne.extraction.read_images import ImageFiles
 from fne.extraction.recorded_extractor import open_extractor
-from fne.extraction.run import check_finite, complete
+from fne.extraction.run import Report, check_finite, extract
 from fne.features.embeddings import EMBEDDINGS, Embedding
 from fne.features.embeddings import Choices as EmbeddingChoices
 from fne.features.standardize import read_statistics
@@ -70,18 +72,10 @@ class Embedder:
             root: the folder of their files.
             watch: called with the progress, if there is something to compute.
         """
-        complete(
-            self.scratch,
-            images,
-            root,
-            self.extractor,
-            self.runtime.batch,
-            self.runtime.workers,
-            partial(say, err=True),
-            title="indexing photos",
-            kept=KEPT,
-            watch=watch,
-        )
+        files = ImageFiles(images, root, self.extractor.resize)
+        computer = LocalComputer(self.extractor.device, self.runtime.batch, self.runtime.workers)
+        report = Report(partial(say, err=True), "indexing photos", KEPT, watch)
+        extract(files, self.extractor, self.scratch, computer, report)
 
     def rows(self, digests: Sequence[str]) -> np.ndarray:
         """Return the embeddings of prepared images, given the digests of their files."""

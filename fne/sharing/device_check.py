@@ -35,9 +35,8 @@ from fne.core.errors import InputError
 from fne.core.params import load_runtime, load_section
 from fne.datasets.demo.drawing import draw
 from fne.datasets.demo.scenes import generator, scenes
-from fne.extraction.device_queue import compute_rows, open_queue
+from fne.extraction.computer import GPU_BATCH, compute_rows, open_queue
 from fne.extraction.extractor import PRECISIONS, Extract, Extractor, build_extractor
-from fne.extraction.run import GPU_BATCH
 from fne.extraction.weights import Weights, load_weights
 from fne.features.embeddings import Embed
 from fne.matching.data import PairBatch

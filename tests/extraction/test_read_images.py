@@ -5,54 +5,14 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
-from fne.core import params
 from fne.core.errors import InputError
 from fne.core.signals import TERMINATED
-from fne.extraction.finished_rows import hardware_name
 from fne.extraction.preprocess import RESIZES
-from fne.extraction.read_images import (
-    EngineConfig,
-    ImageFiles,
-    Job,
-    compute_locally,
-    local_engine,
-    read_ahead,
-    read_pixels,
-)
-from fne.extraction.run import ENGINES
-from tests.support.extraction import draw, red_extractor, redness
-from tests.support.settings import runtime
+from fne.extraction.read_images import ImageFiles, read_ahead, read_pixels
+from tests.support.extraction import draw
 
 SQUASH = RESIZES["squash"]
-
-
-def test_the_engines_are_those_that_the_parameters_allow():
-    assert tuple(ENGINES) == params.ENGINES
-
-
-def test_rows_come_in_batches_with_their_positions_and_the_hardware(tmp_path):
-    images = [draw(tmp_path, number) for number in range(5)]
-    extractor = red_extractor()
-    job = Job(ImageFiles(images, tmp_path, extractor.resize), extractor, batch=2, workers=0, todo=5)
-    done = list(compute_locally(job, iter([4, 0, 2])))
-    assert [each.positions for each in done] == [[4, 0], [2]]
-    assert {each.hardware for each in done} == {hardware_name("cpu")}
-    red = [float(row[0]) for each in done for row in each.rows]
-    assert red == pytest.approx([redness(4), redness(0), redness(2)], rel=1e-5)
-
-
-def test_the_local_engine_computes_on_the_requested_device(tmp_path):
-    config = EngineConfig(None, tmp_path, runtime(device="cpu"))
-    with ENGINES["local"](config, print) as engine:
-        assert (engine.device, engine.remote) == (torch.device("cpu"), False)
-        assert engine.compute is local_engine(torch.device("cpu")).compute
-
-
-def test_without_the_engine_ray_is_never_imported():
-    program = "import sys, stages.extract; sys.exit('ray' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -8,13 +8,25 @@ import pytest
 import torch
 from PIL import Image
 
+from fne.core import params
 from fne.core.errors import InputError
-from fne.extraction import read_images
+from fne.extraction import computer
 from fne.extraction import run as extraction
+from fne.extraction.computer import LocalComputer
 from fne.extraction.extractor import build_extractor
 from fne.extraction.finished_rows import Scratch
 from fne.extraction.preprocess import CAFFE, RESIZES, TORCHVISION
-from fne.extraction.run import WATCHED, assemble, check_finite, complete, feeding_warning
+from fne.extraction.read_images import ImageFiles
+from fne.extraction.run import (
+    COMPUTERS,
+    WATCHED,
+    Claims,
+    Report,
+    assemble,
+    check_finite,
+    extract,
+    feeding_warning,
+)
 from fne.extraction.weights import load_weights
 from fne.store.layout import Layer
 from tests.support.extraction import draw, red_extractor, redness
@@ -24,9 +36,20 @@ from tests.support.settings import extractor_settings
 @pytest.fixture(autouse=True)
 def no_announcement(monkeypatch):
     """The announcement times blank images, which the tests would count as computed."""
-    monkeypatch.setattr(read_images, "time_per_image", lambda *_: 1.0)
+    monkeypatch.setattr(computer, "time_per_image", lambda *_: 1.0)
     monkeypatch.setattr(extraction, "announcement", lambda *_: "announced")
     monkeypatch.setattr(extraction, "summary", lambda *_: "done")
+
+
+def complete(scratch, images, root, extractor, batch, workers, log, remote=None):
+    """Compute what is missing in this process; return the shards of a store."""
+    files = ImageFiles(images, root, extractor.resize)
+    device = LocalComputer(extractor.device, batch, workers)
+    return extract(files, extractor, scratch, device, Report(log), remote)
+
+
+def test_the_computers_are_those_that_the_parameters_allow():
+    assert tuple(COMPUTERS) == params.ENGINES
 
 
 def run(folder, numbers, workers=0, batch=2, log=lambda _: None) -> int:
@@ -123,6 +146,45 @@ def test_a_second_run_waits_for_the_first_and_names_its_process(tmp_path):
     thread.join()
     assert logged[1] == f"waiting for process {os.getpid()}, which is computing the same images"
     assert rows(tmp_path, [4]) == {"4.png": [1.0, 2.0]}
+
+
+DIGESTS = [f"{journal}{number}" + "0" * 61 for journal in ("aa", "bb", "cc") for number in range(3)]
+
+
+def test_a_journal_is_locked_when_its_first_image_is_taken(tmp_path):
+    scratch, other = (Scratch(tmp_path, {}, features=2) for _ in range(2))
+    with Claims(scratch, set(DIGESTS)) as claims:
+        assert claims.take(0) == ([], [])
+        assert claims.take(2) == (DIGESTS[:2], [])
+        assert other.is_busy(DIGESTS[:3])
+        assert not other.is_busy(DIGESTS[3:6])
+        assert claims.take(2) == (DIGESTS[2:4], [])
+        assert claims.left
+        assert claims.take(100) == (DIGESTS[4:], [])
+        assert not claims.left
+        assert other.is_busy(DIGESTS)
+
+
+def test_claims_whose_rows_were_not_written_are_released_after_an_error(tmp_path):
+    scratch, other = (Scratch(tmp_path, {}, features=2) for _ in range(2))
+    with pytest.raises(InputError), Claims(scratch, set(DIGESTS)) as claims:
+        claims.take(4)
+        claims.pop(DIGESTS[:1], "EPYC")
+        raise InputError("the disk is full")
+    assert all(journal.unlock() is None for journal, _, _ in other.claims(DIGESTS))
+    assert not other.is_busy(DIGESTS)
+
+
+def test_images_that_others_compute_or_have_finished_are_not_claimed(tmp_path):
+    scratch, other = (Scratch(tmp_path, {}, features=2) for _ in range(2))
+    (finished,) = other.by_journal(DIGESTS[:3])
+    journal = other.claim(finished)
+    journal.append(DIGESTS[1], np.zeros(2))
+    journal.unlock()
+    held = other.claim(DIGESTS[3:6])
+    with Claims(scratch, set(DIGESTS)) as claims:
+        assert claims.take(100) == ([DIGESTS[0], DIGESTS[2], *DIGESTS[6:]], [DIGESTS[1]])
+    held.unlock()
 
 
 @pytest.mark.parametrize(("column", "layer"), [(0, "conv"), (1, "conv"), (2, "fc6"), (4, "fc7")])

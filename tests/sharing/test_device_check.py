@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from fne.cli import main
 from fne.core import device as core_device
-from fne.extraction.device_queue import HostQueue
+from fne.extraction.computer import HostQueue
 from fne.sharing import device_check
 from tests.support.imports import ROOT
 from tests.support.pretended_gpu import pretended_gpu

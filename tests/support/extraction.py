@@ -1,11 +1,14 @@
 """Small images, and a simple extractor with two features: how red an image is, and twice that."""
 
 import hashlib
+from collections.abc import Generator, Iterable
+from itertools import islice
 from pathlib import Path
 
 import torch
 from PIL import Image as Picture
 
+from fne.extraction.computer import ComputedRows, Computer, Job
 from fne.extraction.extractor import Extractor
 from fne.extraction.forward_pass import Network
 from fne.extraction.networks import Tap
@@ -39,3 +42,15 @@ def red_extractor(computed: list[int] | None = None) -> Extractor:
     network = Network({}, (Tap("a", "a", "a"), Tap("b", "b", "b")), [Layer("a", 1), Layer("b", 1)])
     kind = {"backbone": "alexnet", "crops": "center", "precision": "float32", "algorithm": "plain"}
     return Extractor(kind, network, RESIZES["squash"], rows, torch.device("cpu"))
+
+
+def computed(computer: Computer, job: Job, positions: Iterable[int]) -> Generator[ComputedRows, None, None]:
+    """Yield the rows of images, which are submitted as the computer has room for them."""
+    submitted, left, todo = 0, True, iter(positions)
+    with computer.start(job):
+        while left or computer.busy:
+            taken = list(islice(todo, computer.room))
+            submitted += len(taken)
+            left = submitted < job.todo
+            computer.submit(taken)
+            yield from computer.finished()

@@ -1,7 +1,7 @@
 """Settings for tests: default values, with changes."""
 
 from fne.core.params import Runtime
-from fne.extraction.extractor import ExtractorSettings
+from fne.extraction.extractor import Extract, ExtractorSettings
 
 
 def runtime(**changes) -> Runtime:
@@ -33,3 +33,8 @@ def extractor_settings(**changes) -> ExtractorSettings:
         "precision": "float32",
     }
     return ExtractorSettings(**(usual | changes))
+
+
+def extract_settings(**changes) -> Extract:
+    usual = extractor_settings().model_dump() | {"weights": "weights", "input": "auto", "shards": 1}
+    return Extract(**(usual | changes))

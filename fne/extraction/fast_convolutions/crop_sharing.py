@@ -38,17 +38,11 @@ UNITS = 256
 
 @dataclass(frozen=True)
 class Step:
-    """A module of the network, fused with the following ReLU if the value between them is not needed.
-
-    Attributes:
-        module: the module.
-        relu: whether a ReLU follows in the same step.
-        kept: whether the result is a layer of the row.
-    """
+    """A module of the network, fused with the following ReLU if the value between them is not needed."""
 
     module: nn.Module
-    relu: bool
-    kept: bool
+    relu: bool  # whether a ReLU follows in the same step
+    kept: bool  # whether the result is a layer of the row
 
 
 # From batches (images, height, width, channels), each with the padding it still needs, to result batches.
@@ -80,10 +74,7 @@ def unsupported_reason(network: Network, crops: str) -> str | None:
 def share_crops(network: Network, crops: str, convolve: Convolve) -> Callable[[Tensor], Tensor]:
     """Return a function from one prepared image (channels, side, side) to its row (features,).
 
-    Args:
-        network: a network for which `unsupported_reason` returns None.
-        crops: a name of `MIRRORED`.
-        convolve: how to compute convolutions.
+    It is for networks and crops without an `unsupported_reason`.
     """
     mirrored, steps = MIRRORED[crops], plan(network)
 

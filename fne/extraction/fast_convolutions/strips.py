@@ -23,19 +23,12 @@ from fne.extraction.preprocess import CROP, SIDE
 
 @dataclass(frozen=True)
 class Frame:
-    """The edges of crops along one axis, in pixels; both axes have the same.
+    """The edges of crops along one axis, in pixels; both axes have the same."""
 
-    Attributes:
-        start: where crops start that start inside the image.
-        end: where crops end that end inside the image.
-        low: where the strips along these edges start.
-        high: where these strips end.
-    """
-
-    start: int
-    end: int
-    low: int
-    high: int
+    start: int  # where crops start that start inside the image
+    end: int  # where crops end that end inside the image
+    low: int  # where the strips along these edges start
+    high: int  # where these strips end
 
 
 @dataclass(frozen=True)
@@ -102,31 +95,20 @@ class Strips:
     """The activations that differ from the full image, along the edges of a frame.
 
     The first axis is 0 for edges where crops start and 1 for edges where crops end.
-
-    Attributes:
-        columns: (edge, images, length, width, channels), along the vertical edges.
-        rows: (edge, images, width, length, channels), along the horizontal edges.
-        corners: (edge of rows, edge of columns, images, width, width, channels).
     """
 
-    columns: Tensor
-    rows: Tensor
-    corners: Tensor
+    columns: Tensor  # (edge, images, length, width, channels), along the vertical edges
+    rows: Tensor  # (edge, images, width, length, channels), along the horizontal edges
+    corners: Tensor  # (edge of rows, edge of columns, images, width, width, channels)
 
 
 @dataclass(frozen=True)
 class SharedCrops:
-    """Five crops of each image at one depth of the network.
+    """Five crops of each image at one depth of the network."""
 
-    Attributes:
-        scale: the depth in the network.
-        image: (images, side, side, channels), the activations of the full image.
-        frames: the strips of the corner crops, and of the center crop.
-    """
-
-    scale: Scale
-    image: Tensor
-    frames: tuple[Strips, Strips]
+    scale: Scale  # the depth in the network
+    image: Tensor  # (images, side, side, channels), the activations of the full image
+    frames: tuple[Strips, Strips]  # the strips of the corner crops, and of the center crop
 
 
 def shared_crops(images: Tensor) -> SharedCrops:
@@ -186,13 +168,8 @@ def _widen(
 ) -> Strips:
     """Return strips of `depth` pixels, with the additional pixels taken from the image.
 
-    Args:
-        shared: the image.
-        strips: the current strips.
-        frame: the position of the strips.
-        depth: the new width, at least the current one.
-        along: the pixels from and to which the new strips run; zeros outside the frame.
-        margin: zeros beyond the edge.
+    They run `along` an axis from one pixel to another, with zeros outside the frame, and have a margin of
+    zeros beyond the edge.
     """
     image, width = shared.image, shared.scale.width
     count, _, _, channels = image.shape

@@ -6,7 +6,7 @@ of Winograd's convolutions, and the product of a few tiles with a panel of filte
 registers, and whether a product and a sum are one instruction.
 
 Numba keeps compiled code for a file until that file changes, and does not follow imports. So
-`winograd_loops.py` names the digest of this file, which a test compares.
+`winograd_kernels.py` names the digest of this file, which a test compares.
 """
 
 from collections.abc import Callable, Sequence
@@ -185,40 +185,28 @@ class VectorCode:
             self.store(builder.fadd(before_it, vector), place)
 
 
-@intrinsic
-def transform_line(
-    _: Any, size: Any, source: Any, at: Any, step: Any, target: Any, to: Any, stride: Any
-) -> Any:
-    """Apply the input transform to size + 2 blocks, `step` values apart; the results are `stride` apart."""
+def _line_intrinsic(transform: Callable[[VectorCode, int, Vectors], Vectors]) -> Callable[..., None]:
+    """Make an operation that transforms size + 2 blocks, `step` values apart; results are `stride` apart."""
 
-    def emit(context: Any, builder: ir.IRBuilder, _: Any, arguments: Sequence[ir.Value]) -> Any:
-        code, (chosen, read, begin, pace, written, end, width) = VectorCode(context, builder), arguments
-        code.line(
-            chosen,
-            (code.address(source, read, begin), pace),
-            (code.address(target, written, end), width),
-            lambda size, pixels, lane: code.input_transform(size, pixels),
-        )
-        return context.get_dummy_value()
+    @intrinsic
+    def line(_: Any, size: Any, source: Any, at: Any, step: Any, target: Any, to: Any, stride: Any) -> Any:
+        def emit(context: Any, builder: ir.IRBuilder, _: Any, arguments: Sequence[ir.Value]) -> Any:
+            code, (chosen, read, begin, pace, written, end, width) = VectorCode(context, builder), arguments
+            code.line(
+                chosen,
+                (code.address(source, read, begin), pace),
+                (code.address(target, written, end), width),
+                lambda size, vectors, lane: transform(code, size, vectors),
+            )
+            return context.get_dummy_value()
 
-    return types.void(size, source, at, step, target, to, stride), emit
+        return types.void(size, source, at, step, target, to, stride), emit
+
+    return line
 
 
-@intrinsic
-def invert_line(_: Any, size: Any, source: Any, at: Any, step: Any, target: Any, to: Any, stride: Any) -> Any:
-    """Apply the output transform to size + 2 blocks, `step` values apart; the results are `stride` apart."""
-
-    def emit(context: Any, builder: ir.IRBuilder, _: Any, arguments: Sequence[ir.Value]) -> Any:
-        code, (chosen, read, begin, pace, written, end, width) = VectorCode(context, builder), arguments
-        code.line(
-            chosen,
-            (code.address(source, read, begin), pace),
-            (code.address(target, written, end), width),
-            lambda size, products, lane: code.output_transform(size, products),
-        )
-        return context.get_dummy_value()
-
-    return types.void(size, source, at, step, target, to, stride), emit
+transform_line = _line_intrinsic(VectorCode.input_transform)
+invert_line = _line_intrinsic(VectorCode.output_transform)
 
 
 @intrinsic

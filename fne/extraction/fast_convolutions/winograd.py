@@ -124,17 +124,9 @@ def tile_size(height: int, width: int) -> TileSize:
 def convolve_tiles(
     filters: Filters, bias: Tensor, relu: bool, batches: list[tuple[Tensor, int]], buffers: Buffers
 ) -> list[Tensor]:
-    """Convolve several batches with the same filters.
+    """Convolve batches (images, height, width, channels), each with its zero padding, with the same filters.
 
-    Args:
-        filters: the filters.
-        bias: (filters,).
-        relu: whether to apply a ReLU to the results.
-        batches: each (images, height, width, channels), with its zero padding.
-        buffers: memory for tiles and results.
-
-    Returns:
-        One result (images, height, width, filters) per batch, in memory of `buffers`.
+    There is one result (images, height, width, filters) per batch, in memory of `buffers`.
     """
     shapes = [
         (len(batch), *(side + 2 * padding - 2 for side in batch.shape[1:3])) for batch, padding in batches

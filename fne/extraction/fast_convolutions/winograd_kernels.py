@@ -30,7 +30,7 @@ from fne.extraction.fast_convolutions.vector_code import (
 
 # The digest of `vector_code.py` and `winograd_points.py`. Numba keeps compiled code until this file changes,
 # whatever happens to those two.
-COMPILED_FROM = "2bb93112d53de66e"
+COMPILED_FROM = "6a17edcd79fb6ac0"
 # Channels that are summed before their sum is added to the others, which is more exact than one long sum.
 SUMMED = 128
 GAP = 16  # values between positions, which would otherwise fall into the same sets of the cache
@@ -55,7 +55,7 @@ def strides(tiles: int, channels: int, panels: int) -> tuple[int, int]:
 
 @_compiled
 def transform(
-    piece: np.ndarray,
+    piece: np.ndarray,  # (images, height, width, channels); channels are a multiple of BLOCK
     padding: int,
     size: tuple[int, int],
     place: tuple[int, int, int, int],
@@ -64,14 +64,8 @@ def transform(
 ) -> None:
     """Apply the input transform to some tiles of a batch.
 
-    Args:
-        piece: (images, height, width, channels); channels are a multiple of BLOCK.
-        padding: the zero padding of each image.
-        size: the height and the width of a tile of the result.
-        place: the first tile, the tile after the last one, the number of tiles of the chunk, and the
-            position of the first tile in the chunk.
-        transformed: the transformed tiles of the chunk, the output.
-        stride: the number of values per position.
+    The tiles of the result have a size (height, width). Their place is the first tile, the tile after the
+    last one, the number of tiles of the chunk, and the position of the first tile in the chunk.
     """
     _, height, width, channels = piece.shape
     down, across = size
@@ -139,18 +133,7 @@ def inverse_transform(
     place: tuple[int, int, int, int],
     result: np.ndarray,
 ) -> None:
-    """Apply the inverse transform to some tiles of a batch, add the bias, and optionally apply a ReLU.
-
-    Args:
-        products: the products of the chunk.
-        stride: the number of values per position.
-        bias: (channels,).
-        relu: whether to apply a ReLU.
-        size: the height and the width of a tile.
-        place: the first tile, the tile after the last one, the number of tiles of the chunk, and the
-            position of the first tile in the chunk.
-        result: (images, height, width, channels), the output.
-    """
+    """Apply the inverse transform to the tiles of a place, add the bias, and optionally apply a ReLU."""
     _, height, width, channels = result.shape
     down, across = size
     first, last, tiles, offset = place
@@ -207,22 +190,13 @@ def _aligned(size: int) -> np.ndarray:
 @_compiled
 def _read_pixels(
     values: np.ndarray,
-    start: int,
+    start: int,  # the position of the tile's corner, which may lie outside the image
     shape: tuple[int, int, int],
     corner: tuple[int, int],
     sides: tuple[int, int],
     pixels: np.ndarray,
 ) -> None:
-    """Copy the pixels of a tile that lie inside the image; the others are 0.
-
-    Args:
-        values: the pixels of all images.
-        start: the position of the tile's corner, which may lie outside the image.
-        shape: height, width and channels of an image.
-        corner: the row and the column of the corner.
-        sides: the height and the width of the tile.
-        pixels: the output.
-    """
+    """Copy the pixels of a tile that lie inside the image; the others are 0."""
     (height, width, channels), (top, left), (rows, columns) = shape, corner, sides
     pixels[:] = _ZERO
     for row in range(max(0, -top), min(rows, height - top)):
@@ -234,22 +208,13 @@ def _read_pixels(
 @_compiled
 def _write_pixels(
     pixels: np.ndarray,
-    across: int,
-    sides: tuple[int, int],
+    across: int,  # the width of the tile
+    sides: tuple[int, int],  # how many of its rows and columns lie inside
     values: np.ndarray,
     start: int,
-    steps: tuple[int, int],
+    steps: tuple[int, int],  # how far rows and columns are apart
 ) -> None:
-    """Copy the pixels of a tile that lie inside the result.
-
-    Args:
-        pixels: the tile.
-        across: its width.
-        sides: how many of its rows and columns lie inside.
-        values: the pixels of all results.
-        start: the position of the tile's corner.
-        steps: how far rows and columns are apart.
-    """
+    """Copy the pixels of a tile that lie inside the result."""
     for row in range(sides[0]):
         for column in range(sides[1]):
             at = (row * across + column) * BLOCK

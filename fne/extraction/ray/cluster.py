@@ -56,11 +56,7 @@ class Allocation:
 
 @contextmanager
 def connect() -> Iterator[Any]:
-    """Yield the module `ray`, connected to a cluster; disconnect and stop all workers afterwards.
-
-    Raises:
-        InputError: if Ray is not installed, or if `RAY_ADDRESS` names a cluster that cannot be used.
-    """
+    """Yield the module `ray`, connected to a cluster; disconnect and stop all workers afterwards."""
     ray = _import()
     with exit_on_sigterm() as install, ExitStack() as stack:
         stack.callback(ray.shutdown)
@@ -77,13 +73,7 @@ def cluster_name() -> str:
 def allocate_workers(nodes: Sequence[Mapping[str, float]], runtime: Runtime, threads: int) -> Allocation:
     """Allocate the resources of the nodes (`CPU` and `GPU`, as Ray counts them) to workers.
 
-    Args:
-        nodes: the resources of each node.
-        runtime: the requested device and threads.
-        threads: the number of threads that torch would use here.
-
-    Raises:
-        InputError: if no node has enough resources for one worker.
+    `threads` are those that torch would use here.
     """
     gpus = [int(node.get("GPU", 0)) for node in nodes]
     if runtime.device == "cuda" and not any(gpus):

@@ -13,21 +13,22 @@ repeatedly is reported by name.
 import math
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fne.core.errors import InputError
-from fne.core.signals import graceful_stop
+from fne.core.params import Runtime
+from fne.core.signals import StopRequest, graceful_stop
+from fne.extraction.computer import ComputedRows, Computer, Job, Log, default_batch
+from fne.extraction.extractor import Extract, Extractor
 from fne.extraction.ray.cluster import Allocation, allocate_workers, cluster_name, connect
 from fne.extraction.ray.worker import Description, Worker, WorkerResult, fingerprint
-from fne.extraction.read_images import ComputedRows, Engine, EngineConfig, Job, Log
 from fne.store.catalog import Image
 
 # How often an image may kill a worker that computes nothing else, and how often a worker may die while it
@@ -54,109 +55,123 @@ class StartupStep(Enum):
 
 @dataclass(frozen=True)
 class WorkUnit:
-    """Positions of images that are computed together.
-
-    Attributes:
-        positions: the positions in the catalog.
-        suspect: whether it is a single image that may have killed a worker.
-        tries: how often it has killed a worker on its own.
-    """
+    """Positions of images that are computed together."""
 
     positions: list[int]
-    suspect: bool = False
-    tries: int = 0
+    suspect: bool = False  # whether it is a single image that may have killed a worker
+    tries: int = 0  # how often it has killed a worker on its own
 
 
 @dataclass(eq=False)
 class WorkerHandle:
-    """The state of a worker, which Ray may restart in another process.
-
-    Attributes:
-        actor: Ray's handle.
-        ready: whether its process has loaded the model.
-        units: the number of its units.
-        with_suspect: whether its only unit is a suspect.
-        generation: how often its process was requested.
-        failures: how often in a row it has died before it was ready.
-        ready_since: when it was ready for the first time.
-    """
+    """The state of a worker, which Ray may restart in another process."""
 
     actor: Any
-    ready: bool = False
+    ready: bool = False  # whether its process has loaded the model
     units: int = 0
-    with_suspect: bool = False
-    generation: int = 0
-    failures: int = 0
-    ready_since: float = 0.0
+    with_suspect: bool = False  # whether its only unit is a suspect
+    generation: int = 0  # how often its process was requested
+    failures: int = 0  # how often in a row it has died before it was ready
+    ready_since: float = 0.0  # when it was ready for the first time
 
 
 @contextmanager
-def open_ray(config: EngineConfig, log: Log) -> Iterator[Engine]:
-    """Yield an engine that computes on Ray; stop all its processes afterwards.
-
-    Raises:
-        InputError: if Ray is not installed, if the cluster cannot be used, or if no node has
-            enough resources for one worker.
-    """
+def open_ray(settings: Extract, runtime: Runtime, log: Log) -> Iterator[Computer]:
+    """Yield a computer that computes on Ray; stop all its processes afterwards."""
     with connect() as ray:
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        allocation = allocate_workers(nodes, config.runtime, torch.get_num_threads())
+        allocation = allocate_workers(nodes, runtime, torch.get_num_threads())
         # This process computes nothing, but the threads determine the batch size and may be part of the kind.
         torch.set_num_threads(max(1, allocation.cpus))
         log(f"Ray cluster {cluster_name()}: {allocation}")
-        runtime = config.runtime.model_copy(update={"device": allocation.device, "threads": allocation.cpus})
-        driver = RayDriver(ray, replace(config, runtime=runtime), allocation, log)
-        yield Engine(torch.device(allocation.device), True, driver.compute, lambda *_: None)
+        own = runtime.model_copy(update={"device": allocation.device, "threads": allocation.cpus})
+        yield RayDriver(ray, settings, own, allocation, log)
 
 
 class RayDriver:
-    """The workers of one run.
+    """The workers of one run, as a `Computer`.
 
     The module `ray` is an argument because it is optional, and tests replace it.
     """
 
-    def __init__(self, ray: Any, config: EngineConfig, allocation: Allocation, log: Log) -> None:
+    remote = True
+
+    def __init__(
+        self, ray: Any, settings: Extract, runtime: Runtime, allocation: Allocation, log: Log
+    ) -> None:
+        self.device = torch.device(allocation.device)
         self._ray = ray
-        self._config = config
+        self._settings = settings
+        self._runtime = runtime
         self._allocation = allocation
         self._log = log
+        self._batch = runtime.batch or default_batch(self.device)
         self._workers: list[WorkerHandle] = []
         # Calls without a result yet, each with the worker and its generation at the time of the call.
         self._pending: dict[Any, tuple[WorkerHandle, int, WorkUnit | StartupStep]] = {}
+        self._units: deque[WorkUnit] = deque()
         self._suspects: deque[WorkUnit] = deque()
-        self._units: Iterator[WorkUnit] = iter(())
         self._faults: list[tuple[int, str]] = []  # with the position of the image
+        self._stop = StopRequest()
+        self._warn_at = math.inf
 
-    def compute(self, job: Job, positions: Iterator[int]) -> Generator[ComputedRows, None, None]:
-        """Yield the rows of the images of a job as workers finish them.
+    def time_per_image(self, extractor: Extractor) -> float | None:
+        """The workers are unknown."""
+        return None
 
-        After a fault or a stop signal, rows that are already finished are still yielded.
-
-        Raises:
-            InputError: if an image or a worker has a fault.
-        """
-        self._units = work_units(positions, job.batch)
+    @contextmanager
+    def start(self, job: Job) -> Iterator[None]:
+        """Request workers, unless this is done, and delay stop signals."""
+        self._job = job
         self._start_workers(job)
-        warn_at = time.perf_counter() + START_WARNING_SECONDS
-        with graceful_stop() as stop:
-            while self._dispatch(job):
-                yield from self._collect(job, POLL_SECONDS)
-                if stop():
-                    yield from self._collect(job, 0)
-                    stop.exit()
-                if any(worker.ready for worker in self._workers):
-                    warn_at = time.perf_counter() + START_WARNING_SECONDS
-                elif time.perf_counter() > warn_at:
-                    self._log(
-                        "waiting for the Ray cluster to start a worker; `ray status` shows what is missing"
-                    )
-                    warn_at = math.inf
+        self._warn_at = time.perf_counter() + START_WARNING_SECONDS
+        with graceful_stop() as self._stop:
+            yield
         now = time.perf_counter()
         job.statistics.worker_seconds = sum(
             now - worker.ready_since for worker in self._workers if worker.ready_since
         )
-        if self._faults:
+
+    @property
+    def room(self) -> int:
+        """What fills all workers that are ready; suspects go first, and after a fault nothing is begun."""
+        if self._faults or self._suspects:
+            return 0
+        free = [
+            UNITS_PER_WORKER - each.units for each in self._workers if each.ready and not each.with_suspect
+        ]
+        return max(0, sum(free) - len(self._units)) * self._batch
+
+    @property
+    def busy(self) -> bool:
+        """Whether submitted images have no rows yet, or a fault is to be reported."""
+        return bool(self._units or self._suspects or self._faults or self._is_computing())
+
+    def submit(self, positions: Sequence[int]) -> None:
+        """Divide images into work units."""
+        for begin in range(0, len(positions), self._batch):
+            self._units.append(WorkUnit(list(positions[begin : begin + self._batch])))
+
+    def finished(self) -> Iterator[ComputedRows]:
+        """Send units to workers that have room, wait for a result, and yield its rows.
+
+        After a fault or a stop signal, rows that are already finished are still yielded.
+        """
+        if self._faults and not self._is_computing():
             raise InputError(min(self._faults)[1])
+        self._dispatch()
+        yield from self._collect(POLL_SECONDS)
+        if self._stop():
+            yield from self._collect(0)
+            self._stop.exit()
+        if any(worker.ready for worker in self._workers):
+            self._warn_at = time.perf_counter() + START_WARNING_SECONDS
+        elif time.perf_counter() > self._warn_at:
+            self._log("waiting for the Ray cluster to start a worker; `ray status` shows what is missing")
+            self._warn_at = math.inf
+
+    def _is_computing(self) -> bool:
+        return any(isinstance(task, WorkUnit) for _, _, task in self._pending.values())
 
     def _start_workers(self, job: Job) -> None:
         """Request workers from Ray unless this is done, but no more than there are work units."""
@@ -169,8 +184,10 @@ class RayDriver:
             max_restarts=-1,
             max_concurrency=UNITS_PER_WORKER,
         )
-        for _ in range(min(self._allocation.workers, -(-job.todo // job.batch))):
-            self._workers.append(WorkerHandle(actor.remote(self._config, job.files.root, Path.cwd())))
+        for _ in range(min(self._allocation.workers, -(-job.todo // self._batch))):
+            self._workers.append(
+                WorkerHandle(actor.remote(self._settings, self._runtime, job.files.root, Path.cwd()))
+            )
             self._wait_for_start(self._workers[-1])
 
     def _wait_for_start(self, worker: WorkerHandle) -> None:
@@ -182,21 +199,14 @@ class RayDriver:
     def _track(self, worker: WorkerHandle, call: Any, task: WorkUnit | StartupStep) -> None:
         self._pending[call] = (worker, worker.generation, task)
 
-    def _dispatch(self, job: Job) -> bool:
-        """Send units to workers that have room; return whether there is still work to wait for."""
-        computing = any(isinstance(task, WorkUnit) for _, _, task in self._pending.values())
-        if self._faults:
-            return computing
-        while worker := self._next_worker():
-            unit = self._suspects.popleft() if self._suspects else next(self._units, None)
-            if unit is None:
-                return computing
-            images = [job.files.images[position] for position in unit.positions]
+    def _dispatch(self) -> None:
+        """Send units to workers that have room; after a fault, none."""
+        while not self._faults and (self._suspects or self._units) and (worker := self._next_worker()):
+            unit = (self._suspects or self._units).popleft()
+            images = [self._job.files.images[position] for position in unit.positions]
             self._track(worker, worker.actor.compute.remote(images), unit)
             worker.units += 1
             worker.with_suspect = unit.suspect
-            computing = True
-        return True
 
     def _release(self, worker: WorkerHandle, unit: WorkUnit) -> None:
         worker.units -= 1
@@ -209,7 +219,7 @@ class RayDriver:
         free = [each for each in self._workers if each.ready and each.units < room and not each.with_suspect]
         return min(free, key=lambda each: each.units, default=None)
 
-    def _collect(self, job: Job, seconds: float) -> Iterator[ComputedRows]:
+    def _collect(self, seconds: float) -> Iterator[ComputedRows]:
         """Wait for one result, or with 0 seconds take all available ones, and yield computed rows."""
         calls = list(self._pending)
         if not calls:
@@ -222,37 +232,37 @@ class RayDriver:
             except self._ray.exceptions.RayTaskError:  # a programming error in the worker
                 raise
             except self._ray.exceptions.RayError:
-                self._on_lost(job, worker, generation, task)
+                self._on_lost(worker, generation, task)
                 continue
             if task is StartupStep.START:
                 self._track(worker, worker.actor.describe.remote(), StartupStep.LOAD)
                 continue
             if task is StartupStep.LOAD:
-                self._on_ready(job, worker, result)
+                self._on_ready(worker, result)
                 continue
             self._release(worker, task)
             if isinstance(result, WorkerResult):
-                job.statistics.input_seconds += result.idle_seconds / job.statistics.workers
+                self._job.statistics.input_seconds += result.idle_seconds / self._job.statistics.workers
                 yield ComputedRows(task.positions, result.rows, result.hardware)
             else:
                 self._faults.append((task.positions[0], result))
 
-    def _on_ready(self, job: Job, worker: WorkerHandle, result: Description | str) -> None:
+    def _on_ready(self, worker: WorkerHandle, result: Description | str) -> None:
         """Use a worker that has loaded its model, if it computes the same rows as this process would."""
         if isinstance(result, str):
             self._faults.append((0, result))
             return
-        expected = fingerprint(job.extractor.kind)
+        expected = fingerprint(self._job.extractor.kind)
         if result.fingerprint != expected:
             self._faults.append((0, mismatch_message(result, expected)))
             return
         if not worker.ready_since:
-            job.statistics.workers += 1
+            self._job.statistics.workers += 1
             worker.ready_since = time.perf_counter()
         worker.failures = 0
         worker.ready = True
 
-    def _on_lost(self, job: Job, worker: WorkerHandle, generation: int, task: WorkUnit | StartupStep) -> None:
+    def _on_lost(self, worker: WorkerHandle, generation: int, task: WorkUnit | StartupStep) -> None:
         """Requeue the unit of a lost worker; remove a worker that dies repeatedly while it starts."""
         if isinstance(task, StartupStep):
             worker.failures += 1
@@ -266,20 +276,14 @@ class RayDriver:
             return
         self._release(worker, task)
         if generation == worker.generation:  # the first notice of this death
-            job.statistics.restarts += 1
+            self._job.statistics.restarts += 1
             self._wait_for_start(worker)
         if task.suspect and task.tries + 1 == MAX_TRIES:
-            (position,) = task.positions
-            self._faults.append((position, poison_image_message(job.files.images[position], job.files.root)))
+            (position,), files = task.positions, self._job.files
+            self._faults.append((position, poison_image_message(files.images[position], files.root)))
             return
         tries = task.tries + 1 if task.suspect else 0
         self._suspects.extend(WorkUnit([position], True, tries) for position in task.positions)
-
-
-def work_units(positions: Iterator[int], size: int) -> Iterator[WorkUnit]:
-    """Yield work units of `size` images, consuming positions as late as possible."""
-    while unit := list(islice(positions, size)):
-        yield WorkUnit(unit)
 
 
 def mismatch_message(worker: Description, expected: dict[str, Any]) -> str:

@@ -21,11 +21,12 @@ from torch import Tensor
 
 from fne.core.device import prepare_device
 from fne.core.errors import InputError
+from fne.core.params import Runtime
 from fne.core.terminal import say
-from fne.extraction.device_queue import compute_rows, open_queue
-from fne.extraction.extractor import Extractor, build_extractor
+from fne.extraction.computer import compute_rows, open_queue
+from fne.extraction.extractor import Extract, Extractor, build_extractor
 from fne.extraction.finished_rows import hardware_name
-from fne.extraction.read_images import EngineConfig, read_pixels
+from fne.extraction.read_images import read_pixels
 from fne.extraction.weights import load_weights
 from fne.store.catalog import Image
 
@@ -43,29 +44,24 @@ class Description:
 
 @dataclass(frozen=True)
 class WorkerResult:
-    """The rows of a work unit.
+    """The rows of a work unit."""
 
-    Attributes:
-        rows: (images, features).
-        hardware: the hardware that computed them.
-        idle_seconds: how long the worker waited for the images.
-    """
-
-    rows: np.ndarray
+    rows: np.ndarray  # (images, features)
     hardware: str
-    idle_seconds: float
+    idle_seconds: float  # that the worker waited for the images
 
 
 class Worker:
     """One model, and threads that read images for it."""
 
-    def __init__(self, config: EngineConfig, root: Path, folder: Path) -> None:
-        self._config = config
+    def __init__(self, settings: Extract, runtime: Runtime, root: Path, folder: Path) -> None:
+        self._settings = settings
+        self._runtime = runtime
         self._root = root
         self._folder = folder
         # One thread computes everything, because torch's number of threads is a setting per thread.
         self._computing = ThreadPoolExecutor(1, "compute")
-        self._reading = ThreadPoolExecutor(max(1, config.runtime.workers), "read")
+        self._reading = ThreadPoolExecutor(max(1, runtime.workers), "read")
         self._extractor: Extractor | None = None
         self._idle_since = 0.0
         self._most = sys.maxsize  # images per batch that fit into memory
@@ -112,16 +108,16 @@ class Worker:
     def _prepare(self) -> Extractor:
         if self._extractor is None:
             self._change_folder()
-            config = self._config
-            device = prepare_device(config.runtime)
-            weights = load_weights(config.weights, config.settings.backbone, config.input)
-            self._extractor = build_extractor(config.settings, weights, config.runtime.algorithm, device)
+            settings, runtime = self._settings, self._runtime
+            device = prepare_device(runtime)
+            weights = load_weights(Path(settings.weights), settings.backbone, settings.input)
+            self._extractor = build_extractor(settings, weights, runtime.algorithm, device)
             self._idle_since = time.perf_counter()
         return self._extractor
 
     def _change_folder(self) -> None:
         """Change to the folder of the driver, to which relative paths refer."""
-        if self._root.is_absolute() and self._config.weights.is_absolute():
+        if self._root.is_absolute() and Path(self._settings.weights).is_absolute():
             return
         try:
             os.chdir(self._folder)

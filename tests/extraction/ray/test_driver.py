@@ -11,17 +11,18 @@ import pytest
 import torch
 
 from fne.core.errors import InputError
+from fne.extraction.computer import ComputedRows, Job
 from fne.extraction.ray import driver
 from fne.extraction.ray.cluster import Allocation
 from fne.extraction.ray.driver import MAX_TRIES, UNITS_PER_WORKER, RayDriver, open_ray
 from fne.extraction.ray.worker import Description, WorkerResult, fingerprint
-from fne.extraction.read_images import ComputedRows, EngineConfig, ImageFiles, Job
+from fne.extraction.read_images import ImageFiles
 from fne.store.catalog import Image
-from tests.support.extraction import red_extractor
+from tests.support.extraction import computed, red_extractor
 from tests.support.ray import CallRecorder, clean_environment
-from tests.support.settings import runtime
+from tests.support.settings import extract_settings, runtime
 
-CONFIG = EngineConfig(None, Path("weights"), runtime())
+SETTINGS = extract_settings()
 EXTRACTOR = red_extractor()
 
 pytestmark = pytest.mark.usefixtures(clean_environment.__name__)
@@ -125,7 +126,7 @@ class FakeWorker:
     started = 0
     kind = EXTRACTOR.kind
 
-    def __init__(self, config, root, folder) -> None:
+    def __init__(self, settings, runtime, root, folder) -> None:
         FakeWorker.started += 1
         self.process = f"node:{FakeWorker.started}"
 
@@ -151,12 +152,12 @@ def run(
 ):
     """Return a generator of what the driver computes with fake workers, and the job."""
     catalog = [Image(str(number), f"{number}.png", "0" * 64, 1, 1, 1) for number in range(images)]
-    job = Job(ImageFiles(catalog, Path("root"), EXTRACTOR.resize), EXTRACTOR, batch, 0, images)
-    ray_driver = RayDriver(ray, CONFIG, Allocation(workers, 1, 2, 0), log)
+    job = Job(ImageFiles(catalog, Path("root"), EXTRACTOR.resize), EXTRACTOR, images)
+    ray_driver = RayDriver(ray, SETTINGS, runtime(batch=batch), Allocation(workers, 1, 2, 0), log)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(driver, "Worker", worker)
         ray_driver._start_workers(job)
-    return ray_driver.compute(job, iter(range(images))), job
+    return computed(ray_driver, job, range(images)), job
 
 
 def finished(done: list[ComputedRows]) -> list[int]:
@@ -169,7 +170,7 @@ def finished(done: list[ComputedRows]) -> list[int]:
 def opened(monkeypatch, ray: CallRecorder):
     monkeypatch.setitem(sys.modules, "ray", ray)
     logged: list[str] = []
-    with open_ray(CONFIG, logged.append) as engine:
+    with open_ray(SETTINGS, runtime(), logged.append) as engine:
         return engine, logged
 
 
@@ -220,12 +221,12 @@ def test_few_units_are_pending_at_a_time():
 def test_images_are_claimed_as_late_as_possible():
     taken: list[int] = []
     catalog = [Image(str(number), "", "0" * 64, 1, 1, 1) for number in range(100)]
-    job = Job(ImageFiles(catalog, Path(), EXTRACTOR.resize), EXTRACTOR, 4, 0, 100)
-    ray_driver = RayDriver(FakeRay(), CONFIG, Allocation(2, 1, 1, 0), print)
+    job = Job(ImageFiles(catalog, Path(), EXTRACTOR.resize), EXTRACTOR, 100)
+    ray_driver = RayDriver(FakeRay(), SETTINGS, runtime(batch=4), Allocation(2, 1, 1, 0), print)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(driver, "Worker", FakeWorker)
         ray_driver._start_workers(job)
-    computing = ray_driver.compute(job, (taken.append(number) or number for number in range(100)))
+    computing = computed(ray_driver, job, (taken.append(number) or number for number in range(100)))
     for _ in range(3):
         next(computing)
     assert len(taken) <= (3 + 2 * UNITS_PER_WORKER) * 4

@@ -10,10 +10,9 @@ from fne.extraction.extractor import build_extractor
 from fne.extraction.finished_rows import hardware_name
 from fne.extraction.ray import worker as module
 from fne.extraction.ray.worker import Worker, fingerprint
-from fne.extraction.read_images import EngineConfig
 from fne.extraction.weights import load_weights
 from tests.support.extraction import draw
-from tests.support.settings import extractor_settings, runtime
+from tests.support.settings import extract_settings, extractor_settings, runtime
 
 
 @pytest.fixture
@@ -26,8 +25,8 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 def new_worker(folder: Path, weights: str = "random.yaml", root: str = ".") -> Worker:
-    config = EngineConfig(extractor_settings(), Path(weights), runtime(device="cpu", threads=1, workers=2))
-    return Worker(config, Path(root), folder)
+    own = runtime(device="cpu", threads=1, workers=2)
+    return Worker(extract_settings(weights=weights), own, Path(root), folder)
 
 
 def local_extractor(folder: Path):

@@ -1,11 +1,18 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
 
 from fne.core.errors import InputError
-from fne.extraction.device_queue import HostQueue, StreamQueue, compute_rows, open_queue
-from fne.extraction.read_images import ImageFiles, Job, compute_locally
+from fne.extraction.computer import HostQueue, Job, LocalComputer, StreamQueue, compute_rows, open_queue
+from fne.extraction.finished_rows import hardware_name
+from fne.extraction.read_images import PREFETCHED, ImageFiles
+from fne.extraction.run import COMPUTERS
+from tests.support.extraction import computed as all_rows
 from tests.support.extraction import draw, red_extractor, redness
+from tests.support.settings import extract_settings, runtime
 
 
 def images(count):
@@ -116,8 +123,8 @@ def test_an_extraction_with_scarce_memory_has_the_same_rows(tmp_path):
 
     object.__setattr__(extractor, "rows", scarce)
     said = []
-    job = Job(ImageFiles(files, tmp_path, extractor.resize), extractor, 4, 0, 7, said.append)
-    done = list(compute_locally(job, iter(range(7))))
+    job = Job(ImageFiles(files, tmp_path, extractor.resize), extractor, 7, said.append)
+    done = list(all_rows(LocalComputer(extractor.device, batch=4), job, range(7)))
     assert [position for each in done for position in each.positions] == list(range(7))
     found = [float(row[0]) for each in done for row in each.rows]
     assert found == pytest.approx([redness(number) for number in range(7)], rel=1e-5)
@@ -130,3 +137,47 @@ def test_a_cpu_has_a_queue_that_computes_at_once_and_a_gpu_has_streams(monkeypat
     object.__setattr__(extractor, "device", torch.device("cuda"))
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: device)
     assert isinstance(open_queue(extractor), StreamQueue)
+
+
+def test_rows_come_in_batches_with_their_positions_and_the_hardware(tmp_path):
+    images = [draw(tmp_path, number) for number in range(5)]
+    extractor = red_extractor()
+    job = Job(ImageFiles(images, tmp_path, extractor.resize), extractor, todo=3)
+    done = list(all_rows(LocalComputer(extractor.device, batch=2), job, [4, 0, 2]))
+    assert [each.positions for each in done] == [[4, 0], [2]]
+    assert {each.hardware for each in done} == {hardware_name("cpu")}
+    red = [float(row[0]) for each in done for row in each.rows]
+    assert red == pytest.approx([redness(4), redness(0), redness(2)], rel=1e-5)
+
+
+@pytest.mark.parametrize(("workers", "batch", "ahead"), [(0, 1, 0), (0, 3, 2), (2, 2, 0), (2, 3, 2)])
+def test_only_as_many_images_are_submitted_as_are_read_or_queued(tmp_path, workers, batch, ahead):
+    images = [draw(tmp_path, number % 10) for number in range(60)]
+    extractor, taken = red_extractor(), []
+    job = Job(ImageFiles(images, tmp_path, extractor.resize), extractor, todo=60)
+
+    class Queued(LocalComputer):
+        def open_queue(self, extractor):
+            queue = super().open_queue(extractor)
+            queue.ahead = ahead
+            return queue
+
+    computing = all_rows(
+        Queued(extractor.device, batch, workers), job, (taken.append(each) or each for each in range(60))
+    )
+    done = [next(computing)]
+    most = 2 * (workers * PREFETCHED + (ahead + 1) * batch)
+    assert len(taken) <= most
+    done += computing
+    assert [position for each in done for position in each.positions] == list(range(60))
+
+
+def test_this_process_computes_on_the_requested_device():
+    with COMPUTERS["local"](extract_settings(), runtime(device="cpu"), print) as computer:
+        assert (computer.device, computer.remote) == (torch.device("cpu"), False)
+        assert isinstance(computer, LocalComputer)
+
+
+def test_without_the_engine_ray_is_never_imported():
+    program = "import sys, stages.extract; sys.exit('ray' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
