@@ -12,7 +12,7 @@ from fne.core.options import OUTPUT, params_option
 from fne.core.outputs import check_output
 from fne.core.signals import explain_interrupt
 from fne.core.terminal import say
-from fne.experiments.printed_tables import FORMATS
+from fne.experiments.grids import FORMATS
 from fne.experiments.study_file import load_study
 from fne.experiments.study_record import LOCK, check_record, require_own_folder
 from fne.experiments.study_results import CELLS, cell_table, collect, grids

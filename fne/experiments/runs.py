@@ -37,7 +37,6 @@ from fne.core.params import parse_yaml
 from fne.core.terminal import say
 from fne.evaluation.baseline import floor_of, parse_floor
 from fne.evaluation.metrics.recall import chance_of_rsum
-from fne.experiments.printed_tables import Numbers, sum_of_recalls
 from fne.store.arrays import Arrays, read_arrays
 from fne.store.catalog import SPLITS, Captioned, read_captions
 from fne.store.checksums import parse_metrics
@@ -56,12 +55,14 @@ FLICKR_PHOTO = re.compile(r"(\d+)(_[0-9a-z]+)*")
 # The layout of the metrics file.
 DIRECTIONS = ("image_to_text", "text_to_image")
 METRIC_KEYS = ("R@1", "R@5", "R@10", "median_rank")
+RECALL_POSITIONS = (0, 1, 2, 4, 5, 6)  # in `Numbers`
 # The sections of params.yaml that decide a result. The others are about speed, the report and the images of
 # the demo; the hash of the catalog distinguishes the latter.
 RESULT_SECTIONS = ("catalog", "extract", "embed", "tokenize", "train", "finetune", "evaluate")
 
 Found = TypeVar("Found")
 
+Numbers = tuple[float | None, ...]  # the metrics of both directions; None for one that is not known
 Settings = dict[str, dict[str, Any]]  # section: key, nested ones as `-S` names them: value
 Counts = dict[str, tuple[int, int]]  # split: images, captions
 
@@ -415,6 +416,13 @@ def parse_results(content: bytes) -> list[Result]:
         size = results["images"], results["captions"]
         found.append(Result(split, protocol, numbers, *size, results.get("guessing")))
     return found
+
+
+def sum_of_recalls(numbers: Numbers) -> float | None:
+    """Return the sum of the six recalls, or None if one is missing."""
+    recalls = [numbers[position] for position in RECALL_POSITIONS]
+    known = [recall for recall in recalls if recall is not None]
+    return sum(known) if len(known) == len(recalls) else None
 
 
 def captions_per_image(images: int, captions: int) -> np.ndarray:

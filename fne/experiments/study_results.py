@@ -28,7 +28,7 @@ from fne.evaluation.paired import (
     holm,
     rsum_samples,
 )
-from fne.experiments.printed_tables import Grid
+from fne.experiments.grids import Grid
 from fne.experiments.study_file import SEEDS, Hypothesis, Study, StudyCell
 from fne.experiments.study_record import StudyResult, find_result
 

@@ -25,7 +25,7 @@ from fne.evaluation.metrics.recall import (
 )
 from fne.evaluation.paired import ENOUGH_SEEDS, Difference
 from fne.experiments.compare import compare, ranked, seeds_of
-from fne.experiments.printed_tables import Grid
+from fne.experiments.grids import Grid
 from fne.experiments.runs import (
     CAPTIONS,
     HISTORY,

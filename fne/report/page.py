@@ -20,6 +20,7 @@ from fne.core.errors import InputError
 from fne.core.params import Section
 from fne.evaluation.baseline import Floor
 from fne.evaluation.metrics.recall import chosen_by
+from fne.experiments.tables import PaperRow
 from fne.report.charts import learning_curves, rank_histogram, recall_curve
 from fne.report.facts import (
     ancestors,
@@ -31,7 +32,7 @@ from fne.report.facts import (
     settings_of,
 )
 from fne.report.gallery import Gallery
-from fne.report.result_rows import PaperRow, chance_recall, results_table, small_split, start_sentence
+from fne.report.result_rows import chance_recall, results_table, small_split, start_sentence
 from fne.report.sources import TUNED, Evaluation, History, Tuning
 from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, Image
