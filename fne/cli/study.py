@@ -13,8 +13,7 @@ from fne.core.outputs import check_output
 from fne.core.signals import explain_interrupt
 from fne.core.terminal import say
 from fne.experiments.grids import FORMATS
-from fne.experiments.study_file import load_study
-from fne.experiments.study_record import LOCK, check_record, require_own_folder
+from fne.experiments.study_file import LOCK, check_record, load_study, require_own_folder
 from fne.experiments.study_results import CELLS, cell_table, collect, grids
 from fne.report.study_page import is_figure, is_page, render, size_figure
 
