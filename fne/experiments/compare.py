@@ -118,9 +118,7 @@ def _mean_over_seeds(
 
 def ranked(ranks: Arrays) -> Ranked:
     """Return the ranks of an evaluation for the bootstrap."""
-    # Files from versions without protocols have no folds.
-    folds = ranks.values.get("folds", np.zeros(len(ranks["image_ranks"]), dtype=np.int64))
-    return Ranked(ranks["image_ranks"], ranks["caption_ranks"], ranks["caption_image"], folds)
+    return Ranked(ranks["image_ranks"], ranks["caption_ranks"], ranks["caption_image"], ranks["folds"])
 
 
 def _catalog_digest(ranks: Arrays, name: str) -> str:
