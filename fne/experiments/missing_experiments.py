@@ -69,16 +69,11 @@ def plan_missing(
     Experiments in DVC's queue are not missing.
 
     Args:
-        address: of the table.
         dataset: `demo`, or None for the data set of the table.
         following: as for `fne.experiments.presets.preset`.
         seeds: the number of runs per method.
         only: the methods to plan; empty: all of the table.
-        params: the parameter file.
         own_rows: whether to plan experiments whose results get rows of their own.
-
-    Raises:
-        InputError: if no run of this project can fill the table.
     """
     if is_described(address):
         pipeline = f"pipelines/{load_table(address)['pipeline']}/dvc.yaml"
@@ -117,9 +112,6 @@ def plan(
     """Return all experiments of a table, or only those of some of its methods.
 
     With `own_rows`, methods of the FNE paper take the section `extract` as `params.yaml` has it.
-
-    Raises:
-        InputError: if a method is not in the table.
     """
     methods = runnable_methods(address)
     for name in only:
@@ -187,9 +179,6 @@ def row_obstacle(wanted: Preset, params: Settings) -> str | None:
 
     A preset sets all that `fne.experiments.comparable` asks for, except for the data set, where features come
     from, the weights and the word vectors. These are looked at here.
-
-    Raises:
-        InputError: if the data set, the weights or the word vectors cannot be read.
     """
     if wanted.dataset == DEMO:
         return None

@@ -60,6 +60,9 @@ RECALL_POSITIONS = (0, 1, 2, 4, 5, 6)  # in `Numbers`
 # the demo; the hash of the catalog distinguishes the latter.
 RESULT_SECTIONS = ("catalog", "extract", "embed", "tokenize", "train", "finetune", "evaluate")
 
+# What reading a metrics file raises that does not have the layout of this pipeline.
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
 Found = TypeVar("Found")
 
 Numbers = tuple[float | None, ...]  # the metrics of both directions; None for one that is not known
@@ -149,21 +152,13 @@ def is_imported(settings: Settings) -> bool:
 
 @dataclass(frozen=True)
 class DescribedRun:
-    """One run of a pipeline that describes images.
-
-    Attributes:
-        name: of the experiment.
-        section: of `params.yaml`, which trained the model.
-        settings: all recorded settings.
-        results: the metrics of its split, by name or by the kind of answer.
-        catalog: DVC's hash of the catalog, if it is recorded.
-    """
+    """One run of a pipeline that describes images."""
 
     name: str
-    section: str
+    section: str  # of `params.yaml`, which trained the model
     settings: Settings
-    results: dict[str, Any]
-    catalog: str | None
+    results: dict[str, Any]  # the metrics of its split, by name or by the kind of answer
+    catalog: str | None  # DVC's hash of the catalog, if it is recorded
 
     @property
     def seed(self) -> int | None:
@@ -225,26 +220,14 @@ class RecordedRuns:
         return [_current_keys(parse_yaml(text, PARAMS)) for text in texts if text is not None]
 
     def run(self, name: str) -> Run:
-        """Return the run of an experiment, of a revision, or of the work tree.
-
-        Args:
-            name: the name of an experiment, a Git revision, or `WORKSPACE`.
-
-        Raises:
-            InputError: if there is no such run; the message lists the available ones.
-        """
+        """Return the run of an experiment, of a revision, or of `WORKSPACE`; an error lists what there is."""
         found = self._read(name, self._file_reader(name))
         if found is None:
             raise InputError(f"'{name}' has no finished run ({METRICS} and {LOCK}); {self._available_runs()}")
         return found
 
     def described_runs(self, metrics: str, section: str) -> Iterator[DescribedRun]:
-        """Yield the work tree and all experiments that recorded a metrics file about descriptions.
-
-        Args:
-            metrics: the path of the metrics file.
-            section: the section of `params.yaml` that trained the model.
-        """
+        """Yield the work tree and all experiments that recorded a metrics file about descriptions."""
         for name in (WORKSPACE, *self.experiments):
             read = self._file_reader(name)
             content = read(metrics)
@@ -256,7 +239,7 @@ class RecordedRuns:
                 continue
             try:
                 results = next(iter(parse_metrics(content).values()))
-            except (ValueError, AttributeError, StopIteration, RecursionError):
+            except (*UNREADABLE, StopIteration):
                 continue
             if isinstance(results, dict):
                 yield DescribedRun(name, section, settings, results, hashes.get(CAPTIONS))
@@ -296,13 +279,7 @@ class RecordedRuns:
             return None
         try:
             results, started = parse_results(metrics), parse_started(metrics)
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-        ):  # not the layout of this pipeline
+        except UNREADABLE:
             return None
         if not results:
             return None
@@ -368,11 +345,7 @@ def read_or_warn(read: Callable[[], Found], name: str) -> Found | None:
 
 @contextmanager
 def open_runs(folder: Path) -> Iterator[RecordedRuns]:
-    """Open the DVC project that a folder belongs to.
-
-    Raises:
-        InputError: if it belongs to none, or if that cannot be opened.
-    """
+    """Open the DVC project that a folder belongs to."""
     with open_repo(folder) as repo:
         yield RecordedRuns(repo)
 
@@ -446,10 +419,8 @@ def parse_started(content: bytes) -> bool | None:
 def recorded(stages: Iterable[Stage], params: str) -> tuple[Settings, dict[str, str]]:
     """Return what lock files record of a run: the settings by section, and DVC's hash of each path.
 
-    Args:
-        stages: the stages; where two pipeline files disagree, the one in the root counts. What a stage read
-            and another one has written anew since then is of another run, so such a stage does not count.
-        params: the parameter file whose values to return.
+    Where two pipeline files disagree, the one in the root counts. What a stage read and another one has
+    written anew since then is of another run, so such a stage does not count.
     """
     settings: Settings = {}
     hashes: dict[str, str] = {}
@@ -507,7 +478,7 @@ def _validation(read: Read, settings: Settings, hashes: dict[str, str]) -> float
         return None
     try:
         return float(parse_metrics(content)["validation"]["rsum"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except UNREADABLE:
         return None
 
 

@@ -146,23 +146,14 @@ class StudyFile(Section):
 
 @dataclass(frozen=True)
 class StudyCell:
-    """One choice of levels.
-
-    Attributes:
-        grid: the name of its grid.
-        levels: the name of the level of each factor.
-        overrides: of `params.yaml`.
-        project: how the dimension of the embedding is reduced, or None.
-        panel: in which part of the figure it is.
-        series: under which name the figure shows it there.
-    """
+    """One choice of levels."""
 
     grid: str
-    levels: dict[str, str]
-    overrides: Mapping[str, Any]
-    project: str | None
-    panel: str
-    series: str
+    levels: dict[str, str]  # factor: name of the level
+    overrides: Mapping[str, Any]  # of `params.yaml`
+    project: str | None  # how the dimension of the embedding is reduced
+    panel: str  # in which part of the figure it is
+    series: str  # under which name the figure shows it there
 
     @property
     def name(self) -> str:
@@ -216,12 +207,9 @@ def load_study(path: Path, seed: int | None = None, official: bool = False, imag
     try:
         file = StudyFile.model_validate(found)
     except ValidationError as error:
-        faults = [
-            f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}".removeprefix(
-                ": "
-            )
-            for each in error.errors()
-        ]
+        places = [".".join(map(str, each["loc"])) for each in error.errors()]
+        texts = [each["msg"].removeprefix("Value error, ") for each in error.errors()]
+        faults = [f"{place}: {text}" if place else text for place, text in zip(places, texts, strict=True)]
         raise InputError(f"{path}: {'; '.join(faults)}") from None
     named = {name for hypothesis in file.hypotheses for name in (hypothesis.a, hypothesis.b)}
     # What a hypothesis names runs first; Python's sort keeps the order of the others.

@@ -99,10 +99,7 @@ def start_sentence(
 ) -> str | None:
     """Return what happened to a training that did not start and what helps, or None if it started.
 
-    Args:
-        lineage: of the evaluation.
-        training: the content of `metrics/training.json`.
-        tuning: that of `metrics/tuning.json`, if the model that was evaluated is a tuned one.
+    `training` and `tuning` are the contents of their metrics files, the latter if the model was tuned.
     """
     if tuning:
         validation = tuning["validation"]
