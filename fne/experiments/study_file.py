@@ -217,6 +217,18 @@ def load_study(path: Path, seed: int | None = None, official: bool = False, imag
     return Study(path, hashlib.sha256(content).hexdigest(), file, cells, images)
 
 
+def default_folder(file: Path, seed: int | None, official: bool, images: int) -> Path:
+    """Return where the results of a study are kept.
+
+    Example:
+        >>> str(default_folder(Path("studies/flickr8k.yaml"), 1, False, 1000))
+        'studies/flickr8k-seed-1-images-1000'
+    """
+    parts = [f"-seed-{seed}"] * (seed is not None) + ["-official"] * official
+    ending = "".join(parts + [f"-images-{images}"] * bool(images))
+    return file.with_name(file.stem + ending)
+
+
 def require_own_folder(folder: Path) -> None:
     """Refuse a folder that holds something else than the results of a study."""
     if folder.exists() and not folder.is_dir():
