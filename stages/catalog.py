@@ -11,8 +11,7 @@ from fne.core.stat_cache import VerifiedFiles
 from fne.core.terminal import say
 from fne.datasets.examine_images import findings_file
 from fne.datasets.location import dataset_root, warn_if_untracked
-from fne.datasets.read import Catalog, build_catalog, check_catalog, summary
-from fne.datasets.readers import read_dataset
+from fne.datasets.read import Catalog, check_catalog, read_catalog, summary
 from fne.datasets.rejects import refuse_rejects, write_rejects
 from fne.store.catalog import write_captions, write_images, write_record
 
@@ -30,16 +29,7 @@ def main(images: Path, captions: Path, rejects: Path, record: Path, params: Path
     root, annotations = dataset_root(settings.root, settings.format, settings.annotations)
     warn_if_untracked(Path(settings.root), root)
     cache = runtime.scratch_folder() / "catalog"
-    reading = read_dataset(root, settings.format, annotations, settings.columns)
-    result = build_catalog(
-        root,
-        reading,
-        settings.images,
-        settings.splitting,
-        runtime.workers,
-        cache,
-        settings.captions_per_image,
-    )
+    result = read_catalog(root, annotations, settings, runtime.workers, cache)
     digests = {"rejects": write_rejects(rejects, result.rejects)}
     refuse_rejects(rejects, result.rejects, settings.max_rejects)
     check_catalog(root, result)

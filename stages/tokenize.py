@@ -8,13 +8,12 @@ from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
-from fne.store.artifact import merge
 from fne.store.catalog import read_captions
 from fne.store.lineage import check_records
 from fne.text.caption_vectors import is_caption_store, write_caption_vectors
 from fne.text.tokenizer import tokenize_captions
-from fne.text.tokens import write_tokens
-from fne.text.vocabulary import Tokenize, choose_words, write_vocabulary
+from fne.text.tokens import write_words
+from fne.text.vocabulary import Tokenize, choose_words
 from fne.text.word_vectors import describe_vectors, known_words, load_vectors, write_word_vectors
 
 
@@ -39,9 +38,8 @@ def main(captions: Path, vocabulary: Path, tokens: Path, vectors: Path, params: 
     imported = is_caption_store(Path(settings.vectors))
     file = None if imported else load_vectors(Path(settings.vectors), words)
     recorded = settings.recorded(pretrained=file is not None)
-    known = write_vocabulary(vocabulary, known_words(words, file, settings.without_vector), recorded)
-    encoded = {caption_id: known.encode(words) for caption_id, (_, words) in sentences.items()}
-    write_tokens(tokens, encoded, recorded | {"words": len(known.words)}, merge(catalog, known.artifact))
+    chosen = known_words(words, file, settings.without_vector)
+    known, encoded = write_words(vocabulary, tokens, sentences, chosen, recorded, catalog)
     if imported:
         dim = write_caption_vectors(vectors, Path(settings.vectors), captioned, catalog)
         say(f"{settings.vectors}: a vector of {dim} values for every caption")

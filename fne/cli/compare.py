@@ -8,7 +8,7 @@ from fne.core.files import write_text
 from fne.core.options import OUTPUT
 from fne.core.outputs import check_output
 from fne.core.terminal import say
-from fne.experiments.printed_tables import FORMATS
+from fne.experiments.grids import FORMATS
 from fne.experiments.runs import WORKSPACE, open_runs
 from fne.report.compare_page import compare_runs, grids, is_page, render
 

@@ -12,9 +12,8 @@ from fne.core.options import OUTPUT, params_option
 from fne.core.outputs import check_output
 from fne.core.signals import explain_interrupt
 from fne.core.terminal import say
-from fne.experiments.printed_tables import FORMATS
-from fne.experiments.study_file import load_study
-from fne.experiments.study_record import LOCK, check_record, require_own_folder
+from fne.experiments.grids import FORMATS
+from fne.experiments.study_file import LOCK, check_record, default_folder, load_study, require_own_folder
 from fne.experiments.study_results import CELLS, cell_table, collect, grids
 from fne.report.study_page import is_figure, is_page, render, size_figure
 
@@ -142,15 +141,3 @@ def show(
         write_text(figure, size_figure(results))
     if cells:
         write_text(cells, FORMATS["csv"]([cell_table(results)]) + "\n")
-
-
-def default_folder(file: Path, seed: int | None, official: bool, images: int) -> Path:
-    """Return where the results of a study are kept.
-
-    Example:
-        >>> str(default_folder(Path("studies/flickr8k.yaml"), 1, False, 1000))
-        'studies/flickr8k-seed-1-images-1000'
-    """
-    parts = [f"-seed-{seed}"] * (seed is not None) + ["-official"] * official
-    ending = "".join(parts + [f"-images-{images}"] * bool(images))
-    return file.with_name(file.stem + ending)

@@ -1,6 +1,5 @@
 """`fne table`: a paper's table with the results of this project, or its missing experiments."""
 
-import re
 from pathlib import Path
 
 import click
@@ -9,21 +8,10 @@ from fne.core.files import write_text
 from fne.core.options import OUTPUT, params_option
 from fne.core.outputs import check_output
 from fne.core.terminal import say
-from fne.experiments.description_tables import SECTIONS, description_grids
+from fne.experiments.grids import FORMATS, Grid
 from fne.experiments.paper_claims import claims_tables
-from fne.experiments.printed_tables import (
-    FORMATS,
-    GENERATOR,
-    STARTS,
-    Grid,
-    check_address,
-    description_tables,
-    load_table,
-)
-from fne.experiments.result_tables import COLUMNS, START_COLUMNS, list_of_tables, results_table, starts_table
 from fne.experiments.runs import open_runs
-
-TITLE = re.compile(r"(?:[a-z-]+, )?Table [0-9a-z]+: .*")
+from fne.experiments.tables import check_address, is_table, list_of_tables, table_grids
 
 CLAIMS = "claims"
 
@@ -110,11 +98,7 @@ def table(
 
         say(plan_missing(address, dataset, following, seeds, models, params, own_rows))
         return
-    if address == CLAIMS:
-        grids = claims_grids()
-    else:
-        grids = results_grids(address, dataset) if address else list_of_tables()
-    text = FORMATS[form](grids)
+    text = FORMATS[form](_grids(address, dataset))
     if output:
         check_output(output, "--output", is_table)
         write_text(output, text + "\n")
@@ -122,29 +106,9 @@ def table(
         say(text)
 
 
-def claims_grids() -> list[Grid]:
-    """Return the claims of the paper, from its tables and from the runs of the project in this folder."""
+def _grids(address: str | None, dataset: str | None) -> list[Grid]:
+    """Return what is asked for, with the results of the project in the current folder."""
+    if address is None:
+        return list_of_tables()
     with open_runs(Path()) as project:
-        return claims_tables(project.runs())
-
-
-def results_grids(address: str, dataset: str | None) -> list[Grid]:
-    """Return a table of a paper with the results of the project in the current folder."""
-    with open_runs(Path()) as project:
-        if address in description_tables():
-            table = load_table(address)
-            described = project.described_runs(table["metrics_file"], SECTIONS[table["pipeline"]])
-            return description_grids(address, described)
-        runs = list(project.runs())
-    if address == STARTS:
-        return starts_table(runs, dataset or load_table(address)["dataset"])
-    return results_table(address, runs)
-
-
-def is_table(head: bytes) -> bool:
-    """Return whether `fne table` wrote a file in any of its formats, given its beginning."""
-    text = head.decode(errors="replace")
-    first = text.partition("\n")[0]
-    headers = [",".join(columns) for columns in (COLUMNS, START_COLUMNS)]
-    is_csv = first in headers or first.startswith("model,source,")
-    return GENERATOR in text or is_csv or TITLE.fullmatch(first.strip("*")) is not None
+        return claims_tables(project.runs()) if address == CLAIMS else table_grids(address, project, dataset)

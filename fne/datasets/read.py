@@ -21,7 +21,7 @@ from fne.core.errors import InputError
 from fne.core.params import Section, not_one_of, one_of
 from fne.datasets.examine_images import Finding, examine_all, findings_file
 from fne.datasets.location import NONE, image_folder
-from fne.datasets.readers import AUTO, READERS
+from fne.datasets.readers import AUTO, READERS, read_dataset
 from fne.datasets.readers.base import Reading, Record, path_fault, refuse
 from fne.datasets.readers.table import COLUMNS, Columns
 from fne.datasets.rejects import Reject
@@ -143,6 +143,15 @@ class CatalogResult:
     rejects: list[Reject]
     counts: Counter[str]
     pixels: dict[str, str] = field(default_factory=dict)
+
+
+def read_catalog(
+    root: Path, annotations: str, settings: Catalog, workers: int, cache: Path | None
+) -> CatalogResult:
+    """Read, check and normalize a data set at the place that `dataset_root` found."""
+    reading = read_dataset(root, settings.format, annotations, settings.columns)
+    splitting, captions = settings.splitting, settings.captions_per_image
+    return build_catalog(root, reading, settings.images, splitting, workers, cache, captions)
 
 
 def build_catalog(

@@ -27,22 +27,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from fne.core.effective_settings import applies
-from fne.experiments.presets import DEMO, FNE, PER_PHASE, Overrides, every_preset, load, papers, split_address
+from fne.experiments.presets import (
+    DEMO,
+    FNE,
+    PER_PHASE,
+    Overrides,
+    Preset,
+    every_preset,
+    load,
+    papers,
+    split_address,
+)
 from fne.experiments.runs import Counts, Result, Run, Settings, is_imported
 
 EXTRACT = "extract."
 DEMO_ROOT = "data/demo"
 # What runs were that do not record whether the image network was tuned.
 UNTUNED: Settings = {"finetune": {"epochs": 0}}
-
-
-@dataclass(frozen=True)
-class Method:
-    """A method of a paper that the settings of a run match."""
-
-    name: str  # the address of its preset
-    dataset: str  # the data set whose settings match
-    following: str
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,8 @@ class Origin:
     features: str | None
 
 
-def find_method(run: Run, dataset: str, paper: str = FNE, split: str = "test") -> Method | None:
-    """Return the first method to whose row in a paper's table of a data set a run belongs, or None."""
-    return next(iter(find_methods(run, dataset, paper, split)), None)
-
-
-def find_methods(run: Run, dataset: str, paper: str = FNE, split: str = "test") -> list[Method]:
-    """Return the methods to whose rows in a paper's table of a data set a run belongs.
+def find_methods(run: Run, dataset: str, paper: str = FNE, split: str = "test") -> list[Preset]:
+    """Return the presets of the methods to whose rows in a paper's table of a data set a run belongs.
 
     There may be several: on Flickr8k, the authors' launchers of FC7-SOE-bl and FC7-SOE are the same.
     """
@@ -86,10 +82,7 @@ def has_images_of(dataset: str, counts: Counts, digests: Mapping[str, str], pape
     """Return whether splits are those of a data set of a paper.
 
     Args:
-        dataset: its name.
-        counts: the numbers of images and captions of each split.
         digests: which images each split has, see `fne.experiments.runs.split_digests`.
-        paper: the paper.
     """
     facts = load("datasets", paper)[dataset]
     if "unknown_split" in facts:
@@ -102,14 +95,7 @@ def has_images_of(dataset: str, counts: Counts, digests: Mapping[str, str], pape
 
 
 def comparable_result(run: Run, dataset: str, paper: str = FNE, split: str = "test") -> Result | None:
-    """Return the result of a run that can be compared with a paper, or None.
-
-    Args:
-        run: the run.
-        dataset: a data set of the paper.
-        paper: the paper.
-        split: the split that the paper's table scores.
-    """
+    """Return the result of a run that can be compared with a table of a paper, or None."""
     facts = load("datasets", paper).get(dataset)
     if facts is None or dataset_of(run, paper) != dataset:
         return None
@@ -122,8 +108,8 @@ def comparable_result(run: Run, dataset: str, paper: str = FNE, split: str = "te
     return None
 
 
-def matching_methods(settings: Settings) -> Iterator[Method]:
-    """Yield the methods whose presets match the settings of a run, those for the demo last.
+def matching_methods(settings: Settings) -> Iterator[Preset]:
+    """Yield the presets of methods that match the settings of a run, those for the demo last.
 
     How images were extracted does not matter for the methods of the FNE paper: these serve other features,
     too, and the description of a run says which. Imported vectors are no method of a paper.
@@ -135,16 +121,13 @@ def matching_methods(settings: Settings) -> Iterator[Method]:
         if split_address(each.name)[0] == FNE:
             overrides = {key: value for key, value in overrides.items() if not key.startswith(EXTRACT)}
         if matches_preset(settings, overrides):
-            yield Method(each.name, each.dataset, each.following)
+            yield each
 
 
 def matches_preset(settings: Settings, overrides: Overrides, scoring: bool = False) -> bool:
     """Return whether recorded settings have every value of a preset.
 
-    Args:
-        settings: the recorded settings.
-        overrides: those of the preset.
-        scoring: whether the section `evaluate` must match, too. Otherwise results say what was scored.
+    With `scoring`, the section `evaluate` must match, too. Otherwise results say what was scored.
     """
     settings = UNTUNED | settings
     train = settings.get("train", {})

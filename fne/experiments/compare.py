@@ -36,17 +36,11 @@ def compare(
     seed: int = SEED,
     comparisons: int = 1,
 ) -> list[Difference]:
-    """Compare the ranks of experiment A with those of experiment B, metric by metric.
+    """Compare the ranks of each seed of A with those of B, metric by metric; other test images are refused.
 
     Args:
-        side_a: the ranks of each seed of A.
-        side_b: the ranks of each seed of B.
         samples: how many bootstrap samples to draw.
-        seed: the seed of the bootstrap.
         comparisons: how many comparisons are made together, for which intervals are corrected.
-
-    Raises:
-        InputError: if they were not evaluated on the same test images.
     """
     require_same_images([*side_a, *side_b])
     sides = [[ranked(ranks) for ranks in side] for side in (side_a, side_b)]
@@ -74,11 +68,7 @@ def compare(
 
 
 def seeds_of(run: Run, all_runs: Iterable[Run]) -> list[Run]:
-    """Return a run and the runs that differ only in the seed, one per seed, if the cache has their ranks.
-
-    Raises:
-        InputError: if the ranks of the run itself are not in the cache.
-    """
+    """Return a run and the runs that differ only in the seed, one per seed, if the cache has their ranks."""
     if run.ranks is None:
         raise InputError(
             f"'{run.name}': its {RANKS} is not in the cache; fetch it (`dvc fetch -A`) or run it again"
@@ -92,18 +82,14 @@ def seeds_of(run: Run, all_runs: Iterable[Run]) -> list[Run]:
 
 def require_same_images(runs: Sequence[Arrays]) -> None:
     """Raise an `InputError` with both digests if ranks are of different test images or captions."""
+    first = _digests(runs[0])
     for other in runs[1:]:
-        for name, first, second in (
-            *(
-                (catalog, _catalog_digest(runs[0], catalog), _catalog_digest(other, catalog))
-                for catalog in CATALOGS
-            ),
-            ("test images", _test_set_digest(runs[0]), _test_set_digest(other)),
-        ):
-            if first != second:
+        for name, digest in _digests(other).items():
+            if digest != first[name]:
                 raise InputError(
-                    f"these runs cannot be compared: one was evaluated with {name} {first[:12]}…, the other "
-                    f"with {name} {second[:12]}…; evaluate both on the same data set, split and protocol"
+                    f"these runs cannot be compared: one was evaluated with {name} {first[name][:12]}…, the "
+                    f"other with {name} {digest[:12]}…; evaluate both on the same data set, split and "
+                    "protocol"
                 )
 
 
@@ -118,15 +104,12 @@ def _mean_over_seeds(
 
 def ranked(ranks: Arrays) -> Ranked:
     """Return the ranks of an evaluation for the bootstrap."""
-    # Files from versions without protocols have no folds.
-    folds = ranks.values.get("folds", np.zeros(len(ranks["image_ranks"]), dtype=np.int64))
-    return Ranked(ranks["image_ranks"], ranks["caption_ranks"], ranks["caption_image"], folds)
+    return Ranked(ranks["image_ranks"], ranks["caption_ranks"], ranks["caption_image"], ranks["folds"])
 
 
-def _catalog_digest(ranks: Arrays, name: str) -> str:
-    return str(ranks.artifact.lineage.get(name, {}).get("digest", "unknown"))
-
-
-def _test_set_digest(ranks: Arrays) -> str:
-    folds = " ".join(map(str, ranked(ranks).folds.tolist()))
-    return text_digest("\n".join([*ranks.texts("image_ids"), *ranks.texts("caption_ids"), folds]))
+def _digests(ranks: Arrays) -> dict[str, str]:
+    """Return what must be equal for runs that are compared, by its name."""
+    lineage, folds = ranks.artifact.lineage, " ".join(map(str, ranks["folds"].tolist()))
+    tested = "\n".join([*ranks.texts("image_ids"), *ranks.texts("caption_ids"), folds])
+    catalogs = {name: str(lineage.get(name, {}).get("digest", "unknown")) for name in CATALOGS}
+    return catalogs | {"test images": text_digest(tested)}

@@ -25,8 +25,8 @@ from fne.datasets.read import Catalog, resolve_splits
 from fne.datasets.readers import read_dataset
 from fne.experiments.comparable import DEMO_ROOT, EXTRACT, find_methods, has_images_of, matches_preset
 from fne.experiments.presets import DEMO, FNE, Overrides, Preset, arguments, load, preset, split_address
-from fne.experiments.printed_tables import STARTS, description_tables, load_table, rows, starts
 from fne.experiments.runs import Run, Settings, open_runs, split_counts, split_digests
+from fne.experiments.tables import STARTS, is_described, load_table, printed_rows, printed_starts
 from fne.extraction.weights import DESCRIPTION, Description, File, Torchvision, parse_weights
 from fne.features.write_embeddings import EXTRACTED
 from fne.store.catalog import Captioned
@@ -69,18 +69,13 @@ def plan_missing(
     Experiments in DVC's queue are not missing.
 
     Args:
-        address: of the table.
         dataset: `demo`, or None for the data set of the table.
         following: as for `fne.experiments.presets.preset`.
         seeds: the number of runs per method.
         only: the methods to plan; empty: all of the table.
-        params: the parameter file.
         own_rows: whether to plan experiments whose results get rows of their own.
-
-    Raises:
-        InputError: if no run of this project can fill the table.
     """
-    if address in description_tables():
+    if is_described(address):
         pipeline = f"pipelines/{load_table(address)['pipeline']}/dvc.yaml"
         raise InputError(
             f"{address}: the networks of its rows were fine-tuned, so no run of this project can fill them; "
@@ -117,9 +112,6 @@ def plan(
     """Return all experiments of a table, or only those of some of its methods.
 
     With `own_rows`, methods of the FNE paper take the section `extract` as `params.yaml` has it.
-
-    Raises:
-        InputError: if a method is not in the table.
     """
     methods = runnable_methods(address)
     for name in only:
@@ -136,8 +128,8 @@ def plan(
 def runnable_methods(address: str) -> list[str]:
     """Return the methods of a table that this project implements."""
     if address == STARTS:
-        return [row.model for row in starts()]
-    return [row.method for row in rows(address) if row.is_paper_method]
+        return [row.model for row in printed_starts()]
+    return [row.method for row in printed_rows(address) if row.is_paper_method]
 
 
 def find_missing(
@@ -187,9 +179,6 @@ def row_obstacle(wanted: Preset, params: Settings) -> str | None:
 
     A preset sets all that `fne.experiments.comparable` asks for, except for the data set, where features come
     from, the weights and the word vectors. These are looked at here.
-
-    Raises:
-        InputError: if the data set, the weights or the word vectors cannot be read.
     """
     if wanted.dataset == DEMO:
         return None

@@ -19,10 +19,10 @@ from fne.core.errors import InputError
 from fne.evaluation.paired import ENOUGH_SEEDS
 from fne.experiments.comparable import Origin, find_methods, matching_methods, origin
 from fne.experiments.compare import compare
+from fne.experiments.grids import Grid
 from fne.experiments.presets import FNE, FOLLOWING, load, split_address
-from fne.experiments.printed_tables import RECALL_POSITIONS, STARTS, Grid, rows, starts
-from fne.experiments.result_tables import group_by_experiment
-from fne.experiments.runs import Run
+from fne.experiments.runs import RECALL_POSITIONS, Run
+from fne.experiments.tables import STARTS, group_by_experiment, printed_rows, printed_starts
 
 COLUMNS = ["data set", "A", "B", "printed", "better", "ours", "interval", "seeds", "verdict"]
 LEGEND = (
@@ -65,7 +65,7 @@ def printed_difference(table: str, model_a: str, model_b: str) -> tuple[float, i
         >>> round(difference, 2), better
         (2.4, 6)
     """
-    found = {row.model: row.numbers for row in rows(table)}
+    found = {row.model: row.numbers for row in printed_rows(table)}
     before, after = (
         np.array([found[model][position] for position in RECALL_POSITIONS], dtype=float)
         for model in (model_a, model_b)
@@ -194,7 +194,7 @@ def _of(own: Sequence[float], pairs: Sequence[object]) -> str:
 def _starts(groups: Groups, others: Others) -> Grid:
     dataset = load(f"table{STARTS}")["dataset"]
     body = []
-    for row in starts():
+    for row in printed_starts():
         body.append(
             [row.model, f"{row.started} of {row.runs}", _counted(groups, dataset, row.model) or NO_RUNS]
         )

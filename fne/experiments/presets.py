@@ -8,11 +8,12 @@ the user has them, and so does how images are extracted, where the preset names 
 Presets are built from the files of `papers/`, one folder per paper, which hold what the paper prints
 and what is needed to run it. Those files are data, so that each number can be compared with the printed
 page, and no number of them is repeated in Python. Methods of the FNE paper are addressed by their name
-(`FNE-POE`), those of other papers by the paper and the name (`two-branch/VGG19-K10`). Presets for a data
-set of one's own, of no paper, stand in `papers/own.yaml`.
+(`FNE-POE`), those of other papers by the paper and the name (`two-branch/VGG19-K10`, `semantic/RIA`). Papers
+whose systems describe images, with tags or sentences, have presets by pipeline (`tagging`, `captioning`).
+Presets for a data set of one's own, of no paper, stand in `papers/own.yaml`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -21,6 +22,7 @@ from typing import Any
 
 from fne.core.errors import InputError
 from fne.core.params import load_params
+from fne.experiments.grids import Footnotes, numbered
 
 FOLDER = Path(__file__).parents[2] / "papers"
 FNE = "fne"  # the paper whose methods and tables are addressed without its name
@@ -44,6 +46,7 @@ PER_PHASE = (
 SECTIONS = ("render", "catalog", "extract", "embed", "tokenize", "train", "finetune", "evaluate")
 # Whether the image network is tuned; the other keys of its section matter only then.
 TUNING = "finetune.epochs"
+WIDTH = 34  # of the column of names in the list of presets
 
 Overrides = dict[str, Any]  # key of params.yaml, with its section: value, or a list with one per phase
 
@@ -76,10 +79,6 @@ def description_papers() -> list[str]:
     return [paper for paper in _folders() if paper != FNE and "pipelines" in load("presets", paper)]
 
 
-def _folders() -> list[str]:
-    return sorted(path.name for path in FOLDER.iterdir() if (path / "presets.yaml").is_file())
-
-
 def split_address(address: str) -> tuple[str, str]:
     """Return the paper and the name within it of an address.
 
@@ -107,13 +106,29 @@ def datasets() -> list[str]:
 
 
 def names() -> list[str]:
-    """Return the addresses of all presets, in the order of the papers."""
+    """Return the addresses of all presets about retrieval, in the order of the papers."""
     return [name for paper in papers() for name in _names_of(paper)]
+
+
+def description_names() -> list[str]:
+    """Return the addresses of all presets of systems that describe images."""
+    return [f"{paper}/{name}" for paper in description_papers() for name in _pipelines(paper)]
+
+
+def own_names() -> list[str]:
+    """Return the addresses of the presets for a data set of one's own."""
+    return [f"{OWN}/{name}" for name in _load(FOLDER / f"{OWN}.yaml")["presets"]]
+
+
+def pipeline_of(name: str) -> str:
+    """Return the pipeline that runs a preset of a system that describes images, such as `tagging`."""
+    paper, own = split_address(name)
+    return _pipelines(paper)[own]
 
 
 @cache
 def every_preset() -> list[Preset]:
-    """Return the presets of all methods and data sets, following the paper and following the code."""
+    """Return the presets about retrieval of all data sets, following the paper and following the code."""
     return [
         preset(name, dataset, following)
         for dataset in datasets()
@@ -124,67 +139,29 @@ def every_preset() -> list[Preset]:
 
 
 def preset(name: str, dataset: str, following: str = "paper") -> Preset:
-    """Return the preset of a method for a data set.
+    """Return the preset of a method for a data set; without such a preset, an error names the closest one.
 
     Args:
-        name: one of `names()`.
-        dataset: one of `datasets()`.
+        name: one of `names()`, `description_names()` or `own_names()`.
+        dataset: one of `datasets()`, or `OWN`.
         following: "paper" for the equations and tables of the paper, "code" for the published code
             of its authors where that differs.
-
-    Raises:
-        InputError: if there is no such preset; the message names the closest one.
     """
-    if name not in names():
-        lowercase = {each.lower(): each for each in names()}
-        close = lowercase[get_close_matches(name.lower(), lowercase, n=1, cutoff=0)[0]]
-        raise InputError(f"there is no preset '{name}' (did you mean '{close}'?); see `fne preset --list`")
+    paper, own = split_address(name)
+    if OWN in (paper, dataset):
+        return _own_preset(name)
+    if paper in description_papers():
+        _check_name(name, description_names())
+        return _description_preset(paper, own, dataset, following)
+    _check_name(name, names())
     if dataset not in _datasets_for(name):
         allowed = " and ".join(_datasets_for(name))
         raise InputError(
             f"'{name}' is a method of Table 5 only: it has presets for {allowed}, not for {dataset}"
         )
-    paper, own_name = split_address(name)
     if paper != FNE:
-        return _combined_preset(paper, own_name, dataset, following)
-    rules = load("presets")
-    if name in rules["originals"]:
-        overrides, notes = _original_method(name)
-    else:
-        overrides, notes = _paper_method(name, dataset, following)
-    if dataset == DEMO:
-        lists = (overrides[key] for key in PER_PHASE if isinstance(overrides.get(key), list))
-        epochs = rules["epochs_of_demo"] // max(map(len, lists))
-        overrides |= rules["demo"] | {"train.epochs": [epochs]}
-    overrides |= rules["datasets"][dataset]
-    left = "left" if "extract.backbone" in overrides else "left_extract"
-    # What the paper says of its own data sets does not matter for the demo.
-    notes = [*notes * (dataset != DEMO), *rules["notes_for"].get(dataset, []), left]
-    overrides["train.patience"] = overrides["train.epochs"]
-    texts = rules["notes"] | load("table1")["errata"] | load("table5")["errata"]
-    return Preset(name, dataset, following, _in_order(overrides), [texts[note] for note in notes])
-
-
-def own_names() -> list[str]:
-    """Return the addresses of the presets for a data set of one's own."""
-    return [f"{OWN}/{name}" for name in _load(FOLDER / f"{OWN}.yaml")["presets"]]
-
-
-def own_preset(name: str) -> Preset:
-    """Return a preset for the user's own data set.
-
-    Args:
-        name: one of `own_names()`.
-
-    Raises:
-        InputError: if there is no such preset.
-    """
-    if name not in own_names():
-        allowed = ", ".join(own_names())
-        raise InputError(f"there is no preset '{name}' for your own data; there are {allowed}")
-    rules = _load(FOLDER / f"{OWN}.yaml")
-    overrides = _in_order(rules["all"] | rules["presets"][split_address(name)[1]])
-    return Preset(name, OWN, "paper", overrides, rules["notes"])
+        return _combined_preset(paper, own, dataset, following)
+    return _fne_preset(name, dataset, following)
 
 
 def arguments(overrides: Mapping[str, Any]) -> list[str]:
@@ -199,9 +176,27 @@ def arguments(overrides: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def list_presets(dataset: str, following: str) -> str:
+    """Return all presets for a data set with their main settings, and their footnotes."""
+    if dataset == OWN:
+        listed = [preset(name, OWN) for name in own_names()]
+    else:
+        listed = [each for each in every_preset() if (each.dataset, each.following) == (dataset, following)]
+        listed += [preset(name, dataset, following) for name in description_names()]
+    notes, lines = Footnotes(), []
+    for each in listed:
+        name, settings, marks = f"{each.name:<{WIDTH}}", _main_settings(each), notes.marks(each.notes)
+        lines.append(f"{name}{settings}" if dataset == OWN else f"{name}{settings:<82} {marks}")
+    return "\n".join([*lines, "", *numbered(notes.texts)])
+
+
 @cache
 def _load(path: Path) -> dict[str, Any]:
     return load_params(path)
+
+
+def _folders() -> list[str]:
+    return sorted(path.name for path in FOLDER.iterdir() if (path / "presets.yaml").is_file())
 
 
 def _names_of(paper: str) -> list[str]:
@@ -213,6 +208,48 @@ def _names_of(paper: str) -> list[str]:
     table_1 = [f"{kind}-{method}" for method in load("table1")["methods"] for kind in ("FC7", "FNE")]
     table_5 = [row["model"] for row in load("table5")["rows"]]
     return [*dict.fromkeys([*table_1, *table_5, *load("presets")["originals"]])]
+
+
+def _datasets_for(name: str) -> list[str]:
+    paper, _ = split_address(name)
+    if paper != FNE:
+        return list(load("presets", paper)["notes_for"])
+    is_general = name in load("presets")["originals"] or name.split("-", 1)[1] in load("table1")["methods"]
+    return datasets() if is_general else [load("table5")["dataset"], DEMO]
+
+
+@cache
+def _pipelines(paper: str) -> dict[str, str]:
+    """Return the pipeline of each system of a paper about descriptions, by its name."""
+    pipelines = load("presets", paper)["pipelines"]
+    return {name: pipeline for pipeline, rules in pipelines.items() for name in rules["methods"]}
+
+
+def _check_name(name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        lowercase = {each.lower(): each for each in known}
+        close = lowercase[get_close_matches(name.lower(), lowercase, n=1, cutoff=0)[0]]
+        raise InputError(f"there is no preset '{name}' (did you mean '{close}'?); see `fne preset --list`")
+
+
+def _fne_preset(name: str, dataset: str, following: str) -> Preset:
+    rules = load("presets")
+    if name in rules["originals"]:
+        overrides: Overrides = rules["embeddings"]["FC7"] | rules["all"] | rules["originals"][name]
+        notes: list[str] = rules["notes_of"][name]
+    else:
+        overrides, notes = _paper_method(name, dataset, following)
+    if dataset == DEMO:
+        lists = (overrides[key] for key in PER_PHASE if isinstance(overrides.get(key), list))
+        epochs = rules["epochs_of_demo"] // max(map(len, lists))
+        overrides |= rules["demo"] | {"train.epochs": [epochs]}
+    overrides |= rules["datasets"][dataset]
+    left = "left" if "extract.backbone" in overrides else "left_extract"
+    # What the paper says of its own data sets does not matter for the demo.
+    notes = [*notes * (dataset != DEMO), *rules["notes_for"].get(dataset, []), left]
+    overrides["train.patience"] = overrides["train.epochs"]
+    texts = rules["notes"] | load("table1")["errata"] | load("table5")["errata"]
+    return Preset(name, dataset, following, _in_order(overrides), [texts[note] for note in notes])
 
 
 def _paper_method(name: str, dataset: str, following: str) -> tuple[Overrides, list[str]]:
@@ -247,6 +284,12 @@ def _paper_method(name: str, dataset: str, following: str) -> tuple[Overrides, l
     return overrides, notes
 
 
+def _table_5_row(name: str) -> tuple[dict[str, Any], int]:
+    table = load("table5")
+    [row] = [row for row in table["rows"] if row["model"] == name]
+    return table["shared"] | row | {"learning_rate": [row["learning_rate"]]}, table["shared"]["epochs"]
+
+
 def _combined_preset(paper: str, name: str, dataset: str, following: str) -> Preset:
     """Return the preset of a paper whose systems are combinations of an encoder and a method."""
     rules = load("presets", paper)
@@ -276,6 +319,31 @@ def _split_system(name: str, rules: Mapping[str, Any]) -> tuple[str, str]:
     return "", name
 
 
+def _description_preset(paper: str, name: str, dataset: str, following: str) -> Preset:
+    """Return the preset of a system that describes images."""
+    rules = load("presets", paper)
+    pipeline = rules["pipelines"][_pipelines(paper)[name]]
+    overrides: Overrides = pipeline["all"] | pipeline["methods"][name]
+    overrides |= rules.get("following", {}).get(following, {}).get(name, {})
+    overrides |= pipeline.get("datasets", {}).get(dataset, {})
+    if dataset == DEMO:
+        overrides |= {key: value for key, value in pipeline["demo"].items() if key in overrides}
+    section = next(key.partition(".")[0] for key in overrides if key.endswith(".epochs"))
+    overrides[f"{section}.patience"] = overrides[f"{section}.epochs"]
+    about_dataset = pipeline.get("notes_for", rules["notes_for"])[dataset]
+    notes = [*pipeline["notes"], *rules["notes_of"][name], *about_dataset]
+    return Preset(f"{paper}/{name}", dataset, following, overrides, [rules["notes"][note] for note in notes])
+
+
+def _own_preset(name: str) -> Preset:
+    if name not in own_names():
+        allowed = ", ".join(own_names())
+        raise InputError(f"there is no preset '{name}' for your own data; there are {allowed}")
+    rules = _load(FOLDER / f"{OWN}.yaml")
+    overrides = _in_order(rules["all"] | rules["presets"][split_address(name)[1]])
+    return Preset(name, OWN, "paper", overrides, rules["notes"])
+
+
 def _in_order(overrides: Overrides) -> Overrides:
     """Return overrides in the order of the sections, with one value for phases that are alike.
 
@@ -290,26 +358,6 @@ def _in_order(overrides: Overrides) -> Overrides:
     return {key: _collapse_phases(value) if key in PER_PHASE else value for key, value in ordered}
 
 
-def _table_5_row(name: str) -> tuple[dict[str, Any], int]:
-    table = load("table5")
-    [row] = [row for row in table["rows"] if row["model"] == name]
-    return table["shared"] | row | {"learning_rate": [row["learning_rate"]]}, table["shared"]["epochs"]
-
-
-def _datasets_for(name: str) -> list[str]:
-    paper, _ = split_address(name)
-    if paper != FNE:
-        return list(load("presets", paper)["notes_for"])
-    is_general = name in load("presets")["originals"] or name.split("-", 1)[1] in load("table1")["methods"]
-    return datasets() if is_general else [load("table5")["dataset"], DEMO]
-
-
-def _original_method(name: str) -> tuple[Overrides, list[str]]:
-    rules = load("presets")
-    overrides: Overrides = rules["embeddings"]["FC7"] | rules["all"] | rules["originals"][name]
-    return overrides, rules["notes_of"][name]
-
-
 def _collapse_phases(value: Any) -> Any:
     """Return a single value if all phases have the same one."""
     return value[0] if isinstance(value, list) and len({str(each) for each in value}) == 1 else value
@@ -321,3 +369,34 @@ def _format_value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{','.join(_format_value(each) for each in value)}]"
     return str(value)
+
+
+def _main_settings(chosen: Preset) -> str:
+    """Return what distinguishes a preset from others of its kind, in one line."""
+    if split_address(chosen.name)[0] in description_papers():
+        value = {key.split(".", 1)[1]: setting for key, setting in chosen.overrides.items()}
+        return (
+            f"{pipeline_of(chosen.name):<11}{value['condition']:<10}{value['inject']:<8}{value['cell']:<10}"
+            f"units {value['units']:<5}{'+'.join(_listed(value['learns']))}"
+        )
+    value = {
+        key.removeprefix("train."): each for key, each in chosen.overrides.items() if key.startswith("train.")
+    }
+    if value["method"] != "steps":
+        return f"method {value['method']}"
+    losses, rates = _listed(value["loss"]), _listed(value["learning_rate"])
+    k = f"({value['losses.top_k_hinge.k']})" if value["loss"] == "top_k_hinge" else ""
+    absolute = " abs" if value["absolute"] else ""
+    loss = "+".join(each.removesuffix("_hinge") for each in losses) + k
+    tuning = chosen.overrides.get(TUNING, 0)
+    tuned = f", then tuning {'+'.join(map(str, _listed(tuning)))}" if tuning else ""
+    return (
+        f"{loss:<10}{value['similarity'] + absolute:<11}"
+        f"dim {value['embed_dim']:<5} word {value.get('word_dim', '-'):<5} "
+        f"rate {', '.join(f'{rate:g}' for rate in rates):<14} margin {value['margin']:<5} "
+        f"epochs {'+'.join([str(value['epochs'])] * max(len(losses), len(rates)))}{tuned}"
+    )
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

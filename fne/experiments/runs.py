@@ -37,7 +37,6 @@ from fne.core.params import parse_yaml
 from fne.core.terminal import say
 from fne.evaluation.baseline import floor_of, parse_floor
 from fne.evaluation.metrics.recall import chance_of_rsum
-from fne.experiments.printed_tables import Numbers, sum_of_recalls
 from fne.store.arrays import Arrays, read_arrays
 from fne.store.catalog import SPLITS, Captioned, read_captions
 from fne.store.checksums import parse_metrics
@@ -56,12 +55,17 @@ FLICKR_PHOTO = re.compile(r"(\d+)(_[0-9a-z]+)*")
 # The layout of the metrics file.
 DIRECTIONS = ("image_to_text", "text_to_image")
 METRIC_KEYS = ("R@1", "R@5", "R@10", "median_rank")
+RECALL_POSITIONS = (0, 1, 2, 4, 5, 6)  # in `Numbers`
 # The sections of params.yaml that decide a result. The others are about speed, the report and the images of
 # the demo; the hash of the catalog distinguishes the latter.
 RESULT_SECTIONS = ("catalog", "extract", "embed", "tokenize", "train", "finetune", "evaluate")
 
+# What reading a metrics file raises that does not have the layout of this pipeline.
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
 Found = TypeVar("Found")
 
+Numbers = tuple[float | None, ...]  # the metrics of both directions; None for one that is not known
 Settings = dict[str, dict[str, Any]]  # section: key, nested ones as `-S` names them: value
 Counts = dict[str, tuple[int, int]]  # split: images, captions
 
@@ -148,21 +152,13 @@ def is_imported(settings: Settings) -> bool:
 
 @dataclass(frozen=True)
 class DescribedRun:
-    """One run of a pipeline that describes images.
-
-    Attributes:
-        name: of the experiment.
-        section: of `params.yaml`, which trained the model.
-        settings: all recorded settings.
-        results: the metrics of its split, by name or by the kind of answer.
-        catalog: DVC's hash of the catalog, if it is recorded.
-    """
+    """One run of a pipeline that describes images."""
 
     name: str
-    section: str
+    section: str  # of `params.yaml`, which trained the model
     settings: Settings
-    results: dict[str, Any]
-    catalog: str | None
+    results: dict[str, Any]  # the metrics of its split, by name or by the kind of answer
+    catalog: str | None  # DVC's hash of the catalog, if it is recorded
 
     @property
     def seed(self) -> int | None:
@@ -224,26 +220,14 @@ class RecordedRuns:
         return [_current_keys(parse_yaml(text, PARAMS)) for text in texts if text is not None]
 
     def run(self, name: str) -> Run:
-        """Return the run of an experiment, of a revision, or of the work tree.
-
-        Args:
-            name: the name of an experiment, a Git revision, or `WORKSPACE`.
-
-        Raises:
-            InputError: if there is no such run; the message lists the available ones.
-        """
+        """Return the run of an experiment, of a revision, or of `WORKSPACE`; an error lists what there is."""
         found = self._read(name, self._file_reader(name))
         if found is None:
             raise InputError(f"'{name}' has no finished run ({METRICS} and {LOCK}); {self._available_runs()}")
         return found
 
     def described_runs(self, metrics: str, section: str) -> Iterator[DescribedRun]:
-        """Yield the work tree and all experiments that recorded a metrics file about descriptions.
-
-        Args:
-            metrics: the path of the metrics file.
-            section: the section of `params.yaml` that trained the model.
-        """
+        """Yield the work tree and all experiments that recorded a metrics file about descriptions."""
         for name in (WORKSPACE, *self.experiments):
             read = self._file_reader(name)
             content = read(metrics)
@@ -255,7 +239,7 @@ class RecordedRuns:
                 continue
             try:
                 results = next(iter(parse_metrics(content).values()))
-            except (ValueError, AttributeError, StopIteration, RecursionError):
+            except (*UNREADABLE, StopIteration):
                 continue
             if isinstance(results, dict):
                 yield DescribedRun(name, section, settings, results, hashes.get(CAPTIONS))
@@ -295,13 +279,7 @@ class RecordedRuns:
             return None
         try:
             results, started = parse_results(metrics), parse_started(metrics)
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-        ):  # not the layout of this pipeline
+        except UNREADABLE:
             return None
         if not results:
             return None
@@ -367,11 +345,7 @@ def read_or_warn(read: Callable[[], Found], name: str) -> Found | None:
 
 @contextmanager
 def open_runs(folder: Path) -> Iterator[RecordedRuns]:
-    """Open the DVC project that a folder belongs to.
-
-    Raises:
-        InputError: if it belongs to none, or if that cannot be opened.
-    """
+    """Open the DVC project that a folder belongs to."""
     with open_repo(folder) as repo:
         yield RecordedRuns(repo)
 
@@ -417,6 +391,13 @@ def parse_results(content: bytes) -> list[Result]:
     return found
 
 
+def sum_of_recalls(numbers: Numbers) -> float | None:
+    """Return the sum of the six recalls, or None if one is missing."""
+    recalls = [numbers[position] for position in RECALL_POSITIONS]
+    known = [recall for recall in recalls if recall is not None]
+    return sum(known) if len(known) == len(recalls) else None
+
+
 def captions_per_image(images: int, captions: int) -> np.ndarray:
     """Return how many captions each image has if they are spread evenly.
 
@@ -438,10 +419,8 @@ def parse_started(content: bytes) -> bool | None:
 def recorded(stages: Iterable[Stage], params: str) -> tuple[Settings, dict[str, str]]:
     """Return what lock files record of a run: the settings by section, and DVC's hash of each path.
 
-    Args:
-        stages: the stages; where two pipeline files disagree, the one in the root counts. What a stage read
-            and another one has written anew since then is of another run, so such a stage does not count.
-        params: the parameter file whose values to return.
+    Where two pipeline files disagree, the one in the root counts. What a stage read and another one has
+    written anew since then is of another run, so such a stage does not count.
     """
     settings: Settings = {}
     hashes: dict[str, str] = {}
@@ -499,7 +478,7 @@ def _validation(read: Read, settings: Settings, hashes: dict[str, str]) -> float
         return None
     try:
         return float(parse_metrics(content)["validation"]["rsum"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except UNREADABLE:
         return None
 
 

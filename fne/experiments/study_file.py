@@ -8,12 +8,14 @@ Three keys are not parameters of the pipeline: `study.project` reduces the dimen
 (`pca:N` or `random:N`), as a control, and `study.panel` and `study.series` say where and under which name
 the figure shows a cell.
 
-The hypotheses are part of the file. Its digest is recorded before the first run
-(`fne.experiments.study_record`), so the number of comparisons that intervals are corrected for is known
-beforehand.
+The hypotheses are part of the file. Its digest is recorded in the folder of the results (`record.json`)
+before the first run, so the number of comparisons that intervals are corrected for is known beforehand. A
+file that was changed afterwards is refused with both digests: hypotheses that were written after the results
+would count for nothing.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,9 +27,10 @@ import numpy as np
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from fne.core.errors import InputError
-from fne.core.files import read_bytes
+from fne.core.files import read_bytes, write_text
 from fne.core.params import Section, not_one_of, parse_yaml
 
+RECORD, LOCK, WORK = "record.json", "lock", ".study-work"
 # Names become names of folders.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.,+=-]{0,59}")
 PROJECT, PANEL, SERIES = "study.project", "study.panel", "study.series"
@@ -143,23 +146,14 @@ class StudyFile(Section):
 
 @dataclass(frozen=True)
 class StudyCell:
-    """One choice of levels.
-
-    Attributes:
-        grid: the name of its grid.
-        levels: the name of the level of each factor.
-        overrides: of `params.yaml`.
-        project: how the dimension of the embedding is reduced, or None.
-        panel: in which part of the figure it is.
-        series: under which name the figure shows it there.
-    """
+    """One choice of levels."""
 
     grid: str
-    levels: dict[str, str]
-    overrides: Mapping[str, Any]
-    project: str | None
-    panel: str
-    series: str
+    levels: dict[str, str]  # factor: name of the level
+    overrides: Mapping[str, Any]  # of `params.yaml`
+    project: str | None  # how the dimension of the embedding is reduced
+    panel: str  # in which part of the figure it is
+    series: str  # under which name the figure shows it there
 
     @property
     def name(self) -> str:
@@ -198,16 +192,12 @@ class Study:
 
 
 def load_study(path: Path, seed: int | None = None, official: bool = False, images: int = 0) -> Study:
-    """Read the file of a study.
+    """Read the file of a study; all of its faults are in one message.
 
     Args:
-        path: the file.
         seed: replaces the seed of the file, for a repetition.
         official: whether to use the splits of the catalog instead of folds.
         images: how many images a pilot uses; 0: all.
-
-    Raises:
-        InputError: naming every fault at once.
     """
     if official and images:
         raise InputError("--images makes a pilot of the folds; leave it out with --official")
@@ -217,17 +207,81 @@ def load_study(path: Path, seed: int | None = None, official: bool = False, imag
     try:
         file = StudyFile.model_validate(found)
     except ValidationError as error:
-        faults = [
-            f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}".removeprefix(
-                ": "
-            )
-            for each in error.errors()
-        ]
+        places = [".".join(map(str, each["loc"])) for each in error.errors()]
+        texts = [each["msg"].removeprefix("Value error, ") for each in error.errors()]
+        faults = [f"{place}: {text}" if place else text for place, text in zip(places, texts, strict=True)]
         raise InputError(f"{path}: {'; '.join(faults)}") from None
     named = {name for hypothesis in file.hypotheses for name in (hypothesis.a, hypothesis.b)}
     # What a hypothesis names runs first; Python's sort keeps the order of the others.
     cells = sorted(_cells(file), key=lambda cell: cell.name not in named)
     return Study(path, hashlib.sha256(content).hexdigest(), file, cells, images)
+
+
+def default_folder(file: Path, seed: int | None, official: bool, images: int) -> Path:
+    """Return where the results of a study are kept.
+
+    Example:
+        >>> str(default_folder(Path("studies/flickr8k.yaml"), 1, False, 1000))
+        'studies/flickr8k-seed-1-images-1000'
+    """
+    parts = [f"-seed-{seed}"] * (seed is not None) + ["-official"] * official
+    ending = "".join(parts + [f"-images-{images}"] * bool(images))
+    return file.with_name(file.stem + ending)
+
+
+def require_own_folder(folder: Path) -> None:
+    """Refuse a folder that holds something else than the results of a study."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; choose another folder with --to")
+    if not folder.exists() or (folder / RECORD).exists():
+        return
+    others = sorted(each.name for each in folder.iterdir() if each.name not in (LOCK, WORK))
+    if others:
+        raise InputError(
+            f"{folder}: holds '{others[0]}' and no record of a study; choose another folder with --to"
+        )
+
+
+def record_study(study: Study, folder: Path) -> None:
+    """Record the digest of a study's file before its first run, or compare it with the recorded one."""
+    path = folder / RECORD
+    if path.exists():
+        check_record(study, folder)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    recorded = {"file": study.digest, **_conditions(study), "hypotheses": len(study.file.hypotheses)}
+    write_text(path, json.dumps(recorded, indent=2) + "\n")
+
+
+def check_record(study: Study, folder: Path) -> None:
+    """Refuse a study of which nothing was run, or whose file was changed since, with both digests."""
+    path = folder / RECORD
+    if not path.exists():
+        raise InputError(f"{folder}: nothing was run yet; use `fne study run {study.path}`")
+    try:
+        recorded = json.loads(read_bytes(path))
+        before, conditions = recorded["file"], {name: recorded[name] for name in _conditions(study)}
+        if not isinstance(before, str):
+            raise KeyError("file")
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: damaged ({error}); choose another folder with --to") from None
+    if before != study.digest:
+        raise InputError(
+            f"{study.path} was recorded as {before[:12]}… before its first run, and is "
+            f"{study.digest[:12]}… now; restore the file, or run the new one in another folder with --to"
+        )
+    if conditions != _conditions(study):
+        said = [
+            ", ".join(f"{name} {value}" for name, value in each.items())
+            for each in (conditions, _conditions(study))
+        ]
+        raise InputError(
+            f"{folder}: was run with {said[0]}, not with {said[1]}; choose another folder with --to"
+        )
+
+
+def _conditions(study: Study) -> dict[str, int]:
+    return {"seed": study.file.seed, "folds": study.file.folds, "images": study.images}
 
 
 def _cells(file: StudyFile) -> Iterator[StudyCell]:

@@ -1,4 +1,7 @@
-"""What the results of a study say: each cell with its interval, and each hypothesis with a corrected one.
+"""The results of a study: the ranks of each training, and what they say about cells and hypotheses.
+
+`results/GRID/LEVEL/…/fold-F-seed-S.h5` holds the ranks of one training, the key that decided them, and
+what was chosen on the inner validation.
 
 The folds of a seed together test every image once. A cell counts when all of its folds and seeds are
 finished. With five folds or five seeds a hypothesis can be called shown. Trainings by steps also differ by
@@ -8,9 +11,10 @@ one training per cell, a verdict is about these trainings only, and says so.
 All results must be of one state of the project: `require_one_state` refuses a mixture.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +22,9 @@ import numpy as np
 
 from fne.core.effective_settings import flattened
 from fne.core.errors import InputError
+from fne.core.files import text_digest
 from fne.evaluation.intervals import LEVEL, Interval, Ranked
-from fne.evaluation.metrics.recall import chance_of_rsum, has_started
+from fne.evaluation.metrics.recall import chance_of_rsum, has_started, sum_of_recalls, summarize
 from fne.evaluation.paired import (
     ENOUGH_SEEDS,
     Difference,
@@ -28,10 +33,11 @@ from fne.evaluation.paired import (
     holm,
     rsum_samples,
 )
-from fne.experiments.printed_tables import Grid
+from fne.experiments.grids import Grid
 from fne.experiments.study_file import SEEDS, Hypothesis, Study, StudyCell
-from fne.experiments.study_record import StudyResult, find_result
+from fne.store.arrays import read_arrays, write_arrays
 
+AGAIN = "remove the file, and `fne study run` computes it again"
 # Of an interval that is corrected for a dozen hypotheses, each tail has about 20 of these samples.
 SAMPLES = 10_000
 # Of a training by steps, keys that follow from others: what it starts from, with which dimensions.
@@ -42,29 +48,37 @@ HYPOTHESES = ["hypothesis: B is better", "A", "B", "B - A", "corrected", "p", "f
 
 
 @dataclass(frozen=True)
-class CellResult:
-    """The result of a cell.
+class StudyResult:
+    """The ranks of one training on the test images of its fold."""
 
-    Attributes:
-        cell: the cell.
-        rsum: the sum of recalls, averaged over folds and seeds.
-        interval: of 95 %, over images and, with enough of them, over seeds.
-        validation: the mean sum of recalls on the inner validation.
-        features: the values of an image.
-        size: the bytes of an image.
-        folds: the sum of recalls of each fold, averaged over seeds.
-        started: how many trainings are clearly above guessing, out of `trainings`.
-        trainings: how many there are.
-    """
+    image_ids: list[str]
+    caption_image: np.ndarray  # (captions) the position of each caption's image
+    image_ranks: np.ndarray  # (images) of the first true caption
+    caption_ranks: np.ndarray  # (captions)
+    validation: float  # the sum of recalls on the inner validation, of the chosen draw
+    features: int  # the values of an image
+    size: int  # the bytes of the code of an image
+    trials: list[dict[str, Any]]  # each draw with its validation and what was chosen
+    decided_by: dict[str, Any] = field(default_factory=dict)  # settings, and the digests of the inputs
+
+    @property
+    def rsum(self) -> float:
+        """The sum of the six recalls on the test images."""
+        return sum_of_recalls(summarize(self.image_ranks), summarize(self.caption_ranks))
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """The result of a cell."""
 
     cell: StudyCell
-    rsum: float
-    interval: Interval
-    validation: float
-    features: int
-    size: int
-    folds: list[float]
-    started: int
+    rsum: float  # averaged over folds and seeds
+    interval: Interval  # of 95 %, over images and, with enough of them, over seeds
+    validation: float  # the mean sum of recalls on the inner validation
+    features: int  # the values of an image
+    size: int  # the bytes of an image
+    folds: list[float]  # the sum of recalls of each fold, averaged over seeds
+    started: int  # how many trainings are clearly above guessing
     trainings: int
 
 
@@ -111,26 +125,79 @@ class StudyResults:
         return len(self.study.cells) * len(self.study.folds) * len(self.study.seeds)
 
 
-def collect(study: Study, folder: Path, samples: int = SAMPLES) -> StudyResults:
-    """Read the results of a study.
+Kept = Mapping[str, list[list[StudyResult]]]  # the finished cells by name: a list of folds for each seed
+Samples = Mapping[str, tuple[float, np.ndarray]]  # by cell: the sum of recalls, and its resamples
 
-    Raises:
-        InputError: if no cell is finished, or if two were tested with different images.
+
+def keep_result(
+    folder: Path, cell: StudyCell, fold: int, seed: int, key: dict[str, Any], result: StudyResult
+) -> None:
+    """Keep the ranks of a training."""
+    path = _path(folder, cell, fold, seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays: dict[str, np.ndarray | Sequence[str]] = {
+        "image_ids": result.image_ids,
+        "caption_image": result.caption_image.astype(np.int32),
+        "image_ranks": result.image_ranks.astype(np.int32),
+        "caption_ranks": result.caption_ranks.astype(np.int32),
+    }
+    settings = {
+        "cell": cell.name,
+        "fold": fold,
+        "seed": seed,
+        "key": _digest(key),
+        "decided_by": key,
+        "validation": result.validation,
+        "features": result.features,
+        "bytes": result.size,
+        "trials": result.trials,
+    }
+    write_arrays(path, "ranks", arrays, settings, {})
+
+
+def find_result(
+    folder: Path, cell: StudyCell, fold: int, seed: int, key: dict[str, Any] | None = None
+) -> StudyResult | None:
+    """Return the kept ranks of a training, or None; with a key, only those that this key decided.
+
+    A file that is damaged, or that holds the result of another training than its name says, is refused.
     """
-    sides: dict[str, list[Ranked]] = {}
-    kept: dict[str, list[list[StudyResult]]] = {}
-    trainings = 0
-    for cell in study.cells:
-        found = [[find_result(folder, cell, fold, seed) for fold in study.folds] for seed in study.seeds]
-        finished = [[each for each in seed if each is not None] for seed in found]
-        trainings += sum(len(seed) for seed in finished)
-        if all(len(seed) == len(study.folds) for seed in finished):
-            kept[cell.name] = finished
-            sides[cell.name] = [_joined(seed) for seed in finished]
-    if not sides:
+    path = _path(folder, cell, fold, seed)
+    if not path.exists():
+        return None
+    try:
+        found = read_arrays(path, "ranks")
+    except InputError as error:
+        raise InputError(f"{error.message} (a result of a study: {AGAIN})") from None
+    settings = found.artifact.settings
+    if key is not None and settings.get("key") != _digest(key):
+        return None
+    place = f"{cell.name!r}, fold {fold}, seed {seed}"
+    own = f"{settings.get('cell')!r}, fold {settings.get('fold')}, seed {settings.get('seed')}"
+    if own != place:
+        told = f"{own} (key {str(settings.get('key'))[:12]}…)"
+        raise InputError(f"{path}: holds the result of {told}, not of {place}; {AGAIN}")
+    return StudyResult(
+        image_ids=found.texts("image_ids"),
+        caption_image=found["caption_image"],
+        image_ranks=found["image_ranks"],
+        caption_ranks=found["caption_ranks"],
+        validation=float(settings["validation"]),
+        features=int(settings["features"]),
+        size=int(settings["bytes"]),
+        trials=list(settings["trials"]),
+        decided_by=dict(settings["decided_by"]),
+    )
+
+
+def collect(study: Study, folder: Path, samples: int = SAMPLES) -> StudyResults:
+    """Read the results of a study; a mixture of images or states is refused, and so is no finished cell."""
+    kept, trainings = _finished(study, folder)
+    if not kept:
         raise InputError(f"{folder}: no cell is finished yet; use `fne study run {study.path}`")
     _require_same_images(study, kept)
     require_one_state(study, kept)
+    sides = {name: [_joined(seed) for seed in seeds] for name, seeds in kept.items()}
     drawn = rsum_samples(list(sides.values()), samples, study.file.seed, same_seeds=True)
     sampled = dict(zip(sides, drawn, strict=True))
     cells = [
@@ -138,27 +205,10 @@ def collect(study: Study, folder: Path, samples: int = SAMPLES) -> StudyResults:
         for cell in sorted(study.cells, key=_file_order(study))
         if cell.name in kept
     ]
-    enough = max(len(study.folds), len(study.seeds)) >= ENOUGH_SEEDS
-    count, tested = len(study.file.hypotheses), []
-    by_name = {each.cell.name: each for each in cells}
-    for hypothesis in study.file.hypotheses:
-        if hypothesis.a not in by_name or hypothesis.b not in by_name:
-            tested.append(Tested(hypothesis, None))
-            continue
-        a, b = by_name[hypothesis.a], by_name[hypothesis.b]
-        by_steps = any(_by_steps(kept[name][0][0].decided_by) for name in (hypothesis.a, hypothesis.b))
-        few = len(study.seeds) < ENOUGH_SEEDS if by_steps else not enough
-        said = enough or not study.file.folds
-        difference = compare_rsums(sampled[hypothesis.a], sampled[hypothesis.b], said, count)
-        apart = np.array(b.folds) - np.array(a.folds)
-        agreeing = int((np.sign(apart) == np.sign(difference.b - difference.a)).sum())
-        tested.append(Tested(hypothesis, difference, difference.p, agreeing, len(apart), few))
-    # What was not run counts as a hypothesis with p = 1: the number is that of the file.
-    corrected = holm([each.p for each in tested])
-    tested = [replace(each, p=p) for each, p in zip(tested, corrected, strict=True)]
     first = next(iter(sides.values()))[0]
     counts = np.bincount(first.caption_image, minlength=len(first.folds))
     guessing = np.mean([chance_of_rsum(counts[first.folds == fold]) for fold in np.unique(first.folds)])
+    tested = _test(study, cells, kept, sampled)
     return StudyResults(study, cells, tested, float(guessing), len(first.folds), trainings)
 
 
@@ -180,10 +230,9 @@ def grids(found: StudyResults) -> list[Grid]:
     for grid, content in study.file.grids.items():
         own = [each for each in found.cells if each.cell.grid == grid]
         columns = [*content.factors, "values", "bytes", "started", "validation", "rsum", f"{LEVEL:.0%}"]
-        rows = [_cell_row(each) for each in own]
         planned = sum(cell.grid == grid for cell in study.cells)
         title = f"{grid}: {len(own)} of {planned} cells"
-        tables.append(Grid(title, columns, rows, text_columns=len(content.factors)))
+        tables.append(Grid(title, columns, [_cell_row(each) for each in own], len(content.factors)))
     return tables
 
 
@@ -198,6 +247,60 @@ def cell_table(found: StudyResults) -> Grid:
         for each in found.cells
     ]
     return Grid(found.study.file.title, CELLS, rows)
+
+
+def require_one_state(study: Study, kept: Kept) -> None:
+    """Refuse results that were made with different settings, features, captions or versions.
+
+    What a cell sets itself may differ, and so may what follows from it.
+    """
+    seen: dict[str, tuple[Any, str]] = {}
+    for cell in study.cells:
+        for seed in kept.get(cell.name, []):
+            for fold, result in enumerate(seed):
+                for key, value in _state(study, cell, fold, result.decided_by).items():
+                    before, name = seen.setdefault(key, (value, cell.name))
+                    if before != value:
+                        raise InputError(
+                            f"{study.path}: {name} was run with {key} {_shortened(before)}, {cell.name} with "
+                            f"{_shortened(value)}; the same `fne study run` again repeats what has changed"
+                        )
+
+
+def _finished(study: Study, folder: Path) -> tuple[Kept, int]:
+    """Return the cells of which all folds and seeds are finished, and how many trainings are."""
+    kept: dict[str, list[list[StudyResult]]] = {}
+    trainings = 0
+    for cell in study.cells:
+        found = [[find_result(folder, cell, fold, seed) for fold in study.folds] for seed in study.seeds]
+        finished = [[each for each in seed if each is not None] for seed in found]
+        trainings += sum(len(seed) for seed in finished)
+        if all(len(seed) == len(study.folds) for seed in finished):
+            kept[cell.name] = finished
+    return kept, trainings
+
+
+def _test(study: Study, cells: Sequence[CellResult], kept: Kept, sampled: Samples) -> list[Tested]:
+    """Return all hypotheses of a study; p is corrected for their number."""
+    by_name = {each.cell.name: each for each in cells}
+    enough = max(len(study.folds), len(study.seeds)) >= ENOUGH_SEEDS
+    tested = []
+    for hypothesis in study.file.hypotheses:
+        names = hypothesis.a, hypothesis.b
+        if not all(name in by_name for name in names):
+            tested.append(Tested(hypothesis, None))
+            continue
+        by_steps = any(_by_steps(kept[name][0][0].decided_by) for name in names)
+        few = len(study.seeds) < ENOUGH_SEEDS if by_steps else not enough
+        said = enough or not study.file.folds
+        a, b = (sampled[name] for name in names)
+        difference = compare_rsums(a, b, said, len(study.file.hypotheses))
+        apart = np.array(by_name[hypothesis.b].folds) - np.array(by_name[hypothesis.a].folds)
+        agreeing = int((np.sign(apart) == np.sign(difference.b - difference.a)).sum())
+        tested.append(Tested(hypothesis, difference, difference.p, agreeing, len(apart), few))
+    # What was not run counts as a hypothesis with p = 1: the number is that of the file.
+    corrected = holm([each.p for each in tested])
+    return [replace(each, p=p) for each, p in zip(tested, corrected, strict=True)]
 
 
 def _hypothesis_row(tested: Tested) -> list[str]:
@@ -253,27 +356,6 @@ def _joined(folds: Sequence[StudyResult]) -> Ranked:
     )
 
 
-def require_one_state(study: Study, kept: Mapping[str, Sequence[Sequence[StudyResult]]]) -> None:
-    """Refuse results that were made with different settings, features, captions or versions.
-
-    What a cell sets itself may differ, and so may what follows from it.
-
-    Raises:
-        InputError: naming two cells and what differs.
-    """
-    seen: dict[str, tuple[Any, str]] = {}
-    for cell in study.cells:
-        for seed in kept.get(cell.name, []):
-            for fold, result in enumerate(seed):
-                for key, value in _state(study, cell, fold, result.decided_by).items():
-                    before, name = seen.setdefault(key, (value, cell.name))
-                    if before != value:
-                        raise InputError(
-                            f"{study.path}: {name} was run with {key} {_shortened(before)}, {cell.name} with "
-                            f"{_shortened(value)}; the same `fne study run` again repeats what has changed"
-                        )
-
-
 def _state(study: Study, cell: StudyCell, fold: int, decided_by: Mapping[str, Any]) -> dict[str, Any]:
     """Return what must be equal for all results that have it."""
     tuned = [study.file.tuning.key] if study.file.tuning else []
@@ -307,7 +389,7 @@ def _by_steps(decided_by: Mapping[str, Any]) -> bool:
     return bool(trained) and trained[0].get("method") == "steps"
 
 
-def _require_same_images(study: Study, kept: dict[str, list[list[StudyResult]]]) -> None:
+def _require_same_images(study: Study, kept: Kept) -> None:
     first_name, first = next(iter(kept.items()))
     expected = [_tested(each) for each in first[0]]
     for name, results in kept.items():
@@ -332,3 +414,11 @@ def _file_order(study: Study) -> Callable[[StudyCell], tuple[int, ...]]:
         return (places[cell.grid], *(list(factors[name]).index(level) for name, level in cell.levels.items()))
 
     return place
+
+
+def _digest(key: dict[str, Any]) -> str:
+    return text_digest(json.dumps(key, sort_keys=True))
+
+
+def _path(folder: Path, cell: StudyCell, fold: int, seed: int) -> Path:
+    return folder.joinpath("results", *cell.name.split("/"), f"fold-{fold}-seed-{seed}.h5")

@@ -1,21 +1,26 @@
 """Running the cells of a study, in one process and in folders of its own: the project is not changed.
 
-A cell goes through the functions of the pipeline's stages: statistics, embeddings, training, ranks. What
-cells have in common is made once per fold: the captions with their splits, their words, the features of
-their words, and the statistics of the activations. The embeddings of a cell are removed when its ranks
-are kept.
+A cell goes through the functions of the pipeline's stages: catalog, words, statistics, embeddings, training,
+ranks. What cells have in common is made once: the catalog, the words of the captions, and for each fold the
+captions with their splits, the features of their words, and the statistics of the activations. The embeddings
+of a cell are removed when its ranks are kept.
+
+In folds, each image of train and val is tested once, by a model that has not seen it. The test images of the
+catalog belong to no fold: they are withheld until a study is run with the splits of the catalog. A projection
+tells the dimension of an embedding apart from what it holds.
 
 A finished training is kept with the settings and the digests of the inputs that decided it. It is used
 again only for the same ones, so a study that was killed continues where it stopped.
 """
 
+import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,29 +32,26 @@ from fne.core.files import text_digest
 from fne.core.params import Runtime, Section, load_params, load_runtime, parse_section
 from fne.core.progress import format_time
 from fne.datasets.location import dataset_root
-from fne.datasets.read import Catalog, build_catalog
-from fne.datasets.readers import read_dataset
-from fne.evaluation.metrics.ranks import rank
-from fne.experiments.study_file import SEEDS, Study, StudyCell
-from fne.experiments.study_folds import divide
-from fne.experiments.study_projection import reduce_rows
-from fne.experiments.study_record import WORK, StudyResult, find_result, keep_result, record_study
+from fne.datasets.read import Catalog, read_catalog
+from fne.experiments.study_file import SEEDS, WORK, Study, StudyCell, record_study
+from fne.experiments.study_results import StudyResult, find_result, keep_result
 from fne.features.embeddings import EMBEDDINGS, Embed, kept_features
-from fne.features.standardize import Statistics, fit
+from fne.features.standardize import fit
 from fne.features.write_embeddings import open_source, write_embeddings
 from fne.matching.closed_form import ClosedForm, align_pairs, to_matcher, word_features
 from fne.matching.data import MatchingInputs, Pairs, read_inputs
-from fne.matching.encode import encode_captions, encode_images
 from fne.matching.methods import make_model
 from fne.matching.model import Matcher
 from fne.matching.settings import Train
-from fne.store.artifact import Artifact, Lineage, merge
+from fne.matching.validate import rank_pairs
+from fne.store.artifact import Artifact, Lineage
 from fne.store.catalog import Captioned, captioned_in, read_captions, split_ids, write_captions
-from fne.store.rows import Rows
-from fne.text.bags import Bags, WordFeatures
+from fne.store.layout import Layer
+from fne.store.rows import Rows, write_rows
+from fne.text.bags import Bags, WordFeatures, leading_eigenvectors
 from fne.text.tokenizer import tokenize_captions
-from fne.text.tokens import read_tokens, write_tokens
-from fne.text.vocabulary import Tokenize, choose_words, write_vocabulary
+from fne.text.tokens import read_tokens, write_words
+from fne.text.vocabulary import Tokenize, choose_words
 from fne.training.finished_runs import TRAINER_VERSION
 from fne.training.run import Job
 
@@ -64,6 +66,9 @@ SECTIONS: dict[str, type[Section]] = {
 # The bits of a value where a store takes more: scaled rows of a discrete code follow from the code.
 BITS = {"fne": 2, "sign": 1}
 NO_WORDS = "weights/no_words.yaml"
+DIVIDED = ("train", "val")
+
+Common = TypeVar("Common")
 
 
 @dataclass(frozen=True)
@@ -76,12 +81,59 @@ class Settings:
     train: Train
 
 
-def settings_of(params: Mapping[str, Any], overrides: Mapping[str, Any], place: str) -> Settings:
-    """Return the sections of `params.yaml` with overrides.
+@dataclass(frozen=True)
+class Planned:
+    """A training of a study, with everything that decides its result."""
 
-    Raises:
-        InputError: naming every fault at once, and keys that do not exist.
+    cell: StudyCell
+    fold: int
+    seed: int
+    key: dict[str, Any]
+
+
+def run_study(
+    study: Study, params: Path, folder: Path, log: Callable[[str], None], only: Sequence[str] = ()
+) -> int:
+    """Check a study, record its file, run what is missing, and return how many trainings were run.
+
+    Settings, features and layers of all cells are checked before the file is recorded.
+
+    Args:
+        params: the parameter file whose values the study overrides.
+        folder: where results are kept.
+        log: called with a line per training.
+        only: the beginnings of the names of the cells to run; none: all.
     """
+    content = load_params(params)
+    for cell in study.cells:
+        for draw in study.draws:
+            settings_of(content, {**cell.overrides, **draw}, f"{study.path}: {cell.name}")
+    for name in only:
+        if not any(cell.name.startswith(name) for cell in study.cells):
+            raise InputError(
+                f"{study.path}: no cell has a name that begins with '{name}'; the first is "
+                f"'{study.cells[0].name}'"
+            )
+    shutil.rmtree(folder / WORK, ignore_errors=True)
+    workspace = Workspace(study, content, load_runtime(params), folder / WORK, folder / "scratch")
+    for cell in study.cells:
+        workspace.check(cell)
+    planned = [
+        Planned(cell, fold, seed, workspace.key(cell, fold, seed))
+        for cell in study.cells
+        if not only or cell.name.startswith(tuple(only))
+        for fold in study.folds
+        for seed in study.seeds
+    ]
+    record_study(study, folder)
+    log(f"{study.path}: {study.digest}, {len(study.file.hypotheses)} hypotheses, recorded in {folder}")
+    ran = _run_missing(workspace, planned, folder, log)
+    shutil.rmtree(folder / WORK, ignore_errors=True)
+    return ran
+
+
+def settings_of(params: Mapping[str, Any], overrides: Mapping[str, Any], place: str) -> Settings:
+    """Return the sections of `params.yaml` with overrides; one message names all faults."""
     content = {name: dict(params.get(name, {})) for name in SECTIONS}
     known = flattened(content)
     faults = []
@@ -110,98 +162,6 @@ def settings_of(params: Mapping[str, Any], overrides: Mapping[str, Any], place: 
     return settings
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A training of a study, with everything that decides its result."""
-
-    cell: StudyCell
-    fold: int
-    seed: int
-    key: dict[str, Any]
-
-
-def plan_study(study: Study, params: Path, folder: Path, only: Sequence[str] = ()) -> "Plan":
-    """Return the trainings of a study, after a check of everything that they need.
-
-    Args:
-        study: the study.
-        params: the parameter file whose values the study overrides.
-        folder: where results are kept.
-        only: the beginnings of the names of the cells to run; none: all.
-
-    Raises:
-        InputError: if settings, images, features or layers of any cell are wrong or missing, or if no cell
-            has such a name.
-    """
-    content = load_params(params)
-    for cell in study.cells:
-        for draw in study.draws:
-            settings_of(content, {**cell.overrides, **draw}, f"{study.path}: {cell.name}")
-    for name in only:
-        if not any(cell.name.startswith(name) for cell in study.cells):
-            raise InputError(
-                f"{study.path}: no cell has a name that begins with '{name}'; the first is "
-                f"'{study.cells[0].name}'"
-            )
-    shutil.rmtree(folder / WORK, ignore_errors=True)
-    workspace = Workspace(study, content, load_runtime(params), folder / WORK, folder / "scratch")
-    for cell in study.cells:
-        workspace.check(cell)
-    chosen = [cell for cell in study.cells if not only or cell.name.startswith(tuple(only))]
-    planned = [
-        Planned(cell, fold, seed, workspace.key(cell, fold, seed))
-        for cell in chosen
-        for fold in study.folds
-        for seed in study.seeds
-    ]
-    return Plan(workspace, folder, planned)
-
-
-def run_study(
-    study: Study, params: Path, folder: Path, log: Callable[[str], None], only: Sequence[str] = ()
-) -> int:
-    """Check a study, record its file, run what is missing, and return how many trainings were run.
-
-    Arguments and errors are those of `plan_study`; `log` is called with a line per training.
-    """
-    plan = plan_study(study, params, folder, only)
-    record_study(study, folder)
-    log(f"{study.path}: {study.digest}, {len(study.file.hypotheses)} hypotheses, recorded in {folder}")
-    return plan.run(log)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The trainings of a study, checked and ready to run."""
-
-    workspace: "Workspace"
-    folder: Path
-    planned: list[Planned]
-
-    def run(self, log: Callable[[str], None]) -> int:
-        """Run what is missing, with a line for each training to `log`; return how many trainings were run."""
-        folder, planned = self.folder, self.planned
-        missing = [
-            each for each in planned if find_result(folder, each.cell, each.fold, each.seed, each.key) is None
-        ]
-        if missing and len(missing) < len(planned):
-            log(f"{len(planned) - len(missing)} of {len(planned)} trainings are finished")
-        start = time.monotonic()
-        for ran, each in enumerate(missing, start=1):
-            computed = time.process_time()
-            result = self.workspace.run(each.cell, each.fold, each.seed)
-            keep_result(folder, each.cell, each.fold, each.seed, each.key, result)
-            line = (
-                f"{len(planned) - len(missing) + ran} of {len(planned)}: {each.cell.name}, fold {each.fold}, "
-                f"seed {each.seed}: validation {result.validation:.1f}, test {result.rsum:.1f}, "
-                f"{time.process_time() - computed:.1f} s of one core"
-            )
-            left = (len(missing) - ran) * (time.monotonic() - start) / ran
-            log(f"{line}, about {format_time(left)} left" if ran < len(missing) else line)
-        shutil.rmtree(folder / WORK, ignore_errors=True)
-        return len(missing)
-
-
 class Workspace:
     """The folder in which cells run, and what they have in common."""
 
@@ -213,18 +173,10 @@ class Workspace:
         self._runtime = runtime
         self._folder = folder
         self._job = Job(prepare_device(runtime), scratch)
-        self._images: dict[Catalog, list[Captioned]] = {}
-        self._sentences: dict[str, dict[str, list[str]]] = {}  # the words of each caption
-        self._statistics: dict[tuple[str, Path], Statistics] = {}
-        self._words: dict[tuple[str, ...], WordFeatures] = {}
-        self._read: dict[Path, tuple[list[Captioned], Artifact]] = {}  # captions
+        self._common: dict[Hashable, Any] = {}
 
     def check(self, cell: StudyCell) -> None:
-        """Check that the layers of a cell exist, and that a projection makes it smaller.
-
-        Raises:
-            InputError: if not, or if its features are missing.
-        """
+        """Check that the features and layers of a cell exist, and that a projection makes it smaller."""
         place, section = f"{self._study.path}: {cell.name}", self._settings(cell, 0, {}).embed
         rows = open_source(Path(section.source))
         try:
@@ -272,13 +224,10 @@ class Workspace:
         assert best is not None
         tested = captioned_in(self._captioned(captions)[0], "test")
         pairs = Pairs(tested, Rows.open(embeddings), read_tokens(tokens))
-        owners = np.repeat(np.arange(len(tested)), pairs.caption_counts)
-        images = torch.cat(list(encode_images(best[1], pairs, pairs.image_ids)))
-        sentences = torch.cat(list(encode_captions(best[1], pairs, pairs.caption_ids)))
-        ranking = rank(images, sentences, torch.from_numpy(owners), best[1].similarity, 0)
+        ranking = rank_pairs(best[1], pairs)
         return StudyResult(
             image_ids=pairs.image_ids,
-            caption_image=owners,
+            caption_image=pairs.caption_image,
             image_ranks=ranking.image_ranks.numpy(),
             caption_ranks=ranking.caption_ranks.numpy(),
             validation=best[0],
@@ -287,13 +236,21 @@ class Workspace:
             trials=trials,
         )
 
+    def _once(self, key: Hashable, make: Callable[[], Common]) -> Common:
+        """Return what cells have in common, which is made when it is first needed."""
+        if key not in self._common:
+            self._common[key] = make()
+        found: Common = self._common[key]
+        return found
+
     def _settings(self, cell: StudyCell, seed: int, draw: Mapping[str, Any]) -> Settings:
         overrides = {**cell.overrides, **dict.fromkeys(SEEDS, seed), **draw}
         return settings_of(self._params, overrides, f"{self._study.path}: {cell.name}")
 
     def _captions(self, settings: Settings, fold: int) -> tuple[Path, Path]:
         """Return the captions of a fold with their splits, and their words."""
-        file, own = self._study.file, settings.tokenize.model_dump_json() + settings.catalog.model_dump_json()
+        file, chosen = self._study.file, settings.tokenize
+        own = chosen.model_dump_json() + settings.catalog.model_dump_json()
         folder = self._folder / f"fold-{fold}-{text_digest(own)[:12]}"
         captions, tokens = folder / "captions.jsonl", folder / "tokens.h5"
         if not tokens.exists():
@@ -301,43 +258,41 @@ class Workspace:
             known = self._catalog(settings.catalog)
             divided = divide(known, file.folds, fold, file.validation, file.seed, self._study.images)
             write_captions(captions, divided)
-            if own not in self._sentences:  # the images of all folds are the same
-                chosen = settings.tokenize
-                cut = tokenize_captions(divided, chosen.lowercase, chosen.end_of_sentence, chosen.cut)
-                self._sentences[own] = {caption_id: words for caption_id, (_, words) in cut.items()}
-            vocabulary = folder / "vocabulary.json"
-            _write_tokens(captions, tokens, vocabulary, settings.tokenize, self._sentences[own])
+            # The images of all folds are the same, only their splits are not.
+            words = self._once(
+                ("words", own),
+                lambda: tokenize_captions(divided, chosen.lowercase, chosen.end_of_sentence, chosen.cut),
+            )
+            captioned, catalog = self._captioned(captions)
+            sentences = {
+                name: (each.split, words[name][1]) for each in captioned for name in each.caption_ids
+            }
+            in_vocabulary = [each for split, each in sentences.values() if split in chosen.vocabulary]
+            numbered = choose_words(in_vocabulary, chosen.min_count)
+            recorded = chosen.recorded(pretrained=False)
+            write_words(folder / "vocabulary.json", tokens, sentences, numbered, recorded, catalog)
         return captions, tokens
 
     def _captioned(self, captions: Path) -> tuple[list[Captioned], Artifact]:
-        if captions not in self._read:
-            self._read[captions] = read_captions(captions)
-        return self._read[captions]
+        return self._once(captions, lambda: read_captions(captions))
 
     def _catalog(self, settings: Catalog) -> list[Captioned]:
-        if settings not in self._images:
+        def read() -> list[Captioned]:
             root, annotations = dataset_root(settings.root, settings.format, settings.annotations)
-            reading = read_dataset(root, settings.format, annotations, settings.columns)
             cache = self._runtime.scratch_folder() / "catalog"
-            workers, captions = self._runtime.workers, settings.captions_per_image
-            found = build_catalog(
-                root, reading, settings.images, settings.splitting, workers, cache, captions
-            )
-            self._images[settings] = found.captioned
-        return self._images[settings]
+            return read_catalog(root, annotations, settings, self._runtime.workers, cache).captioned
+
+        return self._once(settings, read)
 
     def _embed(self, cell: StudyCell, settings: Settings, captions: Path) -> tuple[Path, int]:
         """Write the embeddings of a cell; return their folder, and the bytes per image of their code."""
         section, path = settings.embed, self._folder / "embeddings"
         captioned, _ = self._captioned(captions)
-        rows = open_source(Path(section.source), [record.id for record in captioned])
-        training = split_ids(captioned, "train")
-        common = section.source, captions
-        if common not in self._statistics:
-            self._statistics[common] = fit(rows, training)
-        embedding = EMBEDDINGS[section.kind](rows, self._statistics[common], section.choices())
+        known, training = [record.id for record in captioned], split_ids(captioned, "train")
+        rows = open_source(Path(section.source), known)
+        statistics = self._once((section.source, captions), lambda: fit(rows, training))
+        embedding = EMBEDDINGS[section.kind](rows, statistics, section.choices())
         lineage: Lineage = {"activations": {"digest": rows.artifact.digest, "settings": {}}}
-        known = [record.id for record in captioned]
         write_embeddings(path, rows, embedding, section.model_dump(exclude={"source"}), lineage, known)
         features = sum(layer.features for layer in embedding.layers)
         if cell.project is None:
@@ -350,12 +305,22 @@ class Workspace:
     def _train(
         self, train: Train, inputs: MatchingInputs, tokens: Path
     ) -> tuple[Matcher, float, dict[str, float]]:
-        """Return a model, its sum of recalls on the inner validation, and what a closed form chose."""
+        """Return a model, its sum of recalls on the inner validation, and what was chosen there.
+
+        A closed form is fitted here, because the cells of a fold share the features of the words.
+        """
         own = train.methods.get(train.method)
         if not isinstance(own, ClosedForm):
             made = make_model(train, inputs, self._job)
             return made.matcher, made.done.kept.scores.main, {"epoch": float(made.done.kept.epoch)}
-        found = align_pairs(inputs, train.method, own, self._word_features(own, inputs, tokens))
+
+        def words() -> WordFeatures:
+            captions = [caption for image in inputs.training.word_numbers() for caption in image]
+            return word_features(Bags.of(captions), inputs.words, own)
+
+        decided_by = own.model_dump(include={"text", "text_dim", "min_count"})
+        features = self._once((tokens, json.dumps(decided_by)), words)
+        found = align_pairs(inputs, train.method, own, features)
         chosen = {
             "image_regularization": found.chosen.image_regularization,
             "text_regularization": found.chosen.text_regularization,
@@ -363,34 +328,117 @@ class Workspace:
         }
         return to_matcher(found), found.chosen.rsum, chosen
 
-    def _word_features(self, own: ClosedForm, inputs: MatchingInputs, tokens: Path) -> WordFeatures:
-        decided_by = own.model_dump(include={"text", "text_dim", "min_count"})
-        key = (str(tokens), json.dumps(decided_by))
-        if key not in self._words:
-            captions = [caption for image in inputs.training.word_numbers() for caption in image]
-            self._words[key] = word_features(Bags.of(captions), inputs.words, own)
-        return self._words[key]
 
+def divide(
+    captioned: Sequence[Captioned], folds: int, fold: int, validation: float, seed: int, images: int = 0
+) -> list[Captioned]:
+    """Return the images of a fold with their splits: train, val (the inner validation) and test.
 
-def _write_tokens(
-    captions: Path, tokens: Path, vocabulary: Path, settings: Tokenize, sentences: Mapping[str, list[str]]
-) -> None:
-    """Write what the stage `tokenize` writes, from the words of all captions."""
-    captioned, catalog = read_captions(captions)
-    in_vocabulary = [
-        sentences[caption_id]
-        for record in captioned
-        if record.split in settings.vocabulary
-        for caption_id in record.caption_ids
+    The division depends on the ids and the seed alone, whatever the versions of the libraries.
+
+    Args:
+        folds: how many folds there are; 0 keeps the splits of the catalog.
+        fold: which of them is tested.
+        validation: the fraction of the other images that is the inner validation.
+        images: use only so many images, for a pilot; 0: all.
+    """
+    if not folds:
+        if not any(record.split == "test" for record in captioned):
+            raise InputError("the catalog has no test images; leave out --official to use folds")
+        return list(captioned)
+    known = [record for record in captioned if record.split in DIVIDED and record.captions]
+    order = sorted(known, key=lambda record: _draw(seed, "fold", record.id))
+    if images:
+        kept = {record.id for record in order[:images]}
+        order, known = order[:images], [record for record in known if record.id in kept]
+    if len(known) < 3 * folds:
+        raise InputError(
+            f"{len(known)} images of train and val cannot be divided: {folds} folds need {3 * folds}"
+        )
+    number = {record.id: place % folds for place, record in enumerate(order)}
+    rest = sorted(
+        (record.id for record in known if number[record.id] != fold),
+        key=lambda each: _draw(seed, "validation", each),
+    )
+    held = set(rest[: max(1, round(validation * len(rest)))])
+    return [
+        replace(
+            record, split="test" if number[record.id] == fold else "val" if record.id in held else "train"
+        )
+        for record in known
     ]
-    recorded = settings.recorded(pretrained=False)
-    known = write_vocabulary(vocabulary, choose_words(in_vocabulary, settings.min_count), recorded)
-    encoded = {
-        caption_id: known.encode(sentences[caption_id])
-        for record in captioned
-        for caption_id in record.caption_ids
-    }
-    write_tokens(tokens, encoded, recorded | {"words": len(known.words)}, merge(catalog, known.artifact))
+
+
+def reduce_rows(rows: Rows, training: Sequence[str], projection: str, seed: int, path: Path) -> int:
+    """Write a store with rows of fewer values, in float16; return how many.
+
+    The mean and the principal components about it are those of the training images.
+
+    Args:
+        projection: `pca:N` or `random:N`.
+        seed: of the random projection.
+    """
+    how, _, number = projection.partition(":")
+    dim = int(number)
+    if dim > min(rows.features, len(training)):
+        raise InputError(
+            f"study.project: {projection} of {rows.features} values and {len(training)} training images; "
+            "choose a smaller number"
+        )
+    known = rows.read(training).astype(np.float32)
+    mean = known.mean(axis=0, dtype=np.float64).astype(np.float32)
+    if how == "pca":
+        centered = torch.from_numpy(known - mean)
+        axes = leading_eigenvectors((centered.T @ centered).double() / len(known), dim).numpy()
+    else:
+        generator = np.random.default_rng(seed)
+        axes = generator.standard_normal((rows.features, dim)) / np.sqrt(dim)
+    axes = axes.astype(np.float32)
+
+    def project(values: np.ndarray) -> np.ndarray:
+        # Not with NumPy: the threads of its BLAS are not those of the training.
+        projected: np.ndarray = (torch.from_numpy(values - mean) @ torch.from_numpy(axes)).numpy()
+        return projected
+
+    # One scale for all values keeps them within float16, whatever the embedding.
+    scale = np.float32(1 / (np.abs(project(known)).max() or 1.0))
+    shards = (
+        (number, ids, project(rows.read(ids).astype(np.float32)) * scale)
+        for number, ids in rows.plan().items()
+    )
+    settings = rows.artifact.settings | {"project": projection, "seed": seed}
+    lineage = rows.artifact.lineage | {"unprojected": {"digest": rows.artifact.digest, "settings": {}}}
+    write_rows(path, "embeddings", [Layer("projected", dim)], "float16", shards, settings, lineage)
+    return dim
+
+
+def _run_missing(
+    workspace: Workspace, planned: Sequence[Planned], folder: Path, log: Callable[[str], None]
+) -> int:
+    """Run the trainings that have no result yet; return how many."""
+    missing = [
+        each for each in planned if find_result(folder, each.cell, each.fold, each.seed, each.key) is None
+    ]
+    finished = len(planned) - len(missing)
+    if missing and finished:
+        log(f"{finished} of {len(planned)} trainings are finished")
+    start = time.monotonic()
+    for ran, each in enumerate(missing, start=1):
+        computed = time.process_time()
+        result = workspace.run(each.cell, each.fold, each.seed)
+        keep_result(folder, each.cell, each.fold, each.seed, each.key, result)
+        line = (
+            f"{finished + ran} of {len(planned)}: {each.cell.name}, fold {each.fold}, "
+            f"seed {each.seed}: validation {result.validation:.1f}, test {result.rsum:.1f}, "
+            f"{time.process_time() - computed:.1f} s of one core"
+        )
+        left = (len(missing) - ran) * (time.monotonic() - start) / ran
+        log(f"{line}, about {format_time(left)} left" if ran < len(missing) else line)
+    return len(missing)
+
+
+def _draw(seed: int, purpose: str, image: str) -> bytes:
+    return hashlib.sha256(f"{seed} {purpose} {image}".encode()).digest()
 
 
 def _bytes(dtype: str) -> int:

@@ -81,6 +81,11 @@ class Pairs:
         return np.array([len(record.captions) for record in self.captioned])
 
     @property
+    def caption_image(self) -> np.ndarray:
+        """The position of each caption's image (captions)."""
+        return np.repeat(np.arange(len(self)), self.caption_counts)
+
+    @property
     def rows(self) -> Rows:
         """The store of the images' embeddings."""
         return self._embeddings

@@ -14,7 +14,7 @@ import torch
 from fne.core.errors import InputError
 from fne.core.processes import ALONE, Processes
 from fne.evaluation.metrics.collapse import CAN_SETTLE
-from fne.evaluation.metrics.ranks import rank
+from fne.evaluation.metrics.ranks import Ranking, rank
 from fne.evaluation.metrics.recall import retrieval_values
 from fne.matching.data import Pairs
 from fne.matching.encode import encode_captions, encode_images
@@ -38,15 +38,17 @@ NEAR_GUESSING = 0.01
 GUESSING_FOR = 5
 
 
+def rank_pairs(matcher: Matcher, pairs: Pairs, processes: Processes = ALONE) -> Ranking:
+    """Rank all captions and images of `pairs` against each other."""
+    images = torch.cat(list(encode_images(matcher, pairs, pairs.image_ids, processes)))
+    captions = torch.cat(list(encode_captions(matcher, pairs, pairs.caption_ids, processes)))
+    return rank(images, captions, torch.from_numpy(pairs.caption_image), matcher.similarity, 0, processes)
+
+
 def validate(matcher: Matcher, pairs: Pairs, processes: Processes = ALONE) -> Scores:
     """Rank all captions and images of `pairs` against each other; the main score is rsum."""
-    image_ids = [record.id for record in pairs.captioned]
-    caption_ids = [caption_id for record in pairs.captioned for caption_id in record.caption_ids]
-    images = torch.cat(list(encode_images(matcher, pairs, image_ids, processes)))
-    captions = torch.cat(list(encode_captions(matcher, pairs, caption_ids, processes)))
-    caption_image = torch.from_numpy(np.repeat(np.arange(len(image_ids)), pairs.caption_counts))
     try:
-        ranking = rank(images, captions, caption_image, matcher.similarity, 0, processes)
+        ranking = rank_pairs(matcher, pairs, processes)
     except ValueError as error:
         raise InputError(f"training stopped: in validation, {error}; lower train.learning_rate") from None
     return Scores(retrieval_values(ranking.image_ranks.numpy(), ranking.caption_ranks.numpy()))

@@ -7,13 +7,13 @@ sheet of the page, so that a chart follows the light or dark color scheme.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from fne.report.result_rows import chance_recall
-from fne.report.sources import LOSS, Direction, History
+from fne.report.sources import LOSS, Direction, History, Series, mean_recall
 
 LEFT, RIGHT, TOP, BOTTOM = 42, 408, 22, 188  # the plotting area in a picture of 420 x 230, as in charts.html
 MAX_BARS = 8
@@ -85,22 +85,19 @@ class Chart:
 
 def recall_curve(direction: Direction) -> Chart:
     """Draw recall@K for every K from 1 to the size of the pool, compared with guessing."""
-    pool = direction.pool
-    ks = _drawn_ks(pool)
-    recalls = {k: direction.recall(k) for k in ks}
-    chances = {k: chance_recall(direction, k) for k in ks}
-    x, y = logarithmic(1, max(pool, 2), LEFT, RIGHT), linear(0, 100, BOTTOM, TOP)
-    listed = {k: recall for k, recall in direction.recalls.items() if k <= pool}
-    return Chart(
-        title="Recall within the first K",
-        summary="; ".join(f"recall at {k}: {recall:.1f} %" for k, recall in listed.items()),
-        x_label="K, the length of the list",
-        x_ticks=[Tick(x(k), compact(k)) for k in _round_edges(pool, (1, 5))],
-        y_ticks=[Tick(y(percent), f"{percent} %") for percent in (0, 25, 50, 75, 100)],
-        line=svg_path(recalls, x, y),
-        chance=svg_path(chances, x, y),
-        dots=[Dot(x(k), y(recall), f"R@{k}: {recall:.1f} %") for k, recall in listed.items()],
-    )
+    listed = {k: recall for k, recall in direction.recalls.items() if k <= direction.pool}
+    summary = "; ".join(f"recall at {k}: {recall:.1f} %" for k, recall in listed.items())
+    return _recall_chart(direction, [[direction.ranks]], summary, listed)
+
+
+def overlaid_recall(direction: Direction, a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> Chart:
+    """Draw recall@K of two experiments over each other, given by the ranks of their seeds, (queries,)."""
+    parts = []
+    for k in (1, 5, 10):
+        if k <= direction.pool:
+            recall_a, recall_b = (mean_recall(side, direction.folds, k) for side in (a, b))
+            parts.append(f"recall at {k}: A {recall_a:.1f} %, B {recall_b:.1f} %")
+    return _recall_chart(direction, [a, b], "; ".join(parts))
 
 
 def rank_histogram(direction: Direction) -> Chart:
@@ -146,67 +143,18 @@ def learning_curves(history: History) -> list[Chart]:
     return [_learning_curve(name, history) for name in history.curves]
 
 
-def overlaid_recall(
-    a: Sequence[np.ndarray],
-    b: Sequence[np.ndarray],
-    folds: np.ndarray,
-    pool: int,
-    chance: Callable[[int], float],
-) -> Chart:
-    """Draw recall@K of two experiments over each other.
-
-    Args:
-        a: the ranks of each seed of the first one, (queries,).
-        b: those of the second one.
-        folds: the fold of each query; recalls are means over the folds.
-        pool: the number of candidates.
-        chance: returns the recall of guessing, in percent.
-    """
-    ks = _drawn_ks(pool)
-    curves = [{k: _recall(side, folds, k) for k in ks} for side in (a, b)]
-    x, y = logarithmic(1, max(pool, 2), LEFT, RIGHT), linear(0, 100, BOTTOM, TOP)
-    listed = [k for k in (1, 5, 10) if k <= pool]
-    return Chart(
-        title="Recall within the first K",
-        summary="; ".join(f"recall at {k}: A {curves[0][k]:.1f} %, B {curves[1][k]:.1f} %" for k in listed),
-        x_label="K, the length of the list",
-        x_ticks=[Tick(x(k), compact(k)) for k in _round_edges(pool, (1, 5))],
-        y_ticks=[Tick(y(percent), f"{percent} %") for percent in (0, 25, 50, 75, 100)],
-        line=svg_path(curves[0], x, y),
-        second=svg_path(curves[1], x, y),
-        chance=svg_path({k: chance(k) for k in ks}, x, y),
-    )
-
-
 def overlaid_curves(a: History, b: History, names: Iterable[str]) -> list[Chart]:
     """Draw metrics of two trainings over each other; a metric that neither has is left out."""
     charts = []
     for name in names:
         curves = [history.series.get(name, {}) for history in (a, b)]
-        values = [value for curve in curves for value in curve.values()]
-        if not values:
-            continue
-        steps = sorted({step for curve in curves for step in curve})
-        heights = axis_steps(min(0.0, *values) if name == LOSS else min(values), max(values))
-        x, y = linear(steps[0], steps[-1], LEFT, RIGHT), linear(heights[0], heights[-1], BOTTOM, TOP)
-        ends = [
-            f"{side} {list(curve.values())[-1]:.4g}"
-            for side, curve in zip("AB", curves, strict=True)
-            if curve
-        ]
-        charts.append(
-            Chart(
-                title=metric_title(name) + (" per pair" if name == LOSS else ""),
-                summary=f"at the end: {', '.join(ends)}",
-                x_label=a.unit,
-                x_ticks=[
-                    Tick(x(each), compact(each)) for each in axis_steps(steps[0], steps[-1], integers=True)
-                ],
-                y_ticks=[Tick(y(height), compact(height)) for height in heights],
-                line=svg_path(curves[0], x, y) if curves[0] else "",
-                second=svg_path(curves[1], x, y) if curves[1] else "",
-            )
-        )
+        if any(curves):
+            ends = [
+                f"{side} {list(curve.values())[-1]:.4g}"
+                for side, curve in zip("AB", curves, strict=True)
+                if curve
+            ]
+            charts.append(_curve_chart(name, a, curves, f"at the end: {', '.join(ends)}")[0])
     return charts
 
 
@@ -271,14 +219,28 @@ def metric_title(name: str) -> str:
     return ", ".join([f"{first} {last}", *middle])
 
 
-def _drawn_ks(pool: int) -> list[int]:
-    return sorted({*range(1, min(pool, 20) + 1), *np.geomspace(1, pool, 60).astype(int).tolist()})
-
-
-def _recall(seeds: Sequence[np.ndarray], folds: np.ndarray, k: int) -> float:
-    """Return the recall in percent, as the mean over the folds and the seeds."""
-    parts = [(ranks[folds == fold] <= k).mean() for ranks in seeds for fold in np.unique(folds)]
-    return 100 * float(np.mean(parts))
+def _recall_chart(
+    direction: Direction,
+    sides: Sequence[Sequence[np.ndarray]],
+    summary: str,
+    listed: Mapping[int, float] | None = None,
+) -> Chart:
+    """Draw the recalls of one or two experiments, given by the ranks of their seeds; `listed` are dots."""
+    pool = direction.pool
+    ks = sorted({*range(1, min(pool, 20) + 1), *np.geomspace(1, pool, 60).astype(int).tolist()})
+    x, y = logarithmic(1, max(pool, 2), LEFT, RIGHT), linear(0, 100, BOTTOM, TOP)
+    lines = [svg_path({k: mean_recall(side, direction.folds, k) for k in ks}, x, y) for side in sides]
+    return Chart(
+        title="Recall within the first K",
+        summary=summary,
+        x_label="K, the length of the list",
+        x_ticks=[Tick(x(k), compact(k)) for k in _round_edges(pool, (1, 5))],
+        y_ticks=[Tick(y(percent), f"{percent} %") for percent in (0, 25, 50, 75, 100)],
+        line=lines[0],
+        second=lines[1] if len(lines) > 1 else "",
+        chance=svg_path({k: chance_recall(direction, k) for k in ks}, x, y),
+        dots=[Dot(x(k), y(recall), f"R@{k}: {recall:.1f} %") for k, recall in (listed or {}).items()],
+    )
 
 
 def _round_edges(pool: int, factors: tuple[int, ...]) -> list[int]:
@@ -294,18 +256,12 @@ def _ranges(edges: list[int]) -> list[str]:
 def _learning_curve(name: str, history: History) -> Chart:
     values, unit, best = history.curves[name], history.unit, history.best
     steps = list(values)
-    floor = 0.0 if min(values.values()) >= 0 and name != history.main else min(values.values())
-    heights = axis_steps(floor, max(values.values()))
-    x, y = linear(steps[0], steps[-1], LEFT, RIGHT), linear(heights[0], heights[-1], BOTTOM, TOP)
-    marked = {best} if name == history.main else set(steps) if len(steps) == 1 else set()
     summarized = [step for step in steps if step in (steps[0], best, steps[-1])]
-    return Chart(
-        title=metric_title(name) + (f" per {history.item}" if name == LOSS else ""),
-        summary="; ".join(f"{unit} {step}: {values[step]:.4g}" for step in summarized),
-        x_label=unit,
-        x_ticks=[Tick(x(step), compact(step)) for step in axis_steps(steps[0], steps[-1], integers=True)],
-        y_ticks=[Tick(y(height), compact(height)) for height in heights],
-        line=svg_path(values, x, y),
+    summary = "; ".join(f"{unit} {step}: {values[step]:.4g}" for step in summarized)
+    chart, x, y = _curve_chart(name, history, [values], summary)
+    marked = {best} if name == history.main else set(steps) if len(steps) == 1 else set()
+    return replace(
+        chart,
         dots=[
             Dot(x(step), y(values[step]), f"{unit.capitalize()} {step}: {values[step]:.4g}")
             for step in steps
@@ -315,6 +271,27 @@ def _learning_curve(name: str, history: History) -> Chart:
         best=Tick(x(best), f"best: {unit} {best}") if best in values else None,
         best_label_at=_best_label_height(y(values[best])) if best in values else 0,
     )
+
+
+def _curve_chart(
+    name: str, history: History, curves: Sequence[Series], summary: str
+) -> tuple[Chart, Scale, Scale]:
+    """Draw a metric of one or two trainings; return also the scales of both axes."""
+    values = [value for curve in curves for value in curve.values()]
+    steps = sorted({step for curve in curves for step in curve})
+    heights = axis_steps(min(values) if name == history.main else min(0.0, *values), max(values))
+    x, y = linear(steps[0], steps[-1], LEFT, RIGHT), linear(heights[0], heights[-1], BOTTOM, TOP)
+    lines = [svg_path(curve, x, y) if curve else "" for curve in curves]
+    chart = Chart(
+        title=metric_title(name) + (f" per {history.item}" if name == LOSS else ""),
+        summary=summary,
+        x_label=history.unit,
+        x_ticks=[Tick(x(step), compact(step)) for step in axis_steps(steps[0], steps[-1], integers=True)],
+        y_ticks=[Tick(y(height), compact(height)) for height in heights],
+        line=lines[0],
+        second=lines[1] if len(lines) > 1 else "",
+    )
+    return chart, x, y
 
 
 def _best_label_height(curve_height: float) -> float:

@@ -5,7 +5,7 @@ page of it that opens from disk and loads nothing. The statistics are those of `
 """
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,13 @@ from fne.core.terminal import printable
 from fne.evaluation.intervals import LEVEL, Ranked
 from fne.evaluation.metrics.recall import (
     RECALLS,
-    chance_of_recall,
     chance_of_rsum,
     chosen_by,
     small_split_warning,
 )
 from fne.evaluation.paired import ENOUGH_SEEDS, Difference
 from fne.experiments.compare import compare, ranked, seeds_of
-from fne.experiments.printed_tables import Grid
+from fne.experiments.grids import Grid
 from fne.experiments.runs import (
     CAPTIONS,
     HISTORY,
@@ -36,11 +35,11 @@ from fne.experiments.runs import (
     is_tuned,
     read_or_warn,
 )
-from fne.report.charts import overlaid_curves, overlaid_recall
+from fne.report.charts import Chart, overlaid_curves, overlaid_recall
 from fne.report.facts import flatten
-from fne.report.gallery import Candidate
+from fne.report.gallery import Candidate, best_matches
 from fne.report.page import environment, thumbnail
-from fne.report.sources import LOSS, RSUM, History, read_tables
+from fne.report.sources import LOSS, RSUM, Direction, History, read_tables
 from fne.store.arrays import Arrays
 from fne.store.catalog import image_root, read_captions, read_images
 
@@ -88,21 +87,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Mover:
-    """A query whose rank differs between the two models.
-
-    Attributes:
-        query: the id of the image or caption.
-        a: its rank in A, from 1.
-        b: its rank in B.
-        answers: the ids of the true answers.
-        first: the first answers of A, and those of B; empty if the run did not keep them.
-    """
+    """A query whose rank differs between the two models."""
 
     query: str
-    a: int
+    a: int  # its rank in A, from 1
     b: int
-    answers: list[str]
-    first: tuple[list[Candidate], list[Candidate]]
+    answers: list[str]  # the ids of the true ones
+    first: tuple[list[Candidate], list[Candidate]]  # the first answers of A, and of B; empty if not kept
 
 
 @dataclass(frozen=True)
@@ -147,18 +138,11 @@ class Comparison:
 def compare_runs(
     project: RecordedRuns, name_a: str, name_b: str, moved: int = MOVED, pictures: bool = False
 ) -> Comparison:
-    """Compare two runs of a project, each with all its seeds.
+    """Compare two runs of a project, experiments, revisions or `workspace`, each with all its seeds.
 
     Args:
-        project: the project.
-        name_a: an experiment, a revision, or `workspace`.
-        name_b: another one.
         moved: how many queries to show for each direction and side.
         pictures: whether to read the pictures of these queries and their answers.
-
-    Raises:
-        InputError: if the ranks of a run are not in the cache, if the test images differ, or if both are the
-            same experiment.
     """
     all_runs = list(project.runs())
     runs = project.run(name_a), project.run(name_b)
@@ -382,51 +366,26 @@ def _shown_images(moves: Sequence[Moves]) -> set[str]:
     return shown
 
 
-def _moves(way: str, a: Arrays, b: Arrays, count: int) -> Moves:
-    kind, other = ("image", "caption") if way == "image_to_text" else ("caption", "image")
-    before, after = a[f"{kind}_ranks"], b[f"{kind}_ranks"]
+def _moves(way: str, ranks_a: Arrays, ranks_b: Arrays, count: int) -> Moves:
+    a, b, caption_image = Direction.of(ranks_a, way), Direction.of(ranks_b, way), ranks_a["caption_image"]
     # From 40 to 1 is more than from 5,000 to 4,900.
-    gain = np.log(before) - np.log(after)
-    queries, pool = a.texts(f"{kind}_ids"), a.texts(f"{other}_ids")
-    owner = a["caption_image"]
+    gain = np.log(a.ranks) - np.log(b.ranks)
 
-    def movers(order: Iterable[int]) -> list[Mover]:
-        return [
-            Mover(
-                queries[query],
-                int(before[query]),
-                int(after[query]),
-                _true_ids(way, query, owner, pool),
-                (_first(a, way, query, pool), _first(b, way, query, pool)),
-            )
-            for query in order
-        ]
+    def mover(query: int) -> Mover:
+        images = way == "image_to_text"
+        true = np.flatnonzero(caption_image == query) if images else [caption_image[query]]
+        return Mover(
+            a.query_ids[query],
+            int(a.ranks[query]),
+            int(b.ranks[query]),
+            [a.pool_ids[place] for place in true],
+            (best_matches(a, query)[:FIRST], best_matches(b, query)[:FIRST]),
+        )
 
     order = np.argsort(-gain, kind="stable")
-    improved = [int(query) for query in order if gain[query] > 0][:count]
-    worsened = [int(query) for query in order[::-1] if gain[query] < 0][:count]
-    return Moves(way, len(pool), movers(improved), movers(worsened))
-
-
-def _true_ids(way: str, query: int, owner: np.ndarray, pool: Sequence[str]) -> list[str]:
-    if way == "image_to_text":
-        return [pool[int(place)] for place in np.flatnonzero(owner == query)]
-    return [pool[int(owner[query])]]
-
-
-def _first(ranks: Arrays, way: str, query: int, pool: Sequence[str]) -> list[Candidate]:
-    kind = "image" if way == "image_to_text" else "caption"
-    if f"{kind}_best" not in ranks.values:
-        return []
-    owner, best = ranks["caption_image"], ranks[f"{kind}_best"][query]
-    scores = ranks[f"{kind}_best_scores"][query]
-    true = owner[best] == query if way == "image_to_text" else best == owner[query]
-    # Among equal scores true items come last, as in the ranks.
-    ordered = sorted(zip(best, scores, true, strict=True), key=lambda match: (-match[1], match[2]))
-    return [
-        Candidate(pool[int(item)], place, float(score), bool(is_true))
-        for place, (item, score, is_true) in enumerate(ordered[:FIRST], start=1)
-    ]
+    improved = [query for query in order.tolist() if gain[query] > 0][:count]
+    worsened = [query for query in order[::-1].tolist() if gain[query] < 0][:count]
+    return Moves(way, len(a.pool_ids), list(map(mover, improved)), list(map(mover, worsened)))
 
 
 def _counts(found: Ranked) -> list[np.ndarray]:
@@ -435,21 +394,10 @@ def _counts(found: Ranked) -> list[np.ndarray]:
     return [counts[found.folds == fold] for fold in np.unique(found.folds)]
 
 
-def _recall_chart(found: Comparison, way: str) -> Any:
-    first = ranked(found.a.ranks[0])
-    counts = _counts(first)
-    images = way == "image_to_text"
-    folds = first.folds if images else first.folds[first.caption_image]
-    pools = [int(each.sum()) if images else len(each) for each in counts]
-    true = [each if images else np.ones(1, dtype=int) for each in counts]
-
-    def chance(k: int) -> float:
-        chances = [chance_of_recall(min(k, pool), pool, own) for pool, own in zip(pools, true, strict=True)]
-        return float(np.mean(chances))
-
-    kind = "image" if images else "caption"
-    sides = [[each[f"{kind}_ranks"] for each in side.ranks] for side in (found.a, found.b)]
-    return overlaid_recall(sides[0], sides[1], folds, max(pools), chance)
+def _recall_chart(found: Comparison, way: str) -> Chart:
+    kind = "image" if way == "image_to_text" else "caption"
+    a, b = ([each[f"{kind}_ranks"] for each in side.ranks] for side in (found.a, found.b))
+    return overlaid_recall(Direction.of(found.a.ranks[0], way), a, b)
 
 
 def _answer(found: Comparison, mover: Mover) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fne.core.effective_settings import flattened
 from fne.experiments.presets import load, papers
 from fne.experiments.runs import split_digests
 from fne.report.record import catalog_state
@@ -18,9 +19,9 @@ from fne.report.sources import History
 from fne.store.artifact import Lineage
 from fne.store.catalog import SPLITS, Captioned
 
-# In pipeline order; ancestors that are not listed here follow in alphabetical order.
 # What the report says of a model that stands for imported vectors.
 NOT_TRAINED = "imported, not trained here"
+# In pipeline order; ancestors that are not listed here follow in alphabetical order.
 ORDER = ["images", "captions", "weights", "activations", "train_images", "statistics", "embeddings"]
 ORDER += ["vocabulary", "tokens", "model", "tuned", "image_vectors", "caption_vectors", "ranks", "captioner"]
 # The settings that may differ between the phases of training.
@@ -92,11 +93,7 @@ def head(
 ) -> dict[str, str]:
     """Return what the report is about, by title: the data set, the experiment, the source of the features.
 
-    Args:
-        lineage: of the evaluation.
-        root: the value of `catalog.root`.
-        captioned: the catalog of captions.
-        experiment: DVC's name of the experiment, or None for a run of `dvc repro`.
+    `experiment` is DVC's name of it, or None for a run of `dvc repro`.
     """
     return catalog_head(lineage, root, captioned) | {
         "Experiment": experiment or "work tree (dvc repro)",
@@ -170,12 +167,7 @@ def history_unit(lineage: Lineage) -> str:
 
 
 def kept_sentence(settings: Mapping[str, Any], unit: str, then: str) -> str:
-    """Return which weights a training ended with.
-
-    Args:
-        settings: those of the training.
-        unit: what one step of its history is.
-        then: what these weights are.
+    """Return which weights a training ended with, and what these are then.
 
     Example:
         >>> kept_sentence({"keep": "last"}, "epoch", "evaluated here")
@@ -191,14 +183,13 @@ def phases(lineage: Lineage, history: History) -> list[dict[str, str]]:
     model = settings_of(lineage, "model")
     lists = {key: model[key] for key in PHASE_KEYS if isinstance(model.get(key), list)}
     number = max((len(values) for values in lists.values()), default=0)
-    if number < 2:
-        return []
-    spans = history.phase_spans
-    return [
-        {key: _text(values[phase % len(values)]) for key, values in lists.items()}
-        | {f"{history.unit}s": "{}–{}".format(*spans[phase + 1]) if phase + 1 in spans else "none"}
-        for phase in range(number)
-    ]
+    return _with_steps(
+        [
+            {key: _text(values[phase % len(values)]) for key, values in lists.items()}
+            for phase in range(number)
+        ],
+        history,
+    )
 
 
 def ancestors(lineage: Lineage) -> list[Ancestor]:
@@ -231,15 +222,10 @@ def flatten(settings: Mapping[str, Any]) -> dict[str, str]:
         >>> flatten({"kind": "fne", "band": {"low": -0.25}, "layers": ["fc6", "fc7"], "l2": True})
         {'kind': 'fne', 'band.low': '-0.25', 'layers': 'fc6, fc7', 'l2': 'true'}
     """
-    flat: dict[str, str] = {}
-    for key, value in settings.items():
-        if isinstance(value, dict):
-            flat |= {f"{key}.{inner}": text for inner, text in flatten(value).items()}
-        elif isinstance(value, list):
-            flat[key] = ", ".join(_text(each) for each in value)
-        else:
-            flat[key] = _text(value)
-    return flat
+    return {
+        key: ", ".join(map(_text, value)) if isinstance(value, list) else _text(value)
+        for key, value in flattened(settings).items()
+    }
 
 
 def describer_facts(model: Mapping[str, Any]) -> dict[str, str]:
@@ -259,18 +245,27 @@ def describer_facts(model: Mapping[str, Any]) -> dict[str, str]:
 def describer_phases(model: Mapping[str, Any], history: History) -> list[dict[str, str]]:
     """Return the settings and the steps of each phase of a tagger or captioner; empty for a single phase."""
     learns = model.get("learns")
-    if not isinstance(learns, list) or len(learns) < 2:
-        return []
-    rows = []
-    for number, name in enumerate(learns):
-        row = {"learns": str(name)}
-        for key in ("learning_rate", "recognizer_rate"):
-            values = model.get(key)
-            if isinstance(values, list) and values:
-                row[key] = f"{values[number % len(values)]:g}"
-        span = history.phase_spans.get(number + 1)
-        rows.append(row | {f"{history.unit}s": "{}–{}".format(*span) if span else "none"})
-    return rows
+    rates = {
+        key: model[key]
+        for key in ("learning_rate", "recognizer_rate")
+        if isinstance(model.get(key), list) and model[key]
+    }
+    rows = [
+        {"learns": str(name)} | {key: f"{values[phase % len(values)]:g}" for key, values in rates.items()}
+        for phase, name in enumerate(learns if isinstance(learns, list) else [])
+    ]
+    return _with_steps(rows, history)
+
+
+def _with_steps(rows: Sequence[dict[str, str]], history: History) -> list[dict[str, str]]:
+    """Return the rows of phases with the steps of each; a single phase has no row."""
+    spans = history.phase_spans
+    steps = ["{}–{}".format(*spans[phase]) if phase in spans else "none" for phase in range(1, 1 + len(rows))]
+    return (
+        [row | {f"{history.unit}s": own} for row, own in zip(rows, steps, strict=True)]
+        if len(rows) > 1
+        else []
+    )
 
 
 def _text(value: Any) -> str:

@@ -78,10 +78,8 @@ def choose_queries(
     error in the data.
 
     Args:
-        ranks: the rank of the first true item of each query, (queries,).
+        ranks: of the first true item of each query, (queries,).
         best_scores: the highest score of each query, (queries,).
-        count: how many queries to choose at most.
-        generator: draws the hits.
     """
     order = np.argsort(ranks, kind="stable")
     hits, misses = order[ranks[order] == 1], order[ranks[order] > 1]
@@ -89,6 +87,17 @@ def choose_queries(
     chosen = [int(generator.choice(group)) for group in _groups(hits, count - wanted)]
     chosen += [int(group[np.argmax(best_scores[group])]) for group in _groups(misses, wanted)]
     return sorted(chosen, key=lambda query: (ranks[query], query))
+
+
+def best_matches(direction: Direction, query: int) -> list[Candidate]:
+    """Return the stored best matches of a query, best first."""
+    matches = zip(direction.best[query], direction.scores[query], direction.true[query], strict=True)
+    # Among equal scores true items come last, as in the ranks.
+    ordered = sorted(matches, key=lambda match: (-match[1], match[2]))
+    return [
+        Candidate(direction.pool_ids[item], place, float(score), bool(true))
+        for place, (item, score, true) in enumerate(ordered, start=1)
+    ]
 
 
 def _groups(queries: np.ndarray, count: int) -> list[np.ndarray]:
@@ -99,13 +108,7 @@ def _groups(queries: np.ndarray, count: int) -> list[np.ndarray]:
 def _example(direction: Direction, query: int, near: int) -> Example:
     rank = int(direction.ranks[query])
     outcome = "hit" if rank == 1 else "near" if rank <= near else "far"
-    matches = zip(direction.best[query], direction.scores[query], direction.true[query], strict=True)
-    # Among equal scores true items come last, as in the ranks.
-    ordered = sorted(matches, key=lambda match: (-match[1], match[2]))
-    candidates = [
-        Candidate(direction.pool_ids[item], place, float(score), bool(true))
-        for place, (item, score, true) in enumerate(ordered, start=1)
-    ]
+    candidates = best_matches(direction, query)
     shown = candidates[:CANDIDATES]
     if not any(candidate.true for candidate in shown):
         lower = [candidate for candidate in candidates[CANDIDATES:] if candidate.true][:1]

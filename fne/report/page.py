@@ -20,6 +20,7 @@ from fne.core.errors import InputError
 from fne.core.params import Section
 from fne.evaluation.baseline import Floor
 from fne.evaluation.metrics.recall import chosen_by
+from fne.experiments.tables import PaperRow
 from fne.report.charts import learning_curves, rank_histogram, recall_curve
 from fne.report.facts import (
     ancestors,
@@ -31,7 +32,7 @@ from fne.report.facts import (
     settings_of,
 )
 from fne.report.gallery import Gallery
-from fne.report.result_rows import PaperRow, chance_recall, results_table, small_split, start_sentence
+from fne.report.result_rows import chance_recall, results_table, small_split, start_sentence
 from fne.report.sources import TUNED, Evaluation, History, Tuning
 from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, Image
@@ -71,17 +72,10 @@ def render(
     """Return the page as HTML; equal inputs give equal text.
 
     Args:
-        evaluation: the metrics and ranks to show.
-        lineage: the settings and digests of all artifacts behind them.
-        history: the metrics that training logged.
-        gallery: the examples to show.
-        captioned: the catalog of captions.
         thumbnails: a data URI per image id; images without one are shown by their id.
         paper_row: the published results of the same experiment, if any.
-        floor: what closed-form alignment reaches with the same features.
         head: what the page is about, by title.
         training: the content of `metrics/training.json`.
-        tuning: what the fine-tuning of the image network found, if there was one.
         record: how the page was made, of `fne.report.record`.
     """
     captions = {
@@ -133,11 +127,8 @@ def render_page(
     Args:
         template: the name of a template that extends `base.html`.
         values: what the template shows, by name.
-        lineage: the settings and digests of all artifacts behind the page.
-        history: the metrics that training logged.
         thumbnails: a data URI per image id; images without one are shown by their id.
         record: how the page was made, of `fne.report.record`.
-        scripts: the names of the scripts of the page.
     """
     script = "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in scripts)
     shared = {
@@ -172,17 +163,13 @@ def environment() -> Environment:
 
 
 def make_thumbnails(ids: Iterable[str], images: Iterable[Image], root: Path) -> dict[str, str]:
-    """Return a thumbnail, as a data URI, for each of `ids` that has an image in the catalog.
-
-    Raises:
-        InputError: if an image file has changed since it was cataloged, or cannot be read.
-    """
+    """Return a thumbnail, as a data URI, for each of `ids` that has an image in the catalog."""
     catalog = {image.id: image for image in images}
     return {id_: thumbnail(root / catalog[id_].path, catalog[id_].sha256) for id_ in ids if id_ in catalog}
 
 
 def thumbnail(path: Path, sha256: str) -> str:
-    """Return a JPEG of at most 256 x 256 pixels, as a data URI."""
+    """Return a JPEG of at most 256 x 256 pixels, as a data URI; a file that has changed since is refused."""
     try:
         data = read_image_file(path)
         found = hashlib.sha256(data).hexdigest()

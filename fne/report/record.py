@@ -47,11 +47,7 @@ def pages_of_other_catalogs(page: Path, lineage: Lineage) -> list[Path]:
 
 
 def page_artifact(path: Path) -> Artifact | None:
-    """Return a page as an artifact; None if it was made before pages had a record.
-
-    Raises:
-        InputError: if the page is missing, or if its record is damaged.
-    """
+    """Return a page as an artifact; None if it was made before pages had a record."""
     content = read_bytes(path)
     found = _RECORD.search(content)
     if found is None:

@@ -4,13 +4,12 @@ Each metric comes with its 95 % interval and with the score of guessing. If the 
 experiment of the paper, the table also shows what the paper printed.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fne.core.effective_settings import flattened
 from fne.evaluation.baseline import Floor
 from fne.evaluation.metrics.collapse import not_started
 from fne.evaluation.metrics.recall import (
@@ -19,37 +18,16 @@ from fne.evaluation.metrics.recall import (
     chance_of_recall,
     small_split_warning,
 )
-from fne.experiments.comparable import Method, find_method
-from fne.experiments.presets import split_address
-from fne.experiments.printed_tables import STARTS, PrintedRow, addresses, load_table, rows, table_title
-from fne.experiments.runs import DIRECTIONS, METRIC_KEYS, Run, parse_results, split_counts, split_digests
+from fne.experiments.runs import DIRECTIONS
+from fne.experiments.tables import PaperRow
 from fne.report.facts import settings_of
 from fne.report.sources import Direction, Evaluation, Interval
-from fne.store.arrays import Arrays
-from fne.store.artifact import Artifact, Lineage
-from fne.store.catalog import Captioned
+from fne.store.artifact import Lineage
 
-# The sections of params.yaml that a method of the paper sets, and the artifacts that record them.
-SECTION_ARTIFACTS = {
-    "extract": "activations",
-    "embed": "embeddings",
-    "tokenize": "tokens",
-    "train": "model",
-    "finetune": "tuned",
-}
 TUNED_TO_NOTHING = (
     "training did not start: after the fine-tuning, the validation rsum of {rsum:.1f} is not clearly above "
     "guessing ({guessing:.1f}). Train longer before it (train.epochs), or lower finetune.learning_rate"
 )
-
-
-@dataclass(frozen=True)
-class PaperRow:
-    """The row of the paper with the same settings as the run: `figures[direction][metric]`."""
-
-    source: str
-    notes: list[str]
-    figures: Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -121,10 +99,7 @@ def start_sentence(
 ) -> str | None:
     """Return what happened to a training that did not start and what helps, or None if it started.
 
-    Args:
-        lineage: of the evaluation.
-        training: the content of `metrics/training.json`.
-        tuning: that of `metrics/tuning.json`, if the model that was evaluated is a tuned one.
+    `training` and `tuning` are the contents of their metrics files, the latter if the model was tuned.
     """
     if tuning:
         validation = tuning["validation"]
@@ -170,42 +145,6 @@ def chance_recall(direction: Direction, k: int) -> float:
     return _over_folds(direction, lambda pool, counts: chance_of_recall(min(k, pool), pool, counts))
 
 
-def find_paper_row(metrics: bytes, ranks: Artifact, captioned: Iterable[Captioned]) -> PaperRow | None:
-    """Return what a paper printed for the same experiment, or None.
-
-    `fne.experiments.comparable` has the rule.
-
-    Args:
-        metrics: the content of the metrics file.
-        ranks: the ranks of the evaluation, whose lineage records what was run.
-        captioned: the catalog of captions.
-    """
-    records = list(captioned)
-    settings = {
-        section: flattened(settings_of(ranks.lineage, name)) for section, name in SECTION_ARTIFACTS.items()
-    }
-    if "vector_file" in ranks.lineage:
-        settings["tokenize"]["vectors"] = settings_of(ranks.lineage, "vector_file")["file"]
-    run = Run(
-        name=ranks.name,
-        settings=settings,
-        results=parse_results(metrics),
-        started=None,
-        hashes={},
-        ranks=Arrays(ranks, {}),
-        counts=split_counts(records),
-        split_digests=split_digests(records),
-    )
-    for address in addresses():
-        if address == STARTS:
-            continue
-        method = find_method(run, load_table(address)["dataset"], split_address(address)[0])
-        found = [row for row in rows(address) if method and row.is_paper_method and row.method == method.name]
-        if method and found:
-            return _paper_row(address, method, found[0])
-    return None
-
-
 def _chances(direction: Direction) -> dict[str, float]:
     """Return the value of each metric for guessing."""
     recalls = {f"R@{k}": chance_recall(direction, k) for k in direction.recalls}
@@ -241,17 +180,3 @@ def _cell(direction: Direction, metric: str, chance: float, published: float | N
 def _format_interval(interval: Interval, form: str) -> str:
     low, high = interval
     return f"{form.format(low).removesuffix(' %')} to {form.format(high)}"
-
-
-def _paper_row(address: str, method: Method, row: PrintedRow) -> PaperRow:
-    table, _, subject = table_title(address).partition(": ")
-    title = f"{row.model} in {table} ({subject})"
-    figures = [
-        {key: value for key, value in zip(METRIC_KEYS, half, strict=True) if value is not None}
-        for half in (row.numbers[: len(METRIC_KEYS)], row.numbers[len(METRIC_KEYS) :])
-    ]
-    return PaperRow(
-        f"{title}, settings following the {method.following}",
-        [*row.notes],
-        dict(zip(DIRECTIONS, figures, strict=True)),
-    )

@@ -7,9 +7,10 @@ query. `read_history` returns the metrics that dvclive logged during training. B
 
 import csv
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -49,6 +50,29 @@ class Direction:
     ties: int = 0  # queries with a wrong item whose score equals that of the true item
     intervals: dict[str, Interval] = field(default_factory=dict)  # 95 % interval per metric
 
+    @classmethod
+    def of(cls, ranks: Arrays, way: str) -> Self:
+        """Return a direction, `image_to_text` or `text_to_image`, without metrics."""
+        kind, other = ("image", "caption") if way == "image_to_text" else ("caption", "image")
+        owner, folds = ranks["caption_image"], ranks["folds"]  # (captions,), (images,)
+        image_of = {"image": np.arange(len(folds)), "caption": owner}
+        own, pool = image_of[kind], image_of[other]  # (queries,), (pool,): the image of each
+        nothing = np.zeros((len(own), 0), np.int64)
+        best = ranks.values.get(f"{kind}_best", nothing)
+        return cls(
+            metrics={},
+            query_ids=ranks.texts(f"{kind}_ids"),
+            pool_ids=ranks.texts(f"{other}_ids"),
+            ranks=ranks[f"{kind}_ranks"],
+            best=best,
+            scores=ranks.values.get(f"{kind}_best_scores", nothing),
+            true=pool[best] == own[:, None],
+            true_counts=np.bincount(pool, minlength=len(folds))[own],
+            answers=owner if kind == "caption" else None,
+            folds=folds[own],
+            pool_folds=folds[pool],
+        )
+
     @property
     def pool(self) -> int:
         """The number of items that a query searches; the largest fold counts."""
@@ -60,10 +84,11 @@ class Direction:
         found = {int(name[2:]): value for name, value in self.metrics.items() if name.startswith("R@")}
         return dict(sorted(found.items()))
 
-    def recall(self, k: int) -> float:
-        """Return the recall in percent for any K, as the mean over the folds."""
-        within = self.ranks <= k
-        return 100 * float(np.mean([within[self.folds == fold].mean() for fold in np.unique(self.folds)]))
+
+def mean_recall(seeds: Sequence[np.ndarray], folds: np.ndarray, k: int) -> float:
+    """Return recall@k in percent, as the mean over the folds and over the ranks (queries,) of each seed."""
+    parts = [(ranks[folds == fold] <= k).mean() for ranks in seeds for fold in np.unique(folds)]
+    return 100 * float(np.mean(parts))
 
 
 @dataclass(frozen=True)
@@ -112,11 +137,7 @@ class History:
 
 
 def read_evaluation(metrics_path: Path, intervals_path: Path, ranks_path: Path) -> Evaluation:
-    """Read the three files of the `evaluate` stage.
-
-    Raises:
-        InputError: if a file is missing or damaged, or if they cover different images or captions.
-    """
+    """Read the three files of the `evaluate` stage; damaged ones are refused, and those of unlike runs."""
     ranks = read_arrays(ranks_path, "ranks")
     settings = ranks.artifact.settings
     name = str(settings.get("name"))
@@ -137,8 +158,8 @@ def read_evaluation(metrics_path: Path, intervals_path: Path, ranks_path: Path) 
             folds=len(np.unique(ranks["folds"])),
             rsum=metrics["rsum"],
             rsum_interval=_interval(intervals["rsum"]),
-            image_to_text=_image_to_text(ranks, metrics, intervals),
-            text_to_image=_text_to_image(ranks, metrics, intervals),
+            image_to_text=_direction(ranks, "image_to_text", metrics, intervals),
+            text_to_image=_direction(ranks, "text_to_image", metrics, intervals),
         )
         directions = (evaluation.image_to_text, evaluation.text_to_image)
         for direction in directions:
@@ -159,14 +180,10 @@ def read_history(
     """Read the history of the training whose model was evaluated; without a folder it is empty.
 
     Args:
-        folder: the history.
         evaluation: what was made with the model of that training, or the model itself.
         unit: what one step of the history is.
         main: the validation score that chose the weights.
         item: what losses are averaged over.
-
-    Raises:
-        InputError: if it is damaged, or if it belongs to another model.
     """
     if folder.exists():
         merge(evaluation, read_history_seal(folder).artifact)
@@ -182,11 +199,7 @@ class Tuning:
 
 
 def read_tuning(path: Path, folder: Path, evaluation: Artifact) -> Tuning | None:
-    """Read metrics and history of the fine-tuning whose model was evaluated; None if nothing was tuned.
-
-    Raises:
-        InputError: if a file is damaged, or if they do not belong to that model or to each other.
-    """
+    """Read metrics and history of the fine-tuning whose model was evaluated; None if nothing was tuned."""
     seal = read_history_seal(folder)
     if TUNED not in evaluation.lineage and not seal.points:
         return None
@@ -203,16 +216,7 @@ def read_tuning(path: Path, folder: Path, evaluation: Artifact) -> Tuning | None
 
 
 def read_training(path: Path, evaluation: Artifact, model: str = MODEL) -> dict[str, Any]:
-    """Read `metrics/training.json` of the model that was evaluated, or `metrics/tuning.json` of a tuned one.
-
-    Args:
-        path: the file.
-        evaluation: what was made with the model.
-        model: the name of the model in lineages.
-
-    Raises:
-        InputError: if it is damaged, or if it belongs to another model.
-    """
+    """Read `metrics/training.json` of the evaluated model, or `metrics/tuning.json` of a tuned one."""
     stage = "finetune" if model == TUNED else "train"
     remedy = f"run `dvc repro {stage}`"
     content = read_metrics(path, remedy)
@@ -236,12 +240,8 @@ def read_tables(folder: Path, unit: str = "epoch", first: int = 1) -> History:
     """Read all metrics below a dvclive folder, without values that are not finite.
 
     Args:
-        folder: the history.
-        unit: what one step of it is.
-        first: the number of its first step, which dvclive counts as 0.
-
-    Raises:
-        InputError: if a table is damaged.
+        unit: what one step is.
+        first: the number of the first step, which dvclive counts as 0.
     """
     tables = folder / "plots" / "metrics"
     series = {
@@ -252,41 +252,12 @@ def read_tables(folder: Path, unit: str = "epoch", first: int = 1) -> History:
     return History({name: values for name, values in series.items() if values}, unit)
 
 
-def _image_to_text(ranks: Arrays, metrics: dict[str, Any], intervals: dict[str, Any]) -> Direction:
-    owner, folds = ranks["caption_image"], ranks["folds"]  # (captions,), (images,)
-    return Direction(
-        metrics=metrics["image_to_text"],
-        query_ids=ranks.texts("image_ids"),
-        pool_ids=ranks.texts("caption_ids"),
-        ranks=ranks["image_ranks"],
-        best=ranks["image_best"],
-        scores=ranks["image_best_scores"],
-        true=owner[ranks["image_best"]] == np.arange(len(folds))[:, None],
-        true_counts=np.bincount(owner, minlength=len(folds)),
-        answers=None,
-        folds=folds,
-        pool_folds=folds[owner],
-        ties=_count(metrics["ties"]["image_to_text"]),
-        intervals={metric: _interval(bounds) for metric, bounds in intervals["image_to_text"].items()},
-    )
-
-
-def _text_to_image(ranks: Arrays, metrics: dict[str, Any], intervals: dict[str, Any]) -> Direction:
-    owner, folds = ranks["caption_image"], ranks["folds"]
-    return Direction(
-        metrics=metrics["text_to_image"],
-        query_ids=ranks.texts("caption_ids"),
-        pool_ids=ranks.texts("image_ids"),
-        ranks=ranks["caption_ranks"],
-        best=ranks["caption_best"],
-        scores=ranks["caption_best_scores"],
-        true=ranks["caption_best"] == owner[:, None],
-        true_counts=np.ones(len(owner), np.int64),
-        answers=owner,
-        folds=folds[owner],
-        pool_folds=folds,
-        ties=_count(metrics["ties"]["text_to_image"]),
-        intervals={metric: _interval(bounds) for metric, bounds in intervals["text_to_image"].items()},
+def _direction(ranks: Arrays, way: str, metrics: dict[str, Any], intervals: dict[str, Any]) -> Direction:
+    return replace(
+        Direction.of(ranks, way),
+        metrics=metrics[way],
+        ties=_count(metrics["ties"][way]),
+        intervals={metric: _interval(bounds) for metric, bounds in intervals[way].items()},
     )
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.store.arrays import Arrays, read_arrays, write_arrays
-from fne.store.artifact import Artifact, Lineage, repair_hint
+from fne.store.artifact import Artifact, Lineage, merge, repair_hint
+from fne.text.vocabulary import Vocabulary, write_vocabulary
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,25 @@ class Tokens:
     def positions(self) -> dict[str, int]:
         """The position of each caption."""
         return {caption_id: position for position, caption_id in enumerate(self.ids)}
+
+
+def write_words(
+    vocabulary: Path,
+    tokens: Path,
+    sentences: Mapping[str, tuple[str, Sequence[str]]],
+    words: Sequence[str],
+    settings: dict[str, Any],
+    catalog: Artifact,
+) -> tuple[Vocabulary, dict[str, list[int]]]:
+    """Write the words of a vocabulary, and every caption as their numbers.
+
+    Args:
+        sentences: the split and the words of every caption, by its id.
+    """
+    known = write_vocabulary(vocabulary, words, settings)
+    encoded = {caption_id: known.encode(own) for caption_id, (_, own) in sentences.items()}
+    write_tokens(tokens, encoded, settings | {"words": len(known.words)}, merge(catalog, known.artifact))
+    return known, encoded
 
 
 def write_tokens(

@@ -2,8 +2,7 @@ import pytest
 from click.testing import CliRunner
 
 from fne.cli import main
-from fne.experiments.description_tables import description_names, description_preset
-from fne.experiments.presets import arguments, names, own_names, own_preset, preset
+from fne.experiments.presets import arguments, description_names, names, own_names, preset
 
 
 def invoke(*words):
@@ -54,7 +53,7 @@ def test_wrong_arguments_are_refused(given, message):
 def test_a_system_that_describes_images_has_overrides_of_its_pipeline():
     result = invoke("semantic/RIA", "--dataset", "demo")
     assert result.exit_code == 0
-    assert result.stdout.split() == arguments(description_preset("semantic/RIA", "demo").overrides)
+    assert result.stdout.split() == arguments(preset("semantic/RIA", "demo").overrides)
     assert "pipelines/tagging/dvc.yaml" in result.stderr
 
 
@@ -62,6 +61,6 @@ def test_presets_for_own_data_are_listed_and_printed():
     listed = invoke("--list", "--dataset", "own").stdout
     assert [line.split()[0] for line in listed.split("\n\n")[0].splitlines()] == own_names()
     printed = invoke("own/fine-tuned")
-    assert printed.stdout == " ".join(arguments(own_preset("own/fine-tuned").overrides)) + "\n"
+    assert printed.stdout == " ".join(arguments(preset("own/fine-tuned", "own").overrides)) + "\n"
     assert "train.learning_rate=[0.01,0.003]" in printed.stdout
     assert invoke("own/fine-tuned", "--dataset", "own").stdout == printed.stdout

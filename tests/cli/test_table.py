@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from fne.cli import main
-from fne.experiments.printed_tables import description_tables
+from fne.experiments.tables import addresses, is_described
 from tests.support.paper_tables import project, run
 
 
@@ -42,7 +42,7 @@ def test_the_tables_of_all_papers_are_listed_and_shown_by_their_addresses(table)
         *of_dual_path,
         "two-branch/1",
         "two-branch/2",
-        *description_tables(),
+        *[each for each in addresses() if is_described(each)],
     ]
     assert table("two-branch/1").stdout.startswith("two-branch, Table 1: Results on Flickr30K\n")
     result = table("two-branch/6")

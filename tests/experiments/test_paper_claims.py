@@ -3,7 +3,7 @@ import pytest
 
 from fne.experiments.paper_claims import claims_tables, own_difference, own_groups, printed_difference
 from fne.experiments.presets import load
-from fne.experiments.printed_tables import rows
+from fne.experiments.tables import printed_rows
 from tests.support.paper_runs import CAFFE, ranks, run
 
 
@@ -29,7 +29,7 @@ def test_the_averages_of_the_full_network_over_fc7_are_those_of_the_printed_tabl
 
 @pytest.mark.parametrize("table", ["2", "3", "4"])
 def test_a_printed_difference_is_the_mean_over_six_recalls(table):
-    numbers = {row.model: row.numbers for row in rows(table)}
+    numbers = {row.model: row.numbers for row in printed_rows(table)}
     for model in ("SH", "POE"):
         total, better = 0.0, 0
         for position in (0, 1, 2, 4, 5, 6):
@@ -49,7 +49,7 @@ def test_the_curriculum_adds_less_on_coco_than_the_paper_says():
 def test_every_pair_of_a_claim_is_in_all_tables():
     for claim in load("claims")["claims"]:
         for table in ("2", "3", "4"):
-            models = {row.model for row in rows(table)}
+            models = {row.model for row in printed_rows(table)}
             assert {model for pair in claim["pairs"] for model in pair} <= models
 
 

@@ -2,8 +2,10 @@ import pytest
 from dvc.utils.hydra import apply_overrides
 from ruamel.yaml import YAML
 
+from fne.cli.check import SECTIONS as ALL_SCHEMAS
 from fne.core.effective_settings import FAMILIES, applies, flattened, put
 from fne.core.errors import InputError
+from fne.core.params import parse_section
 from fne.datasets.demo.dataset import Render
 from fne.datasets.read import Catalog
 from fne.evaluation.protocols import Evaluate
@@ -12,14 +14,17 @@ from fne.experiments.presets import (
     SECTIONS,
     arguments,
     datasets,
+    description_names,
+    description_papers,
     every_preset,
     load,
     names,
     own_names,
-    own_preset,
     papers,
+    pipeline_of,
     preset,
 )
+from fne.experiments.tables import TRAINED_BY
 from fne.extraction.extractor import Extract
 from fne.features.embeddings import Embed
 from fne.finetuning.settings import Finetune
@@ -27,6 +32,7 @@ from fne.matching.settings import Train
 from fne.text.vocabulary import Tokenize
 from tests.support.imports import ROOT
 
+DATASETS = ("flickr8k", "flickr30k", "coco", "demo")
 PARAMS = YAML(typ="safe", pure=True).load(ROOT / "params.yaml")
 # Keys of `embed` that a kind does not have.
 OF_FNE = ("layers", "thresholds", "low", "high")
@@ -540,7 +546,7 @@ def test_a_wrong_address_suggests_the_closest_preset(name, close):
 
 @pytest.mark.parametrize("name", own_names())
 def test_presets_for_own_data_set_every_key_of_the_training(name):
-    overrides = own_preset(name).overrides
+    overrides = preset(name, "own").overrides
     content = {section: dict(PARAMS[section]) for section in SECTIONS}
     for key, value in overrides.items():
         put(content, key, value)
@@ -562,7 +568,7 @@ def test_the_defaults_train_as_the_preset_for_own_data_does():
         "own/fine-tuned": {"train.batch", "train.patience", "train.start"},
         "own/fine-tuned-small": {"train.start"},
     }.items():
-        overrides = own_preset(name).overrides
+        overrides = preset(name, "own").overrides
         other = {
             key for key, value in overrides.items() if key.startswith("train.") and defaults[key] != value
         }
@@ -571,8 +577,113 @@ def test_the_defaults_train_as_the_preset_for_own_data_does():
 
 def test_a_preset_for_own_data_that_does_not_exist_names_those_that_do():
     with pytest.raises(InputError) as caught:
-        own_preset("FNE-POE")
+        preset("FNE-POE", "own")
     assert caught.value.message == (
         "there is no preset 'FNE-POE' for your own data; there are own/closed-form, own/fine-tuned, "
         "own/fine-tuned-small"
     )
+
+
+def test_papers_about_retrieval_and_about_descriptions_are_separate():
+    assert "semantic" in description_papers()
+    assert not set(papers()) & set(description_papers())
+    assert not set(names()) & set(description_names())
+    assert {"semantic/tags-S-CNN-RNN", "semantic/RIA", "semantic/CNN-warp"} <= set(description_names())
+
+
+@pytest.mark.parametrize("name", description_names())
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_every_preset_of_descriptions_sets_existing_keys_to_valid_values(name, dataset):
+    chosen = preset(name, dataset)
+    sections = {key.partition(".")[0] for key in chosen.overrides}
+    assert TRAINED_BY[pipeline_of(name)] in sections
+    for section in sections:
+        own = {
+            key.partition(".")[2]: value
+            for key, value in chosen.overrides.items()
+            if key.startswith(f"{section}.")
+        }
+        assert set(own) <= set(flattened(PARAMS[section]))
+        content = dict(PARAMS[section])
+        for key, value in own.items():
+            put(content, key, value)
+        assert parse_section({section: content}, section, ALL_SCHEMAS[section])[1] == []
+    assert chosen.notes
+
+
+@pytest.mark.parametrize("name", [each for each in description_names() if pipeline_of(each) == "tagging"])
+def test_a_preset_of_tags_sets_everything_that_decides_what_is_trained(name):
+    chosen = preset(name, "coco").overrides
+    left = {
+        key for key in PARAMS["train_tagger"] if not any(f"train_tagger.{key}" in each for each in chosen)
+    }
+    # Blocks of variants that are not chosen do not apply.
+    assert left <= {"seed", "threads", "recognizers", "hint_readers"}
+
+
+def test_the_ablations_differ_in_what_their_names_say():
+    def chosen(name):
+        found = preset(f"semantic/{name}", "coco").overrides
+        return {key.removeprefix("train_tagger."): value for key, value in found.items()}
+
+    ours, ria, fixed = chosen("tags-S-CNN-RNN"), chosen("RIA"), chosen("CNN-RNN")
+    assert (ours["condition"], ours["inject"], ours["order"]) == ("concepts", "state", "rare_first")
+    assert (ours["units"], ours["word_dim"], ours["learning_rate"]) == (512, 256, 0.0001)
+    assert (ria["condition"], ria["concept_loss"], ria["learns"]) == ("embedding", "none", "joint")
+    assert (fixed["inject"], fixed["order"]) == ("output", "frequent_first")
+    assert chosen("tags-S-CNN-RNN-Tag1K")["hint_readers.user.count"] == 1000
+    assert [chosen(f"CNN-{loss}")["concept_loss"] for loss in ("logistic", "softmax", "warp")] == [
+        "logistic",
+        "softmax",
+        "warp",
+    ]
+
+
+def test_an_unknown_preset_is_refused_with_the_closest_one():
+    with pytest.raises(InputError) as caught:
+        preset("semantic/RIAA", "coco")
+    assert caught.value.message == (
+        "there is no preset 'semantic/RIAA' (did you mean 'semantic/RIA'?); see `fne preset --list`"
+    )
+
+
+CAPTIONERS = [each for each in description_names() if pipeline_of(each) == "captioning"]
+
+
+@pytest.mark.parametrize("name", CAPTIONERS)
+@pytest.mark.parametrize("following", ["paper", "code"])
+def test_a_preset_of_captions_sets_everything_that_decides_what_is_trained(name, following):
+    chosen = preset(name, "coco", following).overrides
+    left = {
+        key
+        for key in PARAMS["train_captioner"]
+        if not any(f"train_captioner.{key}" in each for each in chosen)
+    }
+    # Blocks of variants that are not chosen do not apply.
+    assert left <= {"seed", "threads", "recognizers", "cells", "optimizers"}
+
+
+def test_captioners_differ_in_what_their_names_say():
+    def chosen(name, dataset="coco", following="paper"):
+        found = preset(name, dataset, following).overrides
+        return {key.removeprefix("train_captioner."): value for key, value in found.items()}
+
+    def difference(one, other):
+        ours, theirs = chosen(f"semantic/{one}"), chosen(f"semantic/{other}")
+        return {key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)}
+
+    ours = "captions-S-CNN-RNN"
+    assert difference(ours, "NIC-F-state") == {"condition", "concept_loss", "learns"}
+    assert difference("NIC-F", "NIC-F-state") == {"inject"}
+    assert difference(ours, "captions-S-CNN-RNN-joint") == {"learns"}
+    assert chosen("semantic/NIC-deeply")["condition"] == "hidden"
+    assert (chosen(f"semantic/{ours}")["units"], chosen(f"semantic/{ours}", "flickr8k")["units"]) == (
+        512,
+        256,
+    )
+    slides, code = chosen("slides/M-RNN"), chosen("slides/M-RNN", following="code")
+    assert (slides["condition"], slides["inject"], slides["cell"]) == ("embedding", "bias", "rnn_relu")
+    assert (slides["units"], slides["clip_by"], slides["words"], slides["caption.beam"]) == (
+        512, "element", "alphanumeric", 7,
+    )  # fmt: skip
+    assert (code["inject"], code["units"], code["optimizer"]) == ("every", 256, "rmsprop_inside")

@@ -1,10 +1,17 @@
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from fne.core.errors import InputError
-from fne.experiments.study_file import Tuning, load_study
+from fne.experiments.study_file import (
+    Tuning,
+    check_record,
+    load_study,
+    record_study,
+    require_own_folder,
+)
 from tests.support.imports import ROOT
 from tests.support.studies import STUDY, write_file
 
@@ -110,3 +117,57 @@ def test_faults_are_named(tmp_path, changes, fault):
 def test_a_missing_file_is_an_error_of_the_user():
     with pytest.raises(InputError, match="missing.yaml"):
         load_study(Path("missing.yaml"))
+
+
+@pytest.fixture
+def study(tmp_path):
+    return load_study(write_file(tmp_path / "s.yaml"))
+
+
+def test_a_file_that_was_changed_after_the_first_run_is_refused_with_both_digests(study, tmp_path):
+    record_study(study, tmp_path / "out")
+    record_study(study, tmp_path / "out")
+    assert json.loads((tmp_path / "out/record.json").read_text())["hypotheses"] == 2
+    changed = load_study(write_file(tmp_path / "s.yaml", hypotheses=[]))
+    for check in (record_study, check_record):
+        with pytest.raises(InputError) as caught:
+            check(changed, tmp_path / "out")
+        assert caught.value.message == (
+            f"{tmp_path / 's.yaml'} was recorded as {study.digest[:12]}… before its first run, and is "
+            f"{changed.digest[:12]}… now; restore the file, or run the new one in another folder with --to"
+        )
+
+
+def test_another_seed_needs_another_folder(study, tmp_path):
+    record_study(study, tmp_path / "out")
+    with pytest.raises(InputError) as caught:
+        record_study(load_study(tmp_path / "s.yaml", seed=1), tmp_path / "out")
+    assert caught.value.message == (
+        f"{tmp_path / 'out'}: was run with seed 0, folds 3, images 0, not with seed 1, folds 3, images 0; choose "
+        "another folder with --to"
+    )
+
+
+def test_nothing_was_run_yet_and_a_damaged_record_are_errors_of_the_user(study, tmp_path):
+    with pytest.raises(InputError, match="nothing was run yet; use `fne study run "):
+        check_record(study, tmp_path / "out")
+    (tmp_path / "out").mkdir()
+    for content in ("{}", '{"file": 5, "seed": 0, "folds": 3, "images": 0}'):
+        (tmp_path / "out/record.json").write_text(content)
+        with pytest.raises(
+            InputError, match=r"record.json: damaged \('file'\); choose another folder with --to"
+        ):
+            check_record(study, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["work", "thesis.txt", "results"])
+def test_a_folder_of_the_user_is_refused(study, tmp_path, name):
+    (tmp_path / "mine" / name).mkdir(parents=True)
+    with pytest.raises(InputError) as caught:
+        require_own_folder(tmp_path / "mine")
+    assert caught.value.message == (
+        f"{tmp_path / 'mine'}: holds '{name}' and no record of a study; choose another folder with --to"
+    )
+    record_study(study, tmp_path / "mine")
+    require_own_folder(tmp_path / "mine")
+    require_own_folder(tmp_path / "none")

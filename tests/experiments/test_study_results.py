@@ -7,13 +7,30 @@ from fne.core.errors import InputError
 from fne.core.params import load_params
 from fne.evaluation.metrics.recall import sum_of_recalls, summarize
 from fne.experiments.study_file import load_study
-from fne.experiments.study_record import StudyResult, keep_result
-from fne.experiments.study_results import collect, grids, require_one_state
+from fne.experiments.study_results import (
+    StudyResult,
+    collect,
+    find_result,
+    grids,
+    keep_result,
+    require_one_state,
+)
 from fne.experiments.study_run import settings_of
 from tests.support.imports import ROOT
 from tests.support.studies import write_file
 
 IMAGES = 30
+KEY = {"embed": {"kind": "fne"}}
+RESULT = StudyResult(
+    image_ids=["a", "b"],
+    caption_image=np.array([0, 0, 1]),
+    image_ranks=np.array([1, 2]),
+    caption_ranks=np.array([1, 6, 11]),
+    validation=50.0,
+    features=7,
+    size=2,
+    trials=[{"draw": {}, "validation": 50.0, "chosen": {"power": 1.0}}],
+)
 
 
 def result(ranks: int, fold: int, names: str = "r") -> StudyResult:
@@ -203,3 +220,46 @@ def test_tables_have_a_row_for_each_hypothesis_and_each_finished_cell(study, tmp
     assert f"digest of the file {study.digest[:12]}…" in first.legend
     assert [row[:2] for row in small.rows] == [["all", "z"], ["last", "ternary"], ["last", "z"]]
     assert (small.title, projected.title) == ("small: 3 of 4 cells", "projected: 0 of 1 cells")
+
+
+def test_a_damaged_result_says_how_to_get_it_again(study, tmp_path):
+    keep_result(tmp_path, study.cells[0], 0, 0, KEY, RESULT)
+    (path,) = (tmp_path / "results").rglob("*.h5")
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(InputError, match="remove the file, and `fne study run` computes it again"):
+        find_result(tmp_path, study.cells[0], 0, 0)
+
+
+def test_two_results_that_changed_places_are_refused_with_both_names(study, tmp_path):
+    first, second = study.cells[:2]
+    places = []
+    for number, cell in enumerate((first, second)):
+        keep_result(tmp_path, cell, 0, 0, KEY | {"number": number}, RESULT)
+        places += sorted(set((tmp_path / "results").rglob("*.h5")) - set(places))
+    contents = [path.read_bytes() for path in places]
+    for path, content in zip(places, reversed(contents), strict=True):
+        path.write_bytes(content)
+    for path, cell, other in ((places[0], first, second), (places[1], second, first)):
+        with pytest.raises(InputError) as caught:
+            find_result(tmp_path, cell, 0, 0)
+        assert caught.value.message.startswith(
+            f"{path}: holds the result of '{other.name}', fold 0, seed 0 (key "
+        )
+        assert caught.value.message.endswith(
+            f"…), not of '{cell.name}', fold 0, seed 0; remove the file, and `fne study run` computes it again"
+        )
+    assert find_result(tmp_path, first, 0, 0, KEY | {"number": 0}) is None  # it is computed again
+
+
+def test_a_result_is_read_as_it_was_kept_and_only_for_its_own_key(study, tmp_path):
+    cell = study.cells[0]
+    assert find_result(tmp_path, cell, 0, 0) is None
+    keep_result(tmp_path, cell, 0, 0, KEY, RESULT)
+    found = find_result(tmp_path, cell, 0, 0, KEY)
+    assert found.image_ids == RESULT.image_ids
+    assert found.caption_ranks.tolist() == [1, 6, 11]
+    assert (found.validation, found.features, found.size, found.trials) == (50.0, 7, 2, RESULT.trials)
+    # Images: 50 + 100 + 100; captions: a third at 1, at 5, two thirds at 10.
+    assert found.rsum == pytest.approx(250 + 100 * 4 / 3)
+    assert find_result(tmp_path, cell, 0, 0, {"embed": {"kind": "sign"}}) is None
+    assert find_result(tmp_path, cell, 1, 0) is None

@@ -7,17 +7,21 @@ from fne.core.params import load_params
 from fne.evaluation.metrics.recall import sum_of_recalls, summarize
 from fne.experiments import study_run as running
 from fne.experiments.study_file import load_study
-from fne.experiments.study_record import find_result
-from fne.experiments.study_run import run_study, settings_of
+from fne.experiments.study_results import find_result
+from fne.experiments.study_run import divide, reduce_rows, run_study, settings_of
 from fne.features.embeddings import EMBEDDINGS
 from fne.features.standardize import fit
 from fne.features.write_embeddings import write_embeddings
 from fne.matching.closed_form import CaptionedImages, to_matcher
 from fne.matching.closed_form import fit as align
-from fne.store.catalog import captioned_in, read_captions, split_ids
+from fne.store.catalog import Captioned, captioned_in, read_captions, split_ids
 from fne.store.rows import Rows
 from fne.text.tokens import read_tokens
-from tests.support.studies import write_file, write_study
+from tests.support.features import store
+from tests.support.studies import LAYERS, write_file, write_study
+
+SPLITS = ["train"] * 14 + ["val"] * 6 + ["test"] * 5
+IMAGES = [Captioned(f"r{number:02d}", split, ("a", "b"), ()) for number, split in enumerate(SPLITS)]
 
 
 @pytest.fixture
@@ -230,4 +234,95 @@ def test_a_closed_form_that_does_not_choose_on_the_inner_validation_is_refused(t
     assert caught.value.message == (
         f"{path}: small/all/ternary: train.methods.cca.choose_on must be 'val', the inner validation of a fold, "
         "got 'train'"
+    )
+
+
+def ids(images, split):
+    return {image.id for image in images if image.split == split}
+
+
+def test_every_image_of_train_and_val_is_tested_once_and_test_images_are_withheld():
+    folds = [divide(IMAGES, 4, fold, 0.2, seed=0) for fold in range(4)]
+    tested = [ids(fold, "test") for fold in folds]
+    assert [len(each) for each in tested] == [5, 5, 5, 5]
+    assert set.union(*tested) == {image.id for image in IMAGES if image.split != "test"}
+    for fold in folds:
+        assert len(fold) == 20
+        assert (len(ids(fold, "train")), len(ids(fold, "val"))) == (12, 3)
+
+
+def test_the_division_depends_on_the_ids_and_the_seed_alone():
+    assert divide(IMAGES, 4, 1, 0.2, seed=0) == divide(IMAGES, 4, 1, 0.2, seed=0)
+    shuffled = divide(IMAGES[::-1], 4, 1, 0.2, seed=0)
+    assert ids(shuffled, "test") == ids(divide(IMAGES, 4, 1, 0.2, seed=0), "test")
+    assert ids(divide(IMAGES, 4, 1, 0.2, seed=1), "test") != ids(divide(IMAGES, 4, 1, 0.2, seed=0), "test")
+
+
+def test_without_folds_the_splits_of_the_catalog_stay():
+    assert divide(IMAGES, 0, 0, 0.2, seed=0) == IMAGES
+
+
+def test_official_splits_need_test_images():
+    with pytest.raises(InputError) as caught:
+        divide(IMAGES[:20], 0, 0, 0.2, seed=0)
+    assert caught.value.message == "the catalog has no test images; leave out --official to use folds"
+
+
+def test_too_few_images_for_the_folds_are_refused():
+    with pytest.raises(InputError) as caught:
+        divide(IMAGES[:8], 3, 0, 0.2, seed=0)
+    assert caught.value.message == "8 images of train and val cannot be divided: 3 folds need 9"
+
+
+def test_a_pilot_uses_the_first_images_of_the_same_division():
+    whole = [ids(divide(IMAGES, 4, fold, 0.2, seed=0), "test") for fold in range(4)]
+    pilot = [divide(IMAGES, 4, fold, 0.2, seed=0, images=12) for fold in range(4)]
+    assert [len(fold) for fold in pilot] == [12] * 4
+    for fold, all_of_it in zip(pilot, whole, strict=True):
+        assert len(ids(fold, "test")) == 3
+        assert ids(fold, "test") < all_of_it
+
+
+@pytest.fixture
+def rows(tmp_path):
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(20, 7)) * np.array([9, 5, 1, 0.1, 0.1, 0.1, 0.1]) + 3
+    return store(tmp_path / "rows", values.astype(np.float32), LAYERS)
+
+
+def test_principal_components_are_those_of_the_training_images(rows, tmp_path):
+    training = rows.ids[:15]
+    assert reduce_rows(rows, training, "pca:2", 0, tmp_path / "p") == 2
+    found = Rows.open(tmp_path / "p", "embeddings").read(rows.ids).astype(float)
+    known = rows.read(training).astype(float)
+    centered = rows.read(rows.ids).astype(float) - known.mean(axis=0)
+    _, _, axes = np.linalg.svd(known - known.mean(axis=0))
+    expected = centered @ axes[:2].T
+    for column in range(2):
+        assert abs(np.corrcoef(found[:, column], expected[:, column])[0, 1]) > 0.99999
+    # One scale for all: the ratio of the deviations stays.
+    assert found[:, 0].std() / found[:, 1].std() == pytest.approx(
+        expected[:, 0].std() / expected[:, 1].std(), rel=1e-2
+    )
+
+
+def test_a_random_projection_depends_on_the_seed_alone_and_nearly_keeps_distances(rows, tmp_path):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        reduce_rows(rows, rows.ids, "random:7", seed, tmp_path / name)
+    first, again, other = (Rows.open(tmp_path / name).read(rows.ids) for name in "abc")
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+    def distances(values):
+        values = values.astype(float)
+        return np.linalg.norm(values[:, None] - values[None], axis=2)[np.triu_indices(20, 1)]
+
+    assert np.corrcoef(distances(first), distances(rows.read(rows.ids)))[0, 1] > 0.7
+
+
+def test_more_components_than_values_or_images_are_refused(rows, tmp_path):
+    with pytest.raises(InputError) as caught:
+        reduce_rows(rows, rows.ids, "pca:8", 0, tmp_path / "p")
+    assert caught.value.message == (
+        "study.project: pca:8 of 7 values and 20 training images; choose a smaller number"
     )

@@ -16,7 +16,7 @@ import torch
 
 from fne.cli import main as fne
 from fne.experiments import study_run
-from fne.experiments.study_record import WORK
+from fne.experiments.study_file import WORK
 from tests.support.kills import run_forked
 from tests.support.studies import STUDY, write_study
 

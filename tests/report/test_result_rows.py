@@ -1,63 +1,16 @@
 import json
-from pathlib import Path
 
 import pytest
 
-from fne.core.effective_settings import put
 from fne.evaluation.baseline import Floor
-from fne.experiments.presets import load, preset
-from fne.experiments.printed_tables import rows
-from fne.experiments.runs import split_digests
-from fne.report.result_rows import SECTION_ARTIFACTS, PaperRow, find_paper_row, results_table
-from fne.store.artifact import Artifact
-from fne.store.catalog import Captioned
-from fne.store.checksums import seal_metrics
+from fne.experiments.tables import PaperRow
+from fne.report.result_rows import results_table
 from tests.support.report import read_run, write_run
-
-FIVE = ("a", "b", "c", "d", "e")
-CATALOG = [
-    Captioned(f"{split}-{number}", split, FIVE, ())
-    for split, images in {"train": 6000, "val": 1000, "test": 1000}.items()
-    for number in range(images)
-]
-CAFFE = "ca" * 32
-NUMBERS = {"R@1": 20.0, "R@5": 45.0, "R@10": 60.0, "median_rank": 6.0, "mean_rank": 30.0}
-
-
-@pytest.fixture(autouse=True)
-def _caffe_weights_are_listed(monkeypatch):
-    monkeypatch.setitem(load("weights"), "sha256", [CAFFE])
-    digests = split_digests(CATALOG)
-    monkeypatch.setitem(
-        load("datasets")["flickr8k"], "ids", {split: digests[split] for split in ("val", "test")}
-    )
 
 
 def rows_of(folder, paper_row=None, **choices):
     write_run(folder, **choices)
     return {row.name: row for row in results_table(read_run(folder), paper_row)}
-
-
-def metrics(name="test_full", images=1000):
-    found = {"image_to_text": NUMBERS, "text_to_image": NUMBERS, "images": images, "captions": 5 * images}
-    return seal_metrics({name: found}).encode()
-
-
-def ranks_of(method, **changes):
-    """Return the ranks of a run of a method on Flickr8k; `changes` are settings per artifact."""
-    lineage = {name: {"digest": "x", "settings": {}} for name in SECTION_ARTIFACTS.values()}
-    for key, value in preset(method, "flickr8k").overrides.items():
-        section, name = key.split(".", 1)
-        if section not in SECTION_ARTIFACTS:
-            continue
-        put(lineage[SECTION_ARTIFACTS[section]]["settings"], name, value)
-    images = {"backbone": "vgg16", "activations": "post_relu", "resize": "squash", "crops": "ten"}
-    images |= {"views": "mean", "layers": "all"}
-    lineage["activations"] = {"digest": "x", "settings": images | {"precision": "float32", "extractor": 1}}
-    lineage["weights"] = {"digest": CAFFE, "settings": {"kind": "file"}}
-    for name, settings in changes.items():
-        lineage[name]["settings"] |= settings
-    return Artifact(Path("ranks.h5"), "ranks", "x", {}, lineage)
 
 
 def test_every_metric_has_its_interval(tmp_path):
@@ -100,45 +53,6 @@ def test_in_a_protocol_with_folds_guessing_searches_a_single_fold(tmp_path):
     rows = rows_of(tmp_path, sentences=sentences, folds=4)
     assert [cell.chance for cell in rows["R@1"].cells] == ["20.0 %", "20.0 %"]
     assert [cell.chance for cell in rows["Mean rank"].cells] == ["3.0", "3.0"]
-
-
-def test_a_run_of_an_experiment_of_the_paper_gets_the_printed_row():
-    found = find_paper_row(metrics(), ranks_of("FNE-SH"), CATALOG)
-    assert found.source == "FNE-SH in Table 2 (Results on Flickr8k), settings following the paper"
-    assert found.figures == {
-        "image_to_text": {"R@1": 25.0, "R@5": 50.8, "R@10": 64.3, "median_rank": 5},
-        "text_to_image": {"R@1": 18.6, "R@5": 44.9, "R@10": 58.0, "median_rank": 7},
-    }
-
-
-def test_the_printed_row_has_its_notes():
-    [row] = [row for row in rows("2") if row.model == "FC7-MH-bl"]
-    assert find_paper_row(metrics(), ranks_of("FC7-MH-bl"), CATALOG).notes == row.notes != []
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"model": {"margin": 0.17}},
-        {"embeddings": {"low": -0.3}},
-        {"tokens": {"min_count": 2}},
-        {"activations": {"crops": "center"}},
-    ],
-)
-def test_a_run_with_other_settings_gets_no_row(changes):
-    assert find_paper_row(metrics(), ranks_of("FNE-SH", **changes), CATALOG) is None
-
-
-def test_a_run_with_other_weights_gets_no_row():
-    ranks = ranks_of("FNE-SH")
-    ranks.lineage["weights"]["digest"] = "0" * 64
-    assert find_paper_row(metrics(), ranks, CATALOG) is None
-
-
-def test_a_run_on_another_split_or_data_set_gets_no_row():
-    assert find_paper_row(metrics("val_full"), ranks_of("FNE-SH"), CATALOG) is None
-    assert find_paper_row(metrics(images=500), ranks_of("FNE-SH"), CATALOG) is None
-    assert find_paper_row(metrics(), ranks_of("FNE-SH"), CATALOG[1:]) is None
 
 
 def test_the_floor_is_shown_beside_rsum_and_a_model_below_it_is_marked(tmp_path):
