@@ -47,7 +47,7 @@ def main(embeddings: Path, captions: Path, tokens: Path, floor: Path, params: Pa
         say(write_no_floor(floor, name, error.message, made_with, inputs.lineage))
         return
     records = [record for fold in folds for record in fold]
-    pairs = Pairs(records, Rows.open(embeddings, "embeddings"), read_tokens(tokens))
+    pairs = Pairs(records, inputs.rows, read_tokens(tokens))
     matcher = to_matcher(alignment).to(device)
     with tempfile.TemporaryDirectory() as folder:
         stores = Path(folder, "images"), Path(folder, "captions")

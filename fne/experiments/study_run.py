@@ -271,7 +271,7 @@ class Workspace:
                 best = validation, matcher
         assert best is not None
         tested = captioned_in(self._captioned(captions)[0], "test")
-        pairs = Pairs(tested, Rows.open(embeddings), read_tokens(tokens))
+        pairs = Pairs(tested, inputs.rows, read_tokens(tokens))
         owners = np.repeat(np.arange(len(tested)), pairs.caption_counts)
         images = torch.cat(list(encode_images(best[1], pairs, pairs.image_ids)))
         sentences = torch.cat(list(encode_captions(best[1], pairs, pairs.caption_ids)))

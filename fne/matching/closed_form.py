@@ -450,7 +450,7 @@ def align_pairs(
         for pairs in (inputs.training, inputs.validation)
     )
     vectors = inputs.vectors.values if inputs.vectors else None
-    return fit(inputs.training.rows, training, validation, inputs.words, method, settings, vectors, text=text)
+    return fit(inputs.rows.store, training, validation, inputs.words, method, settings, vectors, text=text)
 
 
 def needed_memory(features: int, text_dim: int) -> int:

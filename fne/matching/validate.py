@@ -38,29 +38,26 @@ NEAR_GUESSING = 0.01
 GUESSING_FOR = 5
 
 
-def validate(matcher: Matcher, pairs: Pairs, processes: Processes = ALONE) -> Scores:
-    """Rank all captions and images of `pairs` against each other; the main score is rsum."""
-    image_ids = [record.id for record in pairs.captioned]
-    caption_ids = [caption_id for record in pairs.captioned for caption_id in record.caption_ids]
-    images = torch.cat(list(encode_images(matcher, pairs, image_ids, processes)))
-    captions = torch.cat(list(encode_captions(matcher, pairs, caption_ids, processes)))
-    caption_image = torch.from_numpy(np.repeat(np.arange(len(image_ids)), pairs.caption_counts))
+def validate(matcher: Matcher, pairs: Pairs, processes: Processes = ALONE, section: str = "train") -> Scores:
+    """Rank all captions and images of `pairs` against each other; the main score is rsum.
+
+    Raises:
+        InputError: if scores are not numbers, with the key of the section of `params.yaml` to lower.
+    """
+    images = torch.cat(list(encode_images(matcher, pairs, pairs.image_ids, processes)))
+    captions = torch.cat(list(encode_captions(matcher, pairs, pairs.caption_ids, processes)))
+    caption_image = torch.from_numpy(np.repeat(np.arange(len(pairs)), pairs.caption_counts))
     try:
         ranking = rank(images, captions, caption_image, matcher.similarity, 0, processes)
     except ValueError as error:
-        raise InputError(f"training stopped: in validation, {error}; lower train.learning_rate") from None
+        raise InputError(f"training stopped: in validation, {error}; lower {section}.learning_rate") from None
     return Scores(retrieval_values(ranking.image_ranks.numpy(), ranking.caption_ranks.numpy()))
 
 
 def flat_loss(name: str, choices: LossChoices, margin: float, batch_sizes: Sequence[int]) -> float | None:
     """Return the per-pair loss of a collapsed model, or None for a loss that does not settle there.
 
-    Args:
-        name: a key of `fne.matching.hard_negatives.MINERS`.
-        choices: what the loss needs beyond its margin.
-        margin: the margin of the loss.
-        batch_sizes: the number of pairs of each batch of an epoch. Of a mean, the loss per pair depends
-            on them.
+    Of a mean, it depends on the number of pairs of each batch of an epoch.
     """
     if name not in CAN_SETTLE:
         return None
