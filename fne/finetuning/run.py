@@ -41,7 +41,7 @@ from fne.matching.instance_loss import FLOAT, Classes, Instance, format_bytes
 from fne.matching.mined_captions import AnchorDraw
 from fne.matching.model import Matcher
 from fne.matching.model_file import read_model, write_tuned
-from fne.matching.results import training_metrics
+from fne.matching.run import training_metrics
 from fne.matching.task import MatchingData, MatchingOptions, MatchingTask, Objective, RateFactors
 from fne.store.arrays import arrays_digest
 from fne.store.artifact import MODELS, Artifact, Lineage, merge
