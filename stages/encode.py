@@ -14,7 +14,7 @@ from fne.core.stage import stage
 from fne.finetuning.encode import TunedRows
 from fne.matching.data import Pairs
 from fne.matching.encode import write_vectors
-from fne.matching.imported import open_imported
+from fne.matching.imported_matcher import open_imported
 from fne.matching.model import Matcher
 from fne.matching.model_file import is_imported, is_tuned, read_model, read_model_file
 from fne.store.artifact import Artifact

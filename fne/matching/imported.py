@@ -1,27 +1,22 @@
 """Imported vectors of images and captions of one space, evaluated as they are: nothing is trained.
 
-The model file has no weights, so it is only a sealed header; the vectors stay in their stores. For the
-validation and for the stage `encode`, they take the place of a model's outputs.
+The model file has no weights, so it is only a sealed header; the vectors stay in their stores.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import torch
 from pydantic import Field
-from torch import Tensor, nn
-from torch.nn import functional
 
-from fne.core.distributed_layers import Step
 from fne.core.params import Section, one_of
 from fne.core.terminal import say
 from fne.matching.classifier_file import write_classifier
 from fne.matching.data import Pairs
-from fne.matching.model import Matcher, Shape
-from fne.matching.model_file import IMPORTED, imported_shape, write_imported_model
+from fne.matching.imported_matcher import ImportedVectors, open_imported
+from fne.matching.model_file import IMPORTED, write_imported_model
 from fne.matching.run import summary, training_metrics, warnings
-from fne.matching.similarities import SIMILARITIES, find_similarity
+from fne.matching.similarities import SIMILARITIES
 from fne.matching.validate import validate
 from fne.store.artifact import Lineage
 from fne.store.catalog import captioned_in, read_captions, require_images, split_artifact
@@ -29,7 +24,7 @@ from fne.store.checksums import write_metrics
 from fne.store.history import MODEL, write_empty_history
 from fne.store.lineage import recorded_lineage
 from fne.store.rows import Rows
-from fne.text.caption_vectors import CaptionVectors, read_caption_vectors, require_one_space
+from fne.text.caption_vectors import read_caption_vectors, require_one_space
 from fne.text.tokens import read_tokens
 from fne.training.best_epoch import Point
 from fne.training.finished_runs import Finished
@@ -51,46 +46,6 @@ class Similarity(Section):
     model_config = Section.model_config | {"extra": "ignore"}
 
     similarity: Annotated[str, one_of(SIMILARITIES)]
-
-
-class ImportedVectors(Matcher):
-    """A model whose outputs are imported vectors.
-
-    Args:
-        captions: the vectors of all captions (captions, dim); a caption's number is counted from 1.
-        similarity: a key of `SIMILARITIES`. For cosines, vectors are scaled to length one.
-    """
-
-    def __init__(self, captions: Tensor, similarity: str) -> None:
-        nn.Module.__init__(self)
-        self.shape = Shape(**imported_shape(len(captions), captions.shape[1], similarity))
-        self.similarity = find_similarity({"source": IMPORTED, "similarity": similarity})
-        self.captions = nn.Parameter(captions, requires_grad=False)
-
-    def embed_images(self, rows: Tensor, step: Step | None = None) -> Tensor:
-        """Return image vectors (images, dim)."""
-        return self.normalize(rows)
-
-    def embed_captions(self, words: Tensor, lengths: Tensor, step: Step | None = None) -> Tensor:
-        """Return the vectors of captions (captions, dim), given as numbers (captions, 1)."""
-        return self.normalize(self.captions[words[:, 0] - 1])
-
-    def normalize(self, vectors: Tensor) -> Tensor:
-        """Scale vectors to length one for cosines; other similarities see them as they are."""
-        return functional.normalize(vectors, dim=1) if self.shape.similarity == "cosine" else vectors
-
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:  # type: ignore[override]
-        """Return no weights: the vectors are in stores of their own."""
-        return {}
-
-
-def open_imported(rows: Rows, captions: CaptionVectors | None, similarity: str) -> ImportedVectors:
-    """Return imported vectors as a model.
-
-    Raises:
-        InputError: if there are no vectors of captions, or if the two sides do not fit.
-    """
-    return ImportedVectors(torch.from_numpy(require_one_space(rows, captions).values), similarity)
 
 
 @dataclass(frozen=True)

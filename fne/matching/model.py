@@ -1,5 +1,6 @@
 """The model: an image head and a text encoder that meet on the unit sphere."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fne.core.distributed_layers import Step, SyncBatchNorm
-from fne.evaluation.metrics.ranks import Similarity
 from fne.matching.image_heads import IMAGE_HEADS
 from fne.matching.similarities import SIMILARITIES
 from fne.matching.text_encoders import TEXT_ENCODERS
@@ -46,7 +46,7 @@ class Matcher(nn.Module):
     def __init__(self, shape: Shape, vectors: np.ndarray | None = None, fixed: bool = False) -> None:
         super().__init__()
         self.shape = shape
-        self.similarity: Similarity = SIMILARITIES[shape.similarity]
+        self.similarity: Callable[[Tensor, Tensor], Tensor] = SIMILARITIES[shape.similarity]
         head, encoder = IMAGE_HEADS[shape.image_head], TEXT_ENCODERS[shape.text_encoder]
         head_settings = head.settings.model_validate(shape.image_head_settings)
         encoder_settings = encoder.settings.model_validate(shape.text_encoder_settings)
