@@ -15,9 +15,10 @@ from fne.core.variants import load_block
 from fne.evaluation.baseline import write_floor, write_no_floor
 from fne.evaluation.protocols import Evaluate, choose_folds, metrics_name
 from fne.evaluation.score_retrieval import evaluate
-from fne.matching.closed_form import AlignmentError, ClosedForm, Threads, align_pairs, to_matcher
+from fne.matching.closed_form import ClosedForm, Threads, align_pairs, to_matcher
 from fne.matching.data import Pairs, read_inputs
 from fne.matching.encode import write_vectors
+from fne.matching.second_moments import AlignmentError
 from fne.matching.similarities import SIMILARITIES
 from fne.store.catalog import read_captions
 from fne.store.rows import Rows
