@@ -9,12 +9,13 @@ import numpy as np
 from benchmarks.flickr8k import BATCH, FEATURES, VOCABULARY, draw_captions, draw_embeddings
 from benchmarks.timing import Ratio
 from benchmarks.training_step import DIM, our_step
-from fne.matching.data import Pairs
+from fne.matching.data import PairDraw, Pairs
 from fne.matching.model import Shape, new_matcher
 from fne.store.catalog import Captioned
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import Rows, write_rows
 from fne.text.tokens import read_tokens, write_tokens
+from fne.training.row_source import StoreRows
 
 CAPTIONS = 5
 
@@ -40,9 +41,9 @@ def training_input(
         start = time.perf_counter()
         waited = 0.0
         requested = start
-        batches = pairs.batches(0, 0, batch_size, "one")
+        batches = PairDraw(pairs.captioned, 0, batch_size, "one").batches(0)
         for batch in batches:
-            data = pairs.images(batch.image_ids), *pairs.captions(batch.caption_ids)
+            data = pairs.source.read(batch.image_ids), *pairs.captions(batch.caption_ids)
             waited += time.perf_counter() - requested
             step(data)
             requested = time.perf_counter()
@@ -70,4 +71,5 @@ def _draw_pairs(folder: Path, images: int, features: int) -> Pairs:
         for number, own in plan_shards([record.id for record in captioned], 4).items()
     )
     write_rows(folder / "embeddings", "embeddings", [Layer("all", features)], "ternary", shards, {}, {})
-    return Pairs(captioned, Rows.open(folder / "embeddings"), read_tokens(folder / "tokens.h5"))
+    rows = StoreRows(Rows.open(folder / "embeddings"))
+    return Pairs(captioned, rows, read_tokens(folder / "tokens.h5"))

@@ -20,13 +20,15 @@ from benchmarks.timing import Ratio, compare, print_table, ratio
 from fne.core.variants import NoSettings
 from fne.evaluation.metrics.ranks import Similarity
 from fne.matching.data import PairBatch as PairBatch
+from fne.matching.data import PairDraw
 from fne.matching.hard_negatives import LossChoices
 from fne.matching.losses import bind
 from fne.matching.model import Matcher, Shape, new_matcher
-from fne.matching.task import MatchingTask, Objective
+from fne.matching.task import MatchingData, MatchingTask, Objective
 from fne.training.best_epoch import Phase
 from fne.training.loop import Schedule, Trainer
 from fne.training.optimizers import CLIPS, OPTIMIZERS
+from fne.training.task import ParameterGroup
 
 DIM, BATCHES, ROUNDS = 1024, 4, 8
 RATE, CLIP, MARGIN = 2e-4, 2.0, 0.2
@@ -61,7 +63,8 @@ def our_step(matcher: Matcher) -> Callable[[Batch], float]:
     """Return a function that makes one update with the trainer of the stage, and returns the loss."""
     data = _InMemory()
     objective = Objective("sum_hinge", LossChoices(), MARGIN)
-    task = MatchingTask(matcher, [objective], data, data, 0, BATCH, "one")  # type: ignore[arg-type]
+    pairs = MatchingData(data, data, PairDraw([], 0, BATCH, "one"))  # type: ignore[arg-type]
+    task = MatchingTask(matcher, [objective], pairs)
     optimizer = partial(OPTIMIZERS["adam"].make, settings=NoSettings())
     trainer = Trainer(task, Schedule([Phase("sum_hinge", RATE, 1, 1)], 0, optimizer, CLIP, "global", 0))
 
@@ -74,11 +77,18 @@ def our_step(matcher: Matcher) -> Callable[[Batch], float]:
 
 
 class _InMemory:
-    """The one batch that a step learns from, in place of stored pairs."""
+    """The one batch that a step learns from, in place of stored pairs and their rows."""
 
+    network = None
     batch: Batch
 
-    def images(self, ids: Sequence[str], views: Sequence[int] | None = None) -> Tensor:
+    def __init__(self) -> None:
+        self.source = self
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        return []
+
+    def read(self, ids: Sequence[str], views: Sequence[int] | None = None) -> Tensor:
         return self.batch[0]
 
     def captions(self, ids: Sequence[str]) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_runtime
 from fne.core.processes import joined
 from fne.core.stage import stage
-from fne.finetuning.encode import open_tuned_rows
+from fne.finetuning.encode import TunedRows
 from fne.matching.data import Pairs
 from fne.matching.encode import write_vectors
 from fne.matching.imported_matcher import open_imported
@@ -23,6 +23,7 @@ from fne.store.lineage import recorded_lineage
 from fne.store.rows import Rows
 from fne.text.caption_vectors import CaptionVectors, read_caption_vectors
 from fne.text.tokens import read_tokens
+from fne.training.row_source import RowSource, StoreRows
 
 
 @stage("encode")
@@ -62,21 +63,20 @@ def main(
     matcher, origin = _open_model(model, rows, imported)
     given = [imported.artifact] if imported else []
     lineage = recorded_lineage(origin, rows.artifact, numbers.artifact, catalog, *given)
-    tuned_rows = None
+    source: RowSource = StoreRows(rows)
     if is_tuned(tuned):
         listed, files = read_images(images)
         matcher, final = read_model(tuned)
         lineage = recorded_lineage(final, origin, rows.artifact, numbers.artifact, catalog, files)
-        root = image_root(load_key(params, "catalog", "root"))
-        tuned_rows = open_tuned_rows(tuned, listed, root, runtime)
+        source = TunedRows(tuned, listed, image_root(load_key(params, "catalog", "root")), runtime)
     if imported:
         numbers = imported.tokens(numbers)
-    pairs = Pairs(captioned, rows, numbers)
+    pairs = Pairs(captioned, source, numbers)
     dim = matcher.shape.embed_dim
     with joined(device) as processes:
         matcher.to(device)  # which of several GPUs is known only here
         stores = image_vectors, caption_vectors
-        write_vectors(matcher, pairs, rows.ids, numbers.ids, stores, lineage, processes, tuned_rows)
+        write_vectors(matcher, pairs, rows.ids, numbers.ids, stores, lineage, processes)
         processes.log(f"{len(rows.ids)} images and {len(numbers.ids)} captions, {dim} values each")
 
 

@@ -15,9 +15,10 @@ from fne.core.variants import load_block
 from fne.evaluation.baseline import write_floor, write_no_floor
 from fne.evaluation.protocols import Evaluate, choose_folds, metrics_name
 from fne.evaluation.score_retrieval import evaluate
-from fne.matching.closed_form import AlignmentError, ClosedForm, Threads, align_pairs, to_matcher
+from fne.matching.closed_form import ClosedForm, Threads, align_pairs, to_matcher
 from fne.matching.data import Pairs, read_inputs
 from fne.matching.encode import write_vectors
+from fne.matching.second_moments import AlignmentError
 from fne.matching.similarities import SIMILARITIES
 from fne.store.catalog import read_captions
 from fne.store.rows import Rows
@@ -47,7 +48,7 @@ def main(embeddings: Path, captions: Path, tokens: Path, floor: Path, params: Pa
         say(write_no_floor(floor, name, error.message, made_with, inputs.lineage))
         return
     records = [record for fold in folds for record in fold]
-    pairs = Pairs(records, Rows.open(embeddings, "embeddings"), read_tokens(tokens))
+    pairs = Pairs(records, inputs.rows, read_tokens(tokens))
     matcher = to_matcher(alignment).to(device)
     with tempfile.TemporaryDirectory() as folder:
         stores = Path(folder, "images"), Path(folder, "captions")

@@ -11,6 +11,8 @@ from fne.core.params import load_runtime, load_section
 from fne.core.stage import stage
 from fne.matching.imported import Encode, Similarity, read_imported, write_imported
 from fne.matching.model_file import IMPORTED
+from fne.matching.run import run_training
+from fne.matching.settings import Train
 
 
 @stage("train", "encode.source")
@@ -48,11 +50,8 @@ def main(
     if load_section(params, "encode", Encode).source == IMPORTED:
         similarity = load_section(params, "train", Similarity).similarity
         if is_first():
-            write_imported(read_imported(*sources), similarity, *outputs)
+            write_imported(read_imported(*sources, similarity), *outputs)
         return
-    from fne.matching.run import run_training  # torch: slow to import
-    from fne.matching.settings import Train
-
     run_training(load_section(params, "train", Train), runtime, sources, outputs)
 
 

@@ -37,8 +37,7 @@ from fne.extraction.weights import (
 )
 from fne.features.embeddings import ALL, OF_VIEWS, ONE_LAYER, Embed, kept_layers
 from fne.features.write_embeddings import EXTRACTED
-from fne.finetuning.settings import Finetune
-from fne.finetuning.train import OFF, WITH_GRADIENT, kind_fault
+from fne.finetuning.settings import OFF, WITH_GRADIENT, Finetune, kind_fault
 from fne.finetuning.tuned_network import trained_taps
 from fne.matching.imported import Encode
 from fne.matching.settings import Train, unused_vectors_message

@@ -39,14 +39,11 @@ def write_floor(
     settings: dict[str, Any],
     lineage: Lineage,
 ) -> str:
-    """Write the floor; return it as one line.
+    """Write the floor of a split and protocol; return it as one line.
 
     Args:
-        path: `metrics/floor.json`.
-        name: of the split and the protocol.
         metrics: of the closed form, as in `metrics/retrieval.json`.
         interval: `low` and `high` of the sum of recalls.
-        settings: that it was computed with.
         lineage: of the embeddings and tokens.
     """
     kept = {key: metrics[key] for key in KEPT}
@@ -63,12 +60,7 @@ def write_no_floor(path: Path, name: str, reason: str, settings: dict[str, Any],
 
 
 def read_floor(path: Path, name: str, lineage: Lineage) -> Floor:
-    """Read the floor of an evaluation.
-
-    Args:
-        path: `metrics/floor.json`.
-        name: of the split and the protocol.
-        lineage: of the evaluation, which must have been made from the same embeddings and tokens.
+    """Read the floor of an evaluation of this lineage, by the name of its split and protocol.
 
     Raises:
         InputError: if the file is damaged, or belongs to other embeddings, tokens or another split.

@@ -20,13 +20,9 @@ PERCENT = range(1, 101)
 def write_curves(
     folder: Path, ranks: Mapping[str, np.ndarray], folds: Mapping[str, np.ndarray], largest: int
 ) -> None:
-    """Write both tables.
+    """Write both tables, given the rank and the fold of each query by direction.
 
-    Args:
-        folder: where to.
-        ranks: the ranks of the queries, by direction.
-        folds: the fold of each query, by direction; recalls are means over the folds.
-        largest: the number of candidates of the direction that has more.
+    `largest` is the number of candidates of the direction that has more.
     """
     with replacing_folder(folder) as temporary:
         ks = range(1, min(LONGEST, largest) + 1)

@@ -45,8 +45,6 @@ def difference(
 
     Args:
         metric: its name; of ranks, lower ones are better.
-        a: its value of side A.
-        b: its value of side B.
         drawn: its values of both sides in all samples (2, samples).
         enough: whether there are enough trainings to call a side better.
         comparisons: how many comparisons are made together.
@@ -114,8 +112,6 @@ def rsum_samples(
 
     Args:
         sides: the ranks of each seed of each side, all of the same test images.
-        samples: how many bootstrap samples to draw.
-        seed: the seed of the bootstrap.
         same_seeds: whether all sides were trained with the same seeds, so that these are paired too.
     """
     first = sides[0][0]

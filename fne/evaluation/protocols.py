@@ -50,12 +50,7 @@ class Protocol:
 
 
 def require_splits(captioned: Sequence[Captioned], captions: Path, split: str) -> None:
-    """Refuse a catalog that has too few captions for training, or none to score.
-
-    Args:
-        captioned: the catalog.
-        captions: its path, for messages.
-        split: the split to score.
+    """Refuse a catalog that has too few captions for training, or none in the split to score.
 
     Raises:
         InputError: saying what to do, for every split that lacks captions.
@@ -124,8 +119,6 @@ def refuse_leaks(lineage: Lineage, captioned: Sequence[Captioned], captions: Pat
     Args:
         lineage: what the vectors were made from, merged with the training images of the catalog. So model and
             statistics are known to be fitted on exactly these.
-        captioned: the catalog.
-        captions: its path, for messages.
 
     Raises:
         InputError: if the vocabulary was made from other captions than those of train and val, if the
@@ -148,10 +141,7 @@ def refuse_leaks(lineage: Lineage, captioned: Sequence[Captioned], captions: Pat
 def refuse_image_leaks(lineage: Lineage, captioned: Sequence[Captioned], captions: Path) -> None:
     """Refuse results of images that statistics were fitted on, or that are in two splits.
 
-    Args:
-        lineage: what the results were made from, merged with the training images of the catalog.
-        captioned: the catalog.
-        captions: its path, for messages.
+    The lineage is that of the results, merged with the training images of the catalog.
 
     Raises:
         InputError: if the statistics are not those of the training images, or if one photograph is in two
@@ -170,12 +160,7 @@ def refuse_image_leaks(lineage: Lineage, captioned: Sequence[Captioned], caption
 def read_scored_catalog(
     images: Path, captions: Path, *artifacts: Artifact
 ) -> tuple[list[Image], list[Captioned], Lineage]:
-    """Read the catalog whose images a model is scored on; return it with the lineage of the results.
-
-    Args:
-        images: the catalog of image files.
-        captions: the catalog of captions.
-        artifacts: what the results are made with.
+    """Read the catalog whose images are scored; return it with the lineage of results made with `artifacts`.
 
     Raises:
         InputError: if they do not belong together, or if the scored images are leaked.

@@ -223,7 +223,7 @@ class Workspace:
                 best = validation, matcher
         assert best is not None
         tested = captioned_in(self._captioned(captions)[0], "test")
-        pairs = Pairs(tested, Rows.open(embeddings), read_tokens(tokens))
+        pairs = Pairs(tested, inputs.rows, read_tokens(tokens))
         ranking = rank_pairs(best[1], pairs)
         return StudyResult(
             image_ids=pairs.image_ids,

@@ -4,7 +4,8 @@ Images are prepared exactly as the extraction prepared them for the model before
 resizing, the same crops. Only the weights are others.
 """
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fne.core.errors import InputError
+from fne.core.files import text_digest
 from fne.core.params import Runtime
 from fne.core.terminal import say
 from fne.extraction.computer import LocalComputer
@@ -26,6 +29,7 @@ from fne.matching.model_file import NETWORK, read_model_file
 from fne.store.artifact import Artifact
 from fne.store.catalog import Image
 from fne.store.layout import count_views, mean_of_views
+from fne.training.task import ParameterGroup
 
 KEPT = "for the scratch folder"
 
@@ -44,29 +48,54 @@ def tuned_extractor(tuned: Path, runtime: Runtime) -> tuple[Extractor, Artifact]
     return build_recorded(origin, weights, runtime, [layer]), origin
 
 
-def open_tuned_rows(
-    tuned: Path, images: Sequence[Image], root: Path, runtime: Runtime
-) -> Callable[[Sequence[str]], Tensor]:
-    """Pass all images through a tuned network; return a function from ids to rows (images, features).
+class TunedRows:
+    """The rows of images as a tuned network computes them, the mean of their views: constants from here on.
 
-    Finished rows are kept in the scratch folder, so that an interruption costs only those that were being
-    computed.
+    All images pass through the network when this is made. Finished rows are kept in the scratch folder, so
+    that an interruption costs only those that were being computed.
 
     Raises:
         InputError: if an image is not the one in the catalog any more.
     """
-    extractor, origin = tuned_extractor(tuned, runtime)
-    scratch = Scratch(runtime.scratch_folder() / "activations", extractor.kind, extractor.features)
-    computer = LocalComputer(extractor.device, runtime.batch, runtime.workers)
-    report = Report(partial(say, err=True), "tuned network", KEPT)
-    extract(ImageFiles(images, root, extractor.resize), extractor, scratch, computer, report)
-    digests = {image.id: image.sha256 for image in images}
-    finished = scratch.rows(digests.values())
-    views = count_views(extractor.layers)
-    unit = origin.lineage["embeddings"]["settings"].get("rows") == "unit"
 
-    def rows(ids: Sequence[str]) -> Tensor:
-        found = torch.from_numpy(mean_of_views(np.stack([finished[digests[each]] for each in ids]), views))
-        return functional.normalize(found, dim=1) if unit else found
+    network = None
 
-    return rows
+    def __init__(self, tuned: Path, images: Sequence[Image], root: Path, runtime: Runtime) -> None:
+        extractor, self._origin = tuned_extractor(tuned, runtime)
+        scratch = Scratch(runtime.scratch_folder() / "activations", extractor.kind, extractor.features)
+        computer = LocalComputer(extractor.device, runtime.batch, runtime.workers)
+        report = Report(partial(say, err=True), "tuned network", KEPT)
+        extract(ImageFiles(images, root, extractor.resize), extractor, scratch, computer, report)
+        self._files = {image.id: image.sha256 for image in images}
+        self._finished = scratch.rows(self._files.values())
+        self._views = count_views(extractor.layers)
+        self._unit = self._origin.lineage["embeddings"]["settings"].get("rows") == "unit"
+
+    def parameter_groups(self) -> Sequence[ParameterGroup]:
+        """Return nothing: the network is not trained any more."""
+        return []
+
+    def check_ids(self, ids: Sequence[str]) -> None:
+        """Refuse images without a file.
+
+        Raises:
+            InputError: naming the first of them.
+        """
+        missing = [each for each in ids if each not in self._files]
+        if missing:
+            raise InputError(f"the catalog has no image file of {missing[0]!r}; run `dvc repro`")
+
+    def digest(self, ids: Sequence[str]) -> str:
+        """Return the digest of the network and of the image files."""
+        return text_digest(json.dumps([self._origin.digest, [[each, self._files[each]] for each in ids]]))
+
+    def read(self, ids: Sequence[str], views: Sequence[int] | None = None) -> Tensor:
+        """Return rows (images, features); single views are not kept apart."""
+        rows = np.stack([self._finished[self._files[each]] for each in ids])
+        found = torch.from_numpy(mean_of_views(rows, self._views))
+        return functional.normalize(found, dim=1) if self._unit else found
+
+    def blocks(self, ids: Sequence[str], size: int) -> Iterator[Tensor]:
+        """Yield the rows of `size` images at a time."""
+        for start in range(0, len(ids), size):
+            yield self.read(ids[start : start + size])

@@ -1,29 +1,111 @@
-"""The stage `finetune`, where the network is trained: what it reads, announces, trains and writes."""
+"""The stage `finetune`, where the network is trained: what it reads, announces, trains and writes.
 
+Fine-tuning is the training of the matching task with rows from the network instead of a store. The objective
+is that of the dual-path paper's second stage, with mined captions.
+"""
+
+import json
 import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import torch
 
 from fne.core import stat_cache
-from fne.core.device import prepare_device
+from fne.core.device import free_memory, prepare_device, synchronize
+from fne.core.errors import InputError
+from fne.core.files import text_digest
 from fne.core.params import Runtime
-from fne.core.processes import joined
+from fne.core.processes import ALONE, Processes, joined
 from fne.core.signals import graceful_stop
 from fne.core.terminal import say
-from fne.evaluation.metrics.recall import has_started, validation_metrics
-from fne.finetuning.settings import Finetune
-from fne.finetuning.train import Places, announcement, build_task, finetune, read_inputs
-from fne.matching.model_file import write_tuned
-from fne.store.artifact import MODELS
+from fne.extraction.computer import GPU_BATCH
+from fne.extraction.cost import format_duration
+from fne.extraction.extractor import ExtractorSettings
+from fne.extraction.forward_pass import build_network
+from fne.extraction.networks import BACKBONES
+from fne.extraction.preprocess import CROP, TORCHVISION, InputFormat, resize_for
+from fne.extraction.weights import load_weights
+from fne.finetuning.data import Crop, CropChoices, RandomCrops
+from fne.finetuning.network_rows import NetworkRows, Photos
+from fne.finetuning.settings import ALL, OFF, TERM_WEIGHTS, WITH_GRADIENT, Finetune, kind_fault
+from fne.finetuning.tuned_network import TunedNetwork, trained_taps
+from fne.matching.classifier_file import ClassifierFile, read_classifier
+from fne.matching.data import Pairs
+from fne.matching.hard_negatives import LossChoices
+from fne.matching.instance_loss import FLOAT, Classes, Instance, format_bytes
+from fne.matching.mined_captions import AnchorDraw
+from fne.matching.model import Matcher
+from fne.matching.model_file import read_model, write_tuned
+from fne.matching.run import training_metrics
+from fne.matching.task import MatchingData, MatchingOptions, MatchingTask, Objective, RateFactors
+from fne.store.arrays import arrays_digest
+from fne.store.artifact import MODELS, Artifact, Lineage, merge
+from fne.store.catalog import Captioned, Image, captioned_in, read_captions, read_images, split_artifact
 from fne.store.checksums import write_metrics
-from fne.training.best_epoch import Point
-from fne.training.finished_runs import Finished
+from fne.store.lineage import recorded_lineage
+from fne.text.caption_vectors import has_caption_vectors
+from fne.text.tokens import Tokens, read_tokens
+from fne.training.finished_runs import Finished, training_key
 from fne.training.history import write_history
+from fne.training.loop import Schedule
+from fne.training.optimizers import SgdNesterov, sgd_nesterov
+from fne.training.run import Job, train_or_load
 
-__all__ = ["Places", "run_finetuning"]
+MEMORY_HINT = "lower runtime.batch or finetune.batch, or train fewer layers with finetune.first"
+
+
+@dataclass(frozen=True)
+class Places:
+    """The files that fine-tuning reads, and the folder of the image files."""
+
+    model: Path
+    classifier: Path
+    images: Path
+    captions: Path
+    tokens: Path
+    weights: Path
+    root: Path
+
+
+@dataclass(frozen=True)
+class TuningInputs:
+    """What fine-tuning starts from.
+
+    Attributes:
+        matcher: the model of the stage `train`.
+        model: where it comes from.
+        classifier: the classifier of its instance loss.
+        images: the image files of the catalog, by id.
+        training: the captioned images of the split train.
+        validation: those of val.
+    """
+
+    matcher: Matcher
+    model: Artifact
+    classifier: ClassifierFile
+    images: Mapping[str, Image]
+    training: list[Captioned]
+    validation: list[Captioned]
+    tokens: Tokens
+    places: Places
+    lineage: Lineage
+
+    @property
+    def extraction(self) -> dict[str, Any]:
+        """The settings of the extraction that the model was trained on."""
+        found: dict[str, Any] = self.model.lineage["activations"]["settings"]
+        return found
+
+    @property
+    def embedding(self) -> dict[str, Any]:
+        """The settings of the embedding that the model was trained on."""
+        found: dict[str, Any] = self.model.lineage["embeddings"]["settings"]
+        return found
 
 
 def run_finetuning(
@@ -41,40 +123,267 @@ def run_finetuning(
         joined(device) as processes,
         graceful_stop(partial(processes.log, err=True), [signal.SIGTERM]) as stopping,
     ):
-        task = build_task(settings, inputs, runtime, device, processes)
-        processes.log(announcement(task, settings, inputs.extraction["backbone"], device))
-        scratch = runtime.scratch_folder()
-        done = finetune(task, settings, inputs, device, scratch, stopping, processes)
+        task, rows = build_task(settings, inputs, runtime, device, processes)
+        part = rows.network.part
+        processes.log(announcement(task, rows.network, settings, inputs.extraction["backbone"]))
+        # Gradients are added up part by part.
+        made_with = {"task": "finetune", **settings.model_dump(), "images_at_once": part}
+        key = training_key(made_with, digests_of(inputs, task), device.type, processes.count)
+        job = Job(device, runtime.scratch_folder(), stopping, processes)
+        try:
+            done = train_or_load(task, schedule_of(settings), key, job)
+        finally:
+            rows.close()
         if processes.first:
-            found = tuning_metrics(done, inputs.validation.counts)
-            found |= {"threads": settings.threads, "images_at_once": task.network.part}
-            made_with = settings.model_dump() | {key: found[key] for key in ("best_epoch", "started")}
-            network = task.network.full_state()
-            digest = write_tuned(tuned, task.matcher, network, made_with, inputs.lineage)
+            found = training_metrics(done, task.data.validation.caption_counts)
+            found |= {"tuned": True, "before": done.points[0].scores.main}
+            found |= {"threads": settings.threads, "images_at_once": part}
+            written = settings.model_dump() | {name: found[name] for name in ("best_epoch", "started")}
+            digest = write_tuned(tuned, task.matcher, rows.network.full_state(), written, inputs.lineage)
             write_history(history, done.points, digest, MODELS[0])
             write_metrics(metrics, found)
-            say(summary(done.points, done.kept))
+            say(summary(done))
 
 
-def tuning_metrics(done: Finished, captions_per_image: np.ndarray) -> dict[str, Any]:
-    """Return the content of `metrics/tuning.json`: the validation of the weights that were kept."""
-    kept = done.kept
+def read_inputs(places: Places, epochs: Sequence[int]) -> TuningInputs:
+    """Open what fine-tuning starts from, for some epochs of each phase.
+
+    Raises:
+        InputError: if the artifacts do not belong together, or if there is no network to train.
+    """
+    matcher, origin = read_model(places.model)
+    files, catalog = read_images(places.images)
+    refuse_without_network(origin, bool(files), epochs)
+    found = read_classifier(places.classifier)
+    words = read_tokens(places.tokens)
+    captioned, sentences = read_captions(places.captions)
+    split = split_artifact(places.captions, captioned, "train")
+    lineage = recorded_lineage(origin, found.artifact, catalog, sentences, words.artifact, split)
+    training, validation = (captioned_in(captioned, name) for name in ("train", "val"))
+    by_id = {each.id: each for each in files}
+    return TuningInputs(matcher, origin, found, by_id, training, validation, words, places, lineage)
+
+
+def refuse_without_network(model: Artifact, has_images: bool, epochs: Sequence[int]) -> None:
+    """Refuse a model that no network can be trained for.
+
+    Raises:
+        InputError: saying what to change.
+    """
+    said = f"params.yaml: finetune.epochs is {epochs[0] if len(epochs) == 1 else list(epochs)}"
+    recorded = model.lineage.get("activations", {}).get("settings", {})
+    if not has_images:
+        raise InputError(
+            f"{said}, but the catalog has no image files: catalog.images is 'none'; name their folder, or "
+            f"{OFF}"
+        )
+    if "weights" not in model.lineage or not ExtractorSettings.model_fields.keys() <= recorded.keys():
+        raise InputError(
+            f"{said}, but {model.path} was trained on imported features: there is no network to train; set "
+            f"embed.source to features/activations, or {OFF}"
+        )
+    if has_caption_vectors(model.lineage):
+        raise InputError(
+            f"{said}, but {model.path} was trained on imported vectors of captions: there is no text encoder "
+            f"to train; set tokenize.vectors to a file of word vectors, or {OFF}"
+        )
+    kind = model.lineage["embeddings"]["settings"]["kind"]
+    if kind not in WITH_GRADIENT:
+        raise InputError(f"{said}, but {kind_fault(kind)}; use one of these kinds, or {OFF}")
+
+
+def build_task(
+    settings: Finetune,
+    inputs: TuningInputs,
+    runtime: Runtime,
+    device: torch.device,
+    processes: Processes = ALONE,
+) -> tuple[MatchingTask, NetworkRows]:
+    """Return the task and its rows, with the network, the model and the classifier on their device.
+
+    Raises:
+        InputError: if the settings do not fit the network or the model.
+    """
+    extraction, model = inputs.extraction, inputs.model.settings
+    feeding = InputFormat.model_validate(extraction["input"]) if "input" in extraction else TORCHVISION
+    network = open_network(settings, inputs, feeding, images_at_once(runtime, device), device)
+    resize = resize_for(extraction["resize"], feeding)
+    photos = Photos(inputs.places.images, inputs.images, inputs.places.root, resize, feeding, runtime.workers)
+    choices = CropChoices(settings.crop_share, settings.crop_aspect, settings.mirror, feeding.filter)
+    draw = AnchorDraw(inputs.training, settings.seed, settings.batch, settings.candidates)
+
+    def own_crops(epoch: int) -> list[list[Crop]]:
+        parts = [batch.part(processes.partition(len(batch))) for batch in draw.batches(epoch)]
+        return [[(each, epoch) for each in part.image_ids] for part in parts]
+
+    crops = RandomCrops(inputs.images, photos.root, settings.seed, choices)
+    rows = NetworkRows(network, settings.network_rates(), photos, crops, own_crops)
+    training, validation = (
+        Pairs(captioned, rows, inputs.tokens) for captioned in (inputs.training, inputs.validation)
+    )
+    for name, present, least in (("train", training, 4), ("val", validation, 1)):
+        if len(present) < least:
+            raise InputError(
+                f"the catalog has {len(present)} captioned images in split '{name}'; fine-tuning needs at "
+                f"least {least}; see `catalog` in params.yaml"
+            )
+    matcher = inputs.matcher.to(device)
+    if model.get("words") == "fixed":
+        matcher.text_encoder.get_submodule("words").requires_grad_(False)
+    phases = len(settings.phases())
+    rank, image_classes, text_classes = (getattr(settings, key) for key in TERM_WEIGHTS)
+    objective = Objective(
+        "ranking", LossChoices(), settings.margin, rank, image_classes, text_classes, mined=True
+    )
+    options = MatchingOptions(
+        rectified=bool(model.get("rectified")),
+        factors=[_model_factors(model)] * phases,
+        processes=processes,
+        section="finetune",
+        memory_hint=MEMORY_HINT,
+    )
+    data = MatchingData(training, validation, draw)
+    classes = _classes(settings, inputs, device)
+    return MatchingTask(matcher, [objective] * phases, data, options, classes), rows
+
+
+def open_network(
+    settings: Finetune, inputs: TuningInputs, feeding: InputFormat, part: int, device: torch.device
+) -> TunedNetwork:
+    """Return the network that made the rows of the model, `part` images of which are computed at once."""
+    extraction, embedding = inputs.extraction, inputs.embedding
+    backbone, layer = extraction["backbone"], embedding["layer"]
+    taps = trained_taps(backbone, layer, settings.first)
+    weights = load_weights(inputs.places.weights, backbone, feeding)
+    merge(inputs.model, weights.artifact)
+    network = build_network(backbone, weights, device, extraction["activations"], [layer])
+    entrance = BACKBONES[backbone].taps[0].weighted
+    return TunedNetwork(network, taps, embedding.get("rows") == "unit", min(part, settings.batch), entrance)
+
+
+def digests_of(inputs: TuningInputs, task: MatchingTask) -> dict[str, str]:
+    """Return the digests of what training reads, by which its result is kept."""
+    weights = {name: value.cpu().numpy() for name, value in inputs.matcher.state_dict().items()}
+    classifier = {"weight": inputs.classifier.weight, "labels": inputs.classifier.labels}
+    if inputs.classifier.bias is not None:
+        classifier["bias"] = inputs.classifier.bias
+    made_with = [inputs.model.settings, inputs.extraction, inputs.embedding]
     return {
-        "tuned": True,
-        "validation": validation_metrics(kept.scores.values, captions_per_image),
-        "before": done.points[0].scores.main,
-        "best_epoch": kept.epoch,
-        "epochs": done.points[-1].epoch,
-        "updates": done.updates,
-        "started": has_started(kept.scores.main, captions_per_image),
-        "collapsed": done.collapsed,
+        "model": arrays_digest(weights),
+        "classifier": arrays_digest(classifier),
+        "network": inputs.model.lineage["weights"]["digest"],
+        "settings": text_digest(json.dumps(made_with, sort_keys=True)),
+        "train": task.data.training.digest(),
+        "val": task.data.validation.digest(),
     }
 
 
-def summary(points: list[Point], kept: Point) -> str:
-    """Describe a finished fine-tuning in one line."""
-    before, after = points[0].scores.main, kept.scores.main
-    return (
-        f"validation rsum {before:.1f} before, {after:.1f} after epoch {kept.epoch} of {points[-1].epoch} "
-        "(one crop per image; `evaluate` uses the crops of extract.crops)"
+def schedule_of(settings: Finetune) -> Schedule:
+    """Return how to train; the weights before the first step are validated too."""
+    own = SgdNesterov(momentum=settings.momentum, weight_decay=settings.weight_decay)
+    return Schedule(
+        settings.phases(),
+        settings.seed,
+        partial(sgd_nesterov, settings=own),
+        clip=0.0,
+        clip_by="global",
+        validate_every=0,
+        keep=settings.keep,
+        validate_start=True,
     )
+
+
+def announcement(task: MatchingTask, network: TunedNetwork, settings: Finetune, backbone: str) -> str:
+    """Return what the training costs in time and memory, measured with blank images, and how to pay less."""
+    device, sizes = network.device, task.data.draw.sizes()
+    seconds = seconds_per_image(network)
+    blank = torch.zeros((network.part, 3, CROP, CROP), device=device)
+    weights = FLOAT * sum(each.numel() for group in task.parameter_groups() for each in group.parameters)
+    copies = 1 + (settings.keep == "best")  # and their momentum
+    # Gradients are in memory, but not in a checkpoint.
+    memory = network.activation_bytes(blank, settings.batch) + weights * (2 + copies)
+    epochs, images = sum(phase.epochs for phase in settings.phases()), sum(sizes)
+    last = last_block([tap.layer for tap in BACKBONES[backbone].taps])
+    cheaper = f"-S finetune.first={last} trains the last layers only" if settings.first == ALL else OFF
+    return (
+        f"fine-tuning from layer '{settings.first}': {images} images per epoch, {epochs} epochs, about "
+        f"{format_duration(seconds * images * epochs)} on {device.type}; memory {format_bytes(memory)} with "
+        f"{network.part} images at once (runtime.batch), {format_bytes(free_memory(device))} are free; a "
+        f"checkpoint has {format_bytes(weights * (1 + copies))}; cheaper: {cheaper}"
+    )
+
+
+def images_at_once(runtime: Runtime, device: torch.device) -> int:
+    """Return how many images pass through the network at once, at most the batch."""
+    return runtime.batch or (GPU_BATCH if device.type == "cuda" else torch.get_num_threads())
+
+
+def seconds_per_image(network: TunedNetwork) -> float:
+    """Return how long the network takes per image of a step, measured with blank images."""
+    tuned = [each for own in network.trained_kinds().values() for each in own]
+    blank = torch.zeros((network.part, 3, CROP, CROP), device=network.device)
+    started = 0.0
+    for _ in range(2):  # the first pass allocates memory
+        synchronize(network.device)
+        started = time.perf_counter()
+        torch.autograd.grad(network(blank).sum(), tuned, allow_unused=True)
+        synchronize(network.device)
+    return (time.perf_counter() - started) / network.part
+
+
+def last_block(layers: Sequence[str]) -> str:
+    """Return the first convolution of the last block of a network.
+
+    Example:
+        >>> last_block(["conv4_3", "conv5_1", "conv5_2", "fc6"]), last_block(["conv1", "conv2", "fc6"])
+        ('conv5_1', 'conv2')
+    """
+    convolutions = [each for each in layers if each.startswith("conv")]
+    block = convolutions[-1].partition("_")[0]
+    return next(each for each in convolutions if each.partition("_")[0] == block)
+
+
+def summary(done: Finished) -> str:
+    """Describe a finished fine-tuning in one line."""
+    before, after = done.points[0].scores.main, done.kept.scores.main
+    return (
+        f"validation rsum {before:.1f} before, {after:.1f} after epoch {done.kept.epoch} of "
+        f"{done.points[-1].epoch} (one crop per image; `evaluate` uses the crops of extract.crops)"
+    )
+
+
+def _classes(settings: Finetune, inputs: TuningInputs, device: torch.device) -> Classes | None:
+    """Return the classifier that the stage `train` ended with, if it is used."""
+    if not settings.has_instance_loss:
+        return None
+    file = inputs.classifier
+    if not len(file.weight):
+        raise InputError(
+            f"params.yaml: finetune.image_class_weight is {settings.image_class_weight} and "
+            f"finetune.text_class_weight is {settings.text_class_weight}, but {file.artifact.path} has no "
+            "classes: the stage `train` had no instance loss; set both to 0, or use "
+            "-S train.image_class_weight=1.0"
+        )
+    dropout = inputs.model.settings["terms"]["instance"]["dropout"]
+    count, dim = file.weight.shape
+    loss = Instance(count, dim, file.bias is not None, dropout)
+    state = {"weight": file.weight} | ({} if file.bias is None else {"bias": file.bias})
+    loss.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
+    ids = sorted(record.id for record in inputs.training)
+    if len(ids) != len(file.labels):
+        raise InputError(
+            f"{file.artifact.path}: has classes of {len(file.labels)} training images, but the catalog has "
+            f"{len(ids)}; run `dvc repro train`"
+        )
+    return Classes(loss.to(device), dict(zip(ids, file.labels.tolist(), strict=True)))
+
+
+def _model_factors(model: Mapping[str, Any]) -> RateFactors:
+    """Return the factors on the learning rate of the model, those of its last phase in `train`."""
+
+    def last(key: str) -> float:
+        value = model.get(key, 1.0)
+        return float(value[-1] if isinstance(value, list) else value)
+
+    bias = model.get("terms", {}).get("instance", {}).get("bias_rate", 1.0)
+    return RateFactors(last("words_rate"), last("classifier_rate"), last("gain_rate"), bias)

@@ -11,6 +11,11 @@ from fne.training.best_epoch import Phase, expand_phases
 ALL = "all"
 # The weights that a phase passes on and training ends with.
 KEEP = ("best", "last")
+# The kinds of weights of a network, each with a rate of its own.
+WEIGHTS, BIASES, GAINS, FIRST = "weights", "biases", "gains", "first"
+# The kinds of embedding that have a gradient: a single layer, as it is or scaled to length one.
+WITH_GRADIENT = ("layer", "plain")
+OFF = "set finetune.epochs to 0"
 # The weights of the terms of the objective.
 TERM_WEIGHTS = ("rank_weight", "image_class_weight", "text_class_weight")
 
@@ -71,10 +76,14 @@ class Finetune(Section):
         """Whether the classifier is used."""
         return bool(self.image_class_weight or self.text_class_weight)
 
-    @property
-    def title(self) -> str:
-        """The names of the terms of the objective, for the progress bar."""
-        return " + ".join(["ranking"] * bool(self.rank_weight) + ["instance"] * self.has_instance_loss)
+    def network_rates(self) -> dict[str, float]:
+        """Return the factors on the learning rate of the network, by the kind of weights."""
+        return {
+            WEIGHTS: self.cnn_rate,
+            BIASES: self.cnn_bias_rate,
+            GAINS: self.cnn_gain_rate,
+            FIRST: self.cnn_first_rate,
+        }
 
     def phases(self) -> list[Phase]:
         """Return the phases of the training; none of them ends early.
@@ -82,8 +91,16 @@ class Finetune(Section):
         Raises:
             ValueError: if lists have different lengths.
         """
+        title = " + ".join(["ranking"] * bool(self.rank_weight) + ["instance"] * self.has_instance_loss)
         values: dict[str, list[Any]] = {"learning_rate": self.learning_rate, "epochs": self.epochs}
         return [
-            Phase(self.title, each["learning_rate"], each["epochs"], each["epochs"])
+            Phase(title, each["learning_rate"], each["epochs"], each["epochs"])
             for each in expand_phases(values)
         ]
+
+
+def kind_fault(kind: str) -> str:
+    """Return why an embedding cannot be tuned."""
+    allowed = " or ".join(repr(each) for each in WITH_GRADIENT)
+    reason = "has no gradient" if kind in ("fne", "zscore") else "is not that of a single layer"
+    return f"needs embed.kind {allowed}: an embedding of kind '{kind}' {reason}"

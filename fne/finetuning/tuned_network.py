@@ -19,17 +19,13 @@ from fne.core.params import not_one_of
 from fne.extraction.forward_pass import Network, run_modules
 from fne.extraction.layers import Tap
 from fne.extraction.networks import BACKBONES
-from fne.finetuning.settings import ALL
-
-# The kinds of weights, each with a rate of its own.
-WEIGHTS, BIASES, GAINS, FIRST = "weights", "biases", "gains", "first"
+from fne.finetuning.settings import ALL, BIASES, FIRST, GAINS, WEIGHTS
 
 
 def trained_taps(backbone: str, layer: str, first: str) -> list[Tap]:
     """Return the layers that are trained, in the order of the network.
 
     Args:
-        backbone: a key of `BACKBONES`.
         layer: the layer that the image head reads.
         first: the first layer that is trained, or `all`.
 
@@ -67,7 +63,7 @@ class TunedNetwork(nn.Module):
         network: the network up to that layer, its only one.
         trained: the layers that are trained, the last ones of the network.
         unit: whether rows are scaled to length one.
-        part: the images that pass through the network at once.
+        part: how many images pass through the network at once.
         entrance: the name of the network's first convolution in torchvision.
     """
 
@@ -99,6 +95,11 @@ class TunedNetwork(nn.Module):
         """Return the rows (images, features) of images (images, channels, height, width)."""
         rows = [self._rows(part) for part in torch.split(images, self.part)]
         return torch.cat(rows) if rows else images.new_zeros((0, self.features))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.modules_above.parameters()).device
 
     @property
     def features(self) -> int:

@@ -1,13 +1,11 @@
 """Branches of fully connected layers, for image features and for mean word vectors.
 
-Every branch is called as `branch(features, embed_dim, choices)` and returns a module that maps
-rows (rows, features) to (rows, embed_dim); the module is called as `module(rows, step)`, where
+Every branch is called as `branch(features, embed_dim, settings)`, as image heads are, and returns a module
+that maps rows (rows, features) to (rows, embed_dim). The module is called as `module(rows, step)`, where
 `step` is a `fne.core.distributed_layers.Step` while training. Vectors are not normalized to length one: the
 model does that for all heads and encoders.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 import torch
@@ -16,25 +14,6 @@ from torch import Tensor, nn
 
 from fne.core.distributed_layers import INITIALIZATIONS, Dropout, Step, SyncBatchNorm
 from fne.core.params import Section, one_of
-
-
-@dataclass(frozen=True)
-class BranchChoices:
-    """What a branch needs beyond its dimensions.
-
-    Args:
-        hidden: the units of the hidden layers, one number per layer.
-        dropout: the fraction of a hidden layer's values that is dropped while training.
-        momentum: the weight of a new batch in the running statistics of batch normalization.
-        epsilon: what batch normalization adds to the variance.
-        initial: a key of `INITIALIZATIONS`.
-    """
-
-    hidden: Sequence[int]
-    dropout: float
-    momentum: float
-    epsilon: float
-    initial: str
 
 
 class BranchSettings(Section):
@@ -46,12 +25,6 @@ class BranchSettings(Section):
     batch_norm_epsilon: Annotated[float, Field(gt=0, examples=[1e-05])]
     initial: Annotated[str, one_of(INITIALIZATIONS), Field(examples=["xavier"])]
 
-    def choices(self) -> BranchChoices:
-        """Return what a branch needs beyond its dimensions."""
-        return BranchChoices(
-            self.hidden, self.dropout, self.batch_norm_momentum, self.batch_norm_epsilon, self.initial
-        )
-
 
 class DualPathSettings(Section):
     """The settings of `dual_path`, which has no dropout of its own."""
@@ -61,41 +34,35 @@ class DualPathSettings(Section):
     batch_norm_epsilon: Annotated[float, Field(gt=0, examples=[0.001])]
     initial: Annotated[str, one_of(INITIALIZATIONS), Field(examples=["fan_in"])]
 
-    def choices(self) -> BranchChoices:
-        """Return what a branch needs beyond its dimensions."""
-        return BranchChoices(
-            self.hidden, 0.0, self.batch_norm_momentum, self.batch_norm_epsilon, self.initial
-        )
-
 
 class Branch(nn.Module):
     """Fully connected layers; every hidden one is followed by ReLU and dropout.
 
     Args:
-        widths: the number of features, of the units of each hidden layer, and of the output.
-        normalized: whether batch normalization follows each layer, before its ReLU.
-        choices: what else a branch needs; its `hidden` is in `widths`.
-        dropout: the fraction that is dropped after each hidden layer.
-        bias: whether layers have biases.
+        normalized: whether batch normalization follows the hidden layers, before their ReLU, and the last
+            layer.
     """
 
     def __init__(
         self,
-        widths: Sequence[int],
-        normalized: Sequence[bool],
-        choices: BranchChoices,
+        features: int,
+        embed_dim: int,
+        settings: BranchSettings | DualPathSettings,
+        normalized: tuple[bool, bool],
         dropout: float,
         bias: bool,
     ) -> None:
         super().__init__()
-        inputs, outputs = widths[:-1], widths[1:]
+        inputs, outputs = [features, *settings.hidden], [*settings.hidden, embed_dim]
         layers = [nn.Linear(width, units, bias=bias) for width, units in zip(inputs, outputs, strict=True)]
         for layer in layers:
-            INITIALIZATIONS[choices.initial](layer)
+            INITIALIZATIONS[settings.initial](layer)
         self.layers = nn.ModuleList(layers)
+        hidden, last = normalized
+        epsilon, momentum = settings.batch_norm_epsilon, settings.batch_norm_momentum
         self.norms = nn.ModuleList(
-            SyncBatchNorm(units, eps=choices.epsilon, momentum=choices.momentum) if wanted else _Unchanged()
-            for units, wanted in zip(outputs, normalized, strict=True)
+            SyncBatchNorm(units, eps=epsilon, momentum=momentum) if wanted else _Unchanged()
+            for units, wanted in zip(outputs, [hidden] * len(settings.hidden) + [last], strict=True)
         )
         self.dropout = Dropout(dropout)
 
@@ -133,24 +100,19 @@ class _Unchanged(nn.Module):
         return rows
 
 
-def mlp(features: int, embed_dim: int, choices: BranchChoices) -> Branch:
+def mlp(features: int, embed_dim: int, settings: BranchSettings) -> Branch:
     """Batch normalization after the last layer, as the two-branch paper on mining says."""
-    widths = [features, *choices.hidden, embed_dim]
-    normalized = [False] * len(choices.hidden) + [True]
-    return Branch(widths, normalized, choices, choices.dropout, bias=True)
+    return Branch(features, embed_dim, settings, (False, True), settings.dropout, bias=True)
 
 
-def mlp_bn_first(features: int, embed_dim: int, choices: BranchChoices) -> Branch:
+def mlp_bn_first(features: int, embed_dim: int, settings: BranchSettings) -> Branch:
     """Batch normalization after the hidden layers, as in the published code that the paper builds on."""
-    widths = [features, *choices.hidden, embed_dim]
-    normalized = [True] * len(choices.hidden) + [False]
-    return Branch(widths, normalized, choices, choices.dropout, bias=True)
+    return Branch(features, embed_dim, settings, (True, False), settings.dropout, bias=True)
 
 
-def dual_path(features: int, embed_dim: int, choices: BranchChoices) -> Branch:
+def dual_path(features: int, embed_dim: int, settings: DualPathSettings) -> Branch:
     """Batch normalization after every layer, no biases and no dropout: that of the dual-path networks.
 
     Their dropout comes after the branch, before the classifier of the instance loss.
     """
-    widths = [features, *choices.hidden, embed_dim]
-    return Branch(widths, [True] * (len(widths) - 1), choices, 0.0, bias=False)
+    return Branch(features, embed_dim, settings, (True, True), 0.0, bias=False)

@@ -40,14 +40,7 @@ class ClassifierFile:
 def write_classifier(
     path: Path, classes: "Classes | None", settings: dict[str, Any], model: Artifact
 ) -> None:
-    """Write a classifier and the classes of the training images, or that there are none.
-
-    Args:
-        path: the file.
-        classes: what the model was trained with, if it had an instance loss.
-        settings: those of the training.
-        model: the model that was trained with it.
-    """
+    """Write the classifier that a model was trained with, and the classes of the images; it may have none."""
     tensors = {}
     if classes is not None:
         import torch  # torch: slow to import

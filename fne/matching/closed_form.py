@@ -5,10 +5,8 @@ caption is paired with the row of its image. From the second moments of these pa
 linear map of each side into a joint space. The result has the form of a trained model: image head
 `linear_bias`, text encoder `tfidf`, cosine similarity.
 
-Only second moments are in memory: (features, features), (features, text_dim) and (text_dim, text_dim), in
-float64, with one copy of the first. With 12,416 features that is 2.5 GB, however many images there are.
-Images are read in blocks, in the order of the store. The products of a block are computed in float32, of
-values minus the mean of the first block, and added up in float64.
+Only second moments are in memory (`fne.matching.second_moments`): (features, features), (features, text_dim)
+and (text_dim, text_dim), with one copy of the first. Images are read in blocks, in the order of the store.
 
 The grid is tried in float32, which is enough to compare its points. The chosen point is fitted in float64.
 
@@ -32,6 +30,7 @@ from fne.evaluation.metrics.ranks import rank
 from fne.evaluation.metrics.recall import sum_of_recalls, summarize
 from fne.matching.data import MatchingInputs
 from fne.matching.model import Matcher, Shape
+from fne.matching.second_moments import AlignmentError, FewImages, Moments, Solution
 from fne.matching.similarities import cosine
 from fne.store.layout import count_views, mean_of_views, value_fault
 from fne.store.rows import Rows
@@ -44,10 +43,7 @@ from fne.text.bags import (
 )
 
 BLOCK = 1024  # images read at once
-TILE = 512  # columns of a part of a second moment
 NUMBER = 8  # bytes of a float64
-# The variance of constant features is not exactly zero after rounding.
-CONSTANT = 1e-12
 # Rows of fewer images than features are kept in memory up to this size.
 FEW_BYTES = 2**30
 # With less regularization than this, float32 may be too coarse to try the grid.
@@ -56,10 +52,6 @@ COARSE = 1e-3
 MOST_HELD = 0.2
 
 Positive = Annotated[float, Field(gt=0)]
-
-
-class AlignmentError(InputError):
-    """Intact inputs cannot be aligned in closed form; training may still work."""
 
 
 class ClosedForm(Section):
@@ -172,192 +164,11 @@ def matcher_of(state: dict[str, Tensor]) -> Matcher:
 
 @dataclass(frozen=True)
 class Axes:
-    """The axes of the joint space.
+    """The axes of the joint space."""
 
-    Attributes:
-        of_images: the map of the text features that are predicted from images (text_dim, dim).
-        of_text: the map of the text features (text_dim, dim).
-        scales: what both sides are multiplied by, to the chosen power (dim).
-    """
-
-    of_images: Tensor
-    of_text: Tensor
-    scales: Tensor
-
-
-@dataclass(frozen=True)
-class Solution:
-    """The ridge regression of text features from image features, and the moments of the text features.
-
-    Attributes:
-        regression: (features, text_dim).
-        image_mean: (features).
-        text_mean: (text_dim).
-        text_covariance: (text_dim, text_dim).
-        predicted_covariance: of the text features with their prediction (text_dim, text_dim).
-    """
-
-    regression: Tensor
-    image_mean: Tensor
-    text_mean: Tensor
-    text_covariance: Tensor
-    predicted_covariance: Tensor
-
-
-class Moments:
-    """Sums and second moments of pairs of image features and text features, in float64.
-
-    They are moments about the means of the first block, so products in float32 lose little.
-    """
-
-    def __init__(self, features: int, text_dim: int) -> None:
-        self.pairs = 0
-        self._origins: tuple[Tensor, Tensor] | None = None
-        self._images = torch.zeros(features, dtype=torch.float64)
-        self._text = torch.zeros(text_dim, dtype=torch.float64)
-        # Of these two, only the tiles on and above the diagonal are filled.
-        self._image_image = torch.zeros((features, features), dtype=torch.float64)
-        self._text_text = torch.zeros((text_dim, text_dim), dtype=torch.float64)
-        self._image_text = torch.zeros((features, text_dim), dtype=torch.float64)
-
-    def add(self, rows: Tensor, text: Tensor, counts: Tensor) -> None:
-        """Add pairs of images and captions.
-
-        Args:
-            rows: the features of images (images, features).
-            text: the features of their captions, image by image (captions, text_dim).
-            counts: how many captions each image has (images).
-        """
-        if self._origins is None:
-            self._origins = rows.mean(dim=0), text.mean(dim=0)
-        rows, text = rows - self._origins[0], text - self._origins[1]
-        weighted = rows * counts[:, None]
-        owners = torch.repeat_interleave(torch.arange(len(rows)), counts)
-        sums = text.new_zeros((len(rows), text.shape[1])).index_add_(0, owners, text)
-        self.pairs += len(text)
-        self._images += weighted.sum(dim=0)
-        self._text += text.sum(dim=0)
-        self._image_text += rows.T @ sums
-        _add_upper(self._image_image, rows, weighted)
-        _add_upper(self._text_text, text, text)
-
-    def solve(self, regularization: float, dtype: torch.dtype = torch.float64) -> Solution:
-        """Return the ridge regression of the text features from the image features.
-
-        Args:
-            regularization: what is added to the variance of each feature, in units of their mean variance.
-            dtype: what to compute with.
-
-        Raises:
-            AlignmentError: if the images or the captions do not vary.
-        """
-        assert self._origins is not None
-        image_mean, text_mean = self._images / self.pairs, self._text / self.pairs
-        origin, text_origin = self._origins
-        variance = self._image_image.diagonal() / self.pairs - image_mean.square()
-        mean_variance = variance.mean()
-        upper = self._text_text.triu() / self.pairs
-        text_covariance = (upper + upper.triu(1).T).addr_(text_mean, text_mean, alpha=-1)
-        _require_variation(mean_variance, origin + image_mean, text_covariance, text_origin + text_mean)
-        covariance = (self._image_text / self.pairs).addr_(image_mean, text_mean, alpha=-1).to(dtype)
-        work = torch.empty_like(self._image_image, dtype=dtype)
-        for top in range(0, len(work), TILE):
-            part = slice(top, top + TILE)
-            moment = self._image_image[part] / self.pairs
-            work[part] = moment.addr_(image_mean[part], image_mean, alpha=-1)
-        work.diagonal().add_(regularization * mean_variance)
-        # Column-major, the matrix is overwritten with its factor, without a second copy. Only its lower
-        # triangle is read, which is the upper one of `work`.
-        factor = work.mT
-        failed = torch.empty((), dtype=torch.int32)
-        torch.linalg.cholesky_ex(factor, out=(factor, failed))
-        if failed:
-            raise AlignmentError(
-                f"the image features cannot be regularized with {regularization:g}; "
-                "use larger values of image_regularization"
-            )
-        half = torch.linalg.solve_triangular(factor, covariance, upper=False)
-        regression = torch.linalg.solve_triangular(factor.mT, half, upper=True)
-        means = (origin + image_mean).to(dtype), (text_origin + text_mean).to(dtype)
-        return Solution(regression, *means, text_covariance.to(dtype), half.T @ half)
-
-
-class FewImages:
-    """The same as `Moments` where there are fewer images than features: the rows themselves are kept.
-
-    The regression is then solved among images (images, images) instead of features (features, features).
-    """
-
-    def __init__(self, features: int, text_dim: int) -> None:
-        self.pairs = 0
-        self._rows: list[Tensor] = []
-        self._sums = [torch.zeros((0, text_dim), dtype=torch.float64)]
-        self._counts = [torch.zeros(0, dtype=torch.int64)]
-        self._text_text = torch.zeros((text_dim, text_dim), dtype=torch.float64)
-        self._prepared: _Prepared | None = None
-
-    def add(self, rows: Tensor, text: Tensor, counts: Tensor) -> None:
-        """Add pairs of images and captions, as `Moments.add` does."""
-        owners = torch.repeat_interleave(torch.arange(len(rows)), counts)
-        self.pairs += len(text)
-        self._prepared = None
-        self._rows.append(rows)
-        text = text.double()
-        self._sums.append(text.new_zeros((len(rows), text.shape[1])).index_add_(0, owners, text))
-        self._counts.append(counts)
-        self._text_text.addmm_(text.T, text)
-
-    def solve(self, regularization: float, dtype: torch.dtype = torch.float64) -> Solution:
-        """Return the ridge regression of the text features from the image features, as `Moments.solve` does.
-
-        Raises:
-            AlignmentError: if the images or the captions do not vary.
-        """
-        if self._prepared is None:
-            self._prepared = self._prepare()
-        known = self._prepared
-        added = regularization * known.mean_variance
-        work = known.gram.to(dtype, copy=True)
-        work.diagonal().add_(added)
-        captions = known.captions.to(dtype)
-        dual = torch.cholesky_solve(captions, torch.linalg.cholesky(work.mT))  # only the upper half is filled
-        regression = known.rows.to(dtype).T @ dual / self.pairs
-        # The Gram matrix times the dual solution, without that product.
-        predicted = captions.T @ (captions - added * dual) / self.pairs
-        means = known.image_mean.to(dtype), known.text_mean.to(dtype)
-        return Solution(regression, *means, known.text_covariance.to(dtype), (predicted + predicted.T) / 2)
-
-    def _prepare(self) -> "_Prepared":
-        """Return what does not depend on the regularization."""
-        rows, sums, counts = (torch.cat(each) for each in (self._rows, self._sums, self._counts))
-        weights = counts.double()[:, None]
-        image_mean = (weights * rows).sum(dim=0) / self.pairs
-        text_mean = sums.sum(dim=0) / self.pairs
-        text_covariance = self._text_text / self.pairs - torch.outer(text_mean, text_mean)
-        roots = weights.sqrt()
-        centered = roots.to(rows.dtype) * (rows - image_mean.to(rows.dtype))  # (images, features)
-        mean_variance = centered.double().square().sum(dim=0).mean() / self.pairs
-        _require_variation(mean_variance, image_mean, text_covariance, text_mean)
-        captions = (sums - weights * text_mean) / roots  # (images, text_dim)
-        gram = torch.zeros((len(rows), len(rows)), dtype=torch.float64)
-        for first in range(0, rows.shape[1], BLOCK):
-            part = centered[:, first : first + BLOCK].T
-            _add_upper(gram, part, part)
-        gram /= self.pairs
-        return _Prepared(centered, captions, gram, mean_variance, image_mean, text_mean, text_covariance)
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """What `FewImages` needs for every regularization: weighted rows, their captions and moments."""
-
-    rows: Tensor  # (images, features), centered
-    captions: Tensor  # (images, text_dim), centered
-    gram: Tensor  # (images, images); only the tiles on and above the diagonal are filled
-    mean_variance: Tensor
-    image_mean: Tensor
-    text_mean: Tensor
-    text_covariance: Tensor
+    of_images: Tensor  # the map of the text features that are predicted from images (text_dim, dim)
+    of_text: Tensor  # the map of the text features (text_dim, dim)
+    scales: Tensor  # what both sides are multiplied by, to the chosen power (dim)
 
 
 def cca(solution: Solution, regularization: float, dim: int) -> Axes:
@@ -404,12 +215,9 @@ def fit(
     order of the lists. In the second case the final maps are fitted on all training images.
 
     Args:
-        rows: the image features, with a row for each image.
-        training: the training images and their captions.
-        validation: the validation images and their captions; not used with `choose_on: train`.
+        validation: not used with `choose_on: train`.
         words: the size of the vocabulary.
         method: a name in `METHODS`.
-        settings: the keys of closed-form alignment.
         vectors: word vectors (words, dim), with `text: vectors`.
         memory: the bytes that may be used; by default the memory of the machine.
         text: what `word_features` returns for the same captions and settings, if it is known already.
@@ -450,7 +258,7 @@ def align_pairs(
         for pairs in (inputs.training, inputs.validation)
     )
     vectors = inputs.vectors.values if inputs.vectors else None
-    return fit(inputs.training.rows, training, validation, inputs.words, method, settings, vectors, text=text)
+    return fit(inputs.rows.store, training, validation, inputs.words, method, settings, vectors, text=text)
 
 
 def needed_memory(features: int, text_dim: int) -> int:
@@ -514,17 +322,6 @@ def word_features(
     return tfidf_features(bags, weights, settings.text_dim)
 
 
-def _require_variation(
-    mean_variance: Tensor, image_mean: Tensor, text_covariance: Tensor, text_mean: Tensor
-) -> None:
-    if mean_variance <= CONSTANT * (mean_variance + image_mean.square().mean()):
-        raise AlignmentError(
-            "the image features do not vary among the training images; nothing can be aligned"
-        )
-    if text_covariance.trace() <= CONSTANT * (text_covariance.trace() + text_mean.square().sum()):
-        raise AlignmentError("all training captions have the same words; nothing can be aligned")
-
-
 def _refuse_large(needed: int, what: str, remedy: str, memory: int | None) -> None:
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if memory is None else memory
     if needed > available:
@@ -541,12 +338,6 @@ def _add(moments: Moments | FewImages, rows: Rows, images: CaptionedImages, text
     for start in range(0, len(order), BLOCK):
         chosen = images.select(order[start : start + BLOCK])
         moments.add(_read(rows, chosen.ids), text.of(chosen.bags), torch.from_numpy(chosen.counts))
-
-
-def _add_upper(moment: Tensor, left: Tensor, right: Tensor) -> None:
-    """Add a product (columns, columns) of blocks (rows, columns), in the tiles on and above the diagonal."""
-    for top in range(0, len(moment), TILE):
-        moment[top : top + TILE, top:] += left[:, top : top + TILE].T @ right[:, top:]
 
 
 def _read(rows: Rows, ids: Sequence[str]) -> Tensor:

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -15,12 +16,12 @@ from fne.matching.word_table import pad_captions
 from fne.store.arrays import arrays_digest
 from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, captioned_in, read_captions, require_images, split_artifact
-from fne.store.layout import count_views, mean_of_views
 from fne.store.lineage import recorded_lineage
 from fne.store.rows import Rows
 from fne.text.caption_vectors import CaptionVectors, read_caption_vectors
 from fne.text.tokens import Tokens, read_tokens
 from fne.text.word_vectors import WordVectors, read_word_vectors
+from fne.training.row_source import RowSource, StoreRows
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,15 @@ class PairBatch:
     Attributes:
         image_ids: the image of each pair.
         caption_ids: the caption of each pair.
-        views: the view of each image, counted from 0, where images have several.
+        views: the view of each image, where images have several.
+        candidates: captions from which the missing ones are mined: if there are any, only the first images
+            have a caption of their own (see `fne.matching.mined_captions`).
     """
 
     image_ids: list[str]
     caption_ids: list[str]
     views: list[int] | None = None
+    candidates: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.image_ids)
@@ -50,9 +54,8 @@ class PairBatch:
     def positives(self, contrasts: str = "other_images") -> Tensor:
         """Return which pairs (images, captions) must not serve as contrasts.
 
-        Args:
-            contrasts: `other_images`, where captions of one image are no contrasts for each other, or
-                `other_pairs`, where every other pair is one.
+        With `other_images`, captions of one image are no contrasts for each other; with `other_pairs`, every
+        other pair is one.
         """
         if contrasts == "other_pairs":
             return torch.eye(len(self), dtype=torch.bool)
@@ -62,15 +65,14 @@ class PairBatch:
 
 
 class Pairs:
-    """The captioned images of one split, with their embeddings and words."""
+    """The captioned images of one split, with their rows and words."""
 
-    def __init__(self, captioned: Sequence[Captioned], embeddings: Rows, tokens: Tokens) -> None:
-        embeddings.check_ids([record.id for record in captioned])
-        tokens.check_ids([caption_id for record in captioned for caption_id in record.caption_ids])
+    def __init__(self, captioned: Sequence[Captioned], source: RowSource, tokens: Tokens) -> None:
         self.captioned = list(captioned)
-        self._embeddings = embeddings
+        self.source = source
         self._tokens = tokens
-        self.views = count_views(embeddings.layers)
+        source.check_ids(self.image_ids)
+        tokens.check_ids(self.caption_ids)
 
     def __len__(self) -> int:
         return len(self.captioned)
@@ -86,11 +88,6 @@ class Pairs:
         return np.repeat(np.arange(len(self)), self.caption_counts)
 
     @property
-    def rows(self) -> Rows:
-        """The store of the images' embeddings."""
-        return self._embeddings
-
-    @property
     def image_ids(self) -> list[str]:
         """The ids of all images."""
         return [record.id for record in self.captioned]
@@ -100,6 +97,11 @@ class Pairs:
         """The ids of all captions, image by image."""
         return [caption_id for record in self.captioned for caption_id in record.caption_ids]
 
+    @cached_property
+    def owners(self) -> dict[str, str]:
+        """The image of each caption."""
+        return {caption_id: record.id for record in self.captioned for caption_id in record.caption_ids}
+
     def word_numbers(self) -> list[list[np.ndarray]]:
         """Return the word numbers of each caption of each image."""
         return [[self._tokens.read(each) for each in record.caption_ids] for record in self.captioned]
@@ -107,47 +109,59 @@ class Pairs:
     def digest(self) -> str:
         """Return the digest of all that training reads of these pairs; other rows of the store are not."""
         words = [[each.tolist() for each in own] for own in self.word_numbers()]
-        return text_digest(json.dumps([self._embeddings.digest(self.image_ids), words]))
-
-    def images(self, ids: Sequence[str], views: Sequence[int] | None = None) -> Tensor:
-        """Return image embeddings (images, features) in float32.
-
-        Args:
-            ids: the images.
-            views: which view of each image, counted from 0; without it, the mean of all views.
-        """
-        rows = self._embeddings.read(ids).astype(np.float32, copy=False)
-        if views is None:
-            return torch.from_numpy(mean_of_views(rows, self.views))
-        return torch.from_numpy(rows.reshape(len(rows), self.views, -1)[np.arange(len(rows)), list(views)])
+        return text_digest(json.dumps([self.source.digest(self.image_ids), words]))
 
     def captions(self, ids: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Return padded words (captions, longest) and lengths (captions)."""
         return pad_captions([self._tokens.read(caption_id) for caption_id in ids])
 
-    def batches(
-        self, seed: int, epoch: int, batch: int, captions: str, last_batch: str = "keep"
-    ) -> list[PairBatch]:
-        """Return the batches of an epoch, in an order that seed and epoch alone decide.
 
-        A last batch of one joins the batch before it, since it would have nothing to
-        contrast with. With `last_batch="drop"`, an incomplete last batch is left out.
-        """
-        generator = np.random.default_rng((seed, epoch))
-        drawn = DRAWS[captions](self.captioned, generator)
-        starts = batch_starts(len(drawn), batch, last_batch)
-        end_of_all = len(drawn) if last_batch == "keep" else min(len(drawn), starts[-1] + batch)
+class Draw(Protocol):
+    """How the batches of an epoch are drawn."""
+
+    def sizes(self) -> list[int]:
+        """Return the number of images of each batch, the same in all epochs."""
+
+    def batches(self, epoch: int) -> list[PairBatch]:
+        """Return the batches of an epoch, counted from 0: a function of the seed and the epoch."""
+
+
+@dataclass(frozen=True)
+class PairDraw:
+    """Draws pairs of images and captions.
+
+    Attributes:
+        captions: a key of `DRAWS`.
+        last_batch: with `drop`, an incomplete last batch is left out, unless it is the only one. With
+            `keep`, a last batch of one joins the batch before it, since it would have nothing to contrast
+            with.
+        views: how many views an image has, of which one is drawn.
+    """
+
+    captioned: Sequence[Captioned]
+    seed: int
+    batch: int
+    captions: str
+    last_batch: str = "keep"
+    views: int = 1
+
+    def sizes(self) -> list[int]:
+        """Return the number of pairs of each batch."""
+        drawn = sum(1 if self.captions == "one" else len(record.captions) for record in self.captioned)
+        return batch_sizes(drawn, self.batch, self.last_batch)
+
+    def batches(self, epoch: int) -> list[PairBatch]:
+        """Return the batches of an epoch."""
+        generator = np.random.default_rng((self.seed, epoch))
+        drawn = DRAWS[self.captions](self.captioned, generator)
         images, texts = [image for image, _ in drawn], [caption for _, caption in drawn]
         # From the same generator, but last: images with a single view are drawn as they always were.
         views = generator.integers(self.views, size=len(drawn)).tolist() if self.views > 1 else None
-        return [
-            PairBatch(images[start:end], texts[start:end], views and views[start:end])
-            for start, end in zip(starts, [*starts[1:], end_of_all], strict=True)
-        ]
-
-    def drawn(self, captions: str) -> int:
-        """Return the number of pairs that an epoch draws."""
-        return sum(1 if captions == "one" else len(record.captions) for record in self.captioned)
+        whole, start, batches = PairBatch(images, texts, views), 0, []
+        for size in self.sizes():
+            batches.append(whole.part(slice(start, start + size)))
+            start += size
+        return batches
 
 
 def one_caption(captioned: Sequence[Captioned], generator: np.random.Generator) -> list[tuple[str, str]]:
@@ -165,33 +179,39 @@ def all_captions(captioned: Sequence[Captioned], generator: np.random.Generator)
     return [every[position] for position in generator.permutation(len(every))]
 
 
-def batch_starts(pairs: int, batch: int, last_batch: str = "keep") -> list[int]:
-    """Return where the batches of an epoch start; a last one of a single pair joins the one before.
-
-    With `last_batch="drop"`, an incomplete last one is left out, unless it is the only one.
+def batch_sizes(pairs: int, batch: int, last_batch: str) -> list[int]:
+    """Return the number of pairs of each batch; see `PairDraw` about the last one.
 
     Example:
-        >>> batch_starts(9, batch=4), batch_starts(11, batch=4), batch_starts(11, batch=4, last_batch="drop")
-        ([0, 4], [0, 4, 8], [0, 4])
+        >>> batch_sizes(9, 4, "keep"), batch_sizes(11, 4, "keep"), batch_sizes(11, 4, "drop")
+        ([4, 5], [4, 4, 3], [4, 4])
     """
-    starts = list(range(0, pairs, batch))
-    if last_batch == "drop":
-        return starts[: max(1, pairs // batch)]
-    return starts[:-1] if len(starts) > 1 and pairs - starts[-1] == 1 else starts
+    whole, rest = divmod(pairs, batch)
+    sizes = [batch] * whole
+    if last_batch == "keep" and rest == 1 and whole:
+        sizes[-1] += 1
+    elif rest and (last_batch == "keep" or not whole):
+        sizes.append(rest)
+    return sizes
 
 
 @dataclass(frozen=True)
 class MatchingInputs:
-    """The pairs for training and validation, the sizes that a model needs for them, and their origin."""
+    """The pairs for training and validation, their rows, what a model needs to know, and their origin."""
 
     training: Pairs
     validation: Pairs
-    features: int
+    rows: StoreRows
     words: int
     vectors: WordVectors | None
     lineage: Lineage
     longest: int = 0  # words of a caption, of any split
     caption_vectors: CaptionVectors | None = None  # imported ones, which stand for words
+
+    @property
+    def features(self) -> int:
+        """The length of an image row."""
+        return self.rows.features
 
     @cached_property
     def read(self) -> dict[str, str]:
@@ -205,7 +225,7 @@ class MatchingInputs:
     def read_in_order(self) -> dict[str, str]:
         """The same for closed forms, which add up in the order of the store."""
         read = {*self.training.image_ids, *self.validation.image_ids}
-        order = text_digest("\n".join(each for each in self.training.rows.ids if each in read))
+        order = text_digest("\n".join(each for each in self.rows.store.ids if each in read))
         return self.read | {"order": order}
 
 
@@ -227,13 +247,15 @@ def read_inputs(
     lineage = recorded_lineage(
         rows.artifact, split_artifact(captions, captioned, "train"), catalog, words.artifact, *given
     )
-    training, validation = (Pairs(captioned_in(captioned, split), rows, words) for split in ("train", "val"))
+    source = StoreRows(rows)
+    training, validation = (
+        Pairs(captioned_in(captioned, split), source, words) for split in ("train", "val")
+    )
     require_images(training, "train", least=2, purpose="training")
     require_images(validation, "val", least=1, purpose="choosing the best epoch")
     size = len(imported.ids) + 1 if imported else words.artifact.settings["words"]
-    features = rows.features // training.views
     longest = int(np.diff(words.offsets).max(initial=0))
-    return MatchingInputs(training, validation, features, size, pretrained, lineage, longest, imported)
+    return MatchingInputs(training, validation, source, size, pretrained, lineage, longest, imported)
 
 
 # What happens to an incomplete last batch, and which pairs of a batch are contrasts.

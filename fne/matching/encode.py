@@ -23,40 +23,29 @@ from fne.matching.model import Matcher
 from fne.store.artifact import Lineage
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import write_rows
+from fne.training.row_source import RowSource
 
 BLOCK = 256
 SHARD_BYTES = 256 * 2**20
 
 
 def encode_images(
-    matcher: Matcher,
-    pairs: Pairs,
-    ids: Sequence[str],
-    processes: Processes = ALONE,
-    rows: Callable[[Sequence[str]], Tensor] | None = None,
+    matcher: Matcher, pairs: Pairs, ids: Sequence[str], processes: Processes = ALONE
 ) -> Iterator[Tensor]:
-    """Yield the vectors of images (some, embed_dim), on the CPU, all of them to all processes.
-
-    With `rows`, which maps ids to rows (images, features), these take the place of the embeddings.
-    """
-    read = rows or pairs.images
-
-    def encode(block: Sequence[str]) -> Tensor:
-        return matcher.embed_images(upload(read(block), matcher.device))
-
-    return _encode(matcher, encode, ids, processes)
+    """Yield the vectors of images (some, embed_dim), on the CPU, all of them to all processes."""
+    source, own = pairs.source, _own_blocks(ids, processes)
+    rows = source.blocks([each for block in own for each in block], BLOCK)
+    vectors = (matcher.embed_images(on_device(source, block, matcher.device)) for block in rows)
+    return _shared(matcher, vectors, ids, processes)
 
 
 def encode_captions(
     matcher: Matcher, pairs: Pairs, ids: Sequence[str], processes: Processes = ALONE
 ) -> Iterator[Tensor]:
     """Yield the vectors of captions (some, embed_dim), on the CPU, all of them to all processes."""
-
-    def encode(block: Sequence[str]) -> Tensor:
-        words, lengths = pairs.captions(block)
-        return matcher.embed_captions(upload(words, matcher.device), lengths)
-
-    return _encode(matcher, encode, ids, processes)
+    words = (pairs.captions(block) for block in _own_blocks(ids, processes))
+    vectors = (matcher.embed_captions(upload(each, matcher.device), lengths) for each, lengths in words)
+    return _shared(matcher, vectors, ids, processes)
 
 
 def vector_shards(
@@ -82,23 +71,28 @@ class BatchVectors:
         captions: of the captions of all processes, alike.
         own_images: the outputs of the image head for the pairs of this process, not of length one.
         own_captions: the outputs of the text encoder, alike.
-        step: which pairs are this process's.
     """
 
     images: Tensor
     captions: Tensor
     own_images: Tensor
     own_captions: Tensor
-    step: Step
+
+
+def read_batch(matcher: Matcher, source: RowSource, own: PairBatch) -> Tensor:
+    """Return the rows (images, features) of this process's part of a batch, on the device of the model."""
+    if not len(own):  # a batch of fewer pairs than there are processes
+        empty = torch.zeros((0, matcher.shape.features), dtype=next(matcher.parameters()).dtype)
+        return upload(empty, matcher.device)
+    return on_device(source, source.read(own.image_ids, own.views), matcher.device)
 
 
 def embed_batch(
     matcher: Matcher,
-    pairs: Pairs,
-    batch: PairBatch,
-    precision: torch.dtype,
-    processes: Processes,
-    generator: torch.Generator,
+    rows: Tensor,
+    captions: tuple[Tensor, Tensor],
+    step: Step,
+    precision: torch.dtype = torch.float32,
     rectified: bool = False,
 ) -> BatchVectors:
     """Return the vectors of a batch's images and of its captions.
@@ -109,34 +103,21 @@ def embed_batch(
     normalization wait for it.
 
     Args:
-        matcher: the model.
-        pairs: the images and captions.
-        batch: the pairs of all processes.
-        precision: what to compute with.
-        processes: the processes that share the batch.
-        generator: of the random numbers of this step, in the same state in all processes.
+        rows: of this process's images (pairs, features), on the device of the model.
+        captions: padded words (pairs, longest) and lengths (pairs) of this process's captions.
+        step: which pairs are this process's; its generator is in the same state in all processes.
         rectified: whether vectors of length one are those after ReLU.
     """
-    part, device = processes.partition(len(batch.image_ids)), matcher.device
-    own, step = batch.part(part), Step(generator, len(batch), part, processes)
-    if own.image_ids:
-        rows = pairs.images(own.image_ids, own.views)
-        words, lengths = pairs.captions(own.caption_ids)
-    else:  # a batch of fewer pairs than there are processes
-        rows = torch.zeros((0, matcher.shape.features), dtype=next(matcher.parameters()).dtype)
-        words, lengths = torch.zeros((0, 1), dtype=torch.int64), torch.zeros(0, dtype=torch.int64)
+    words, lengths = captions
+    device, gather = matcher.device, step.processes.gather
     with torch.autocast(device.type, precision, enabled=precision != torch.float32):
-        own_images = matcher.image_head(upload(rows, device), step)
+        own_images = matcher.image_head(rows, step)
         own_captions = matcher.text_encoder(upload(words, device), lengths, step)
-        images, captions = (
+        unit_images, unit_captions = (
             matcher.normalize(each.relu() if rectified else each) for each in (own_images, own_captions)
         )
     return BatchVectors(
-        processes.gather(_exact(images)),
-        processes.gather(_exact(captions)),
-        _exact(own_images),
-        _exact(own_captions),
-        step,
+        gather(_exact(unit_images)), gather(_exact(unit_captions)), _exact(own_images), _exact(own_captions)
     )
 
 
@@ -148,15 +129,11 @@ def write_vectors(
     stores: tuple[Path, Path],
     lineage: Lineage,
     processes: Processes = ALONE,
-    rows: Callable[[Sequence[str]], Tensor] | None = None,
 ) -> None:
-    """Write the vectors of images and captions as two stores; the first process writes what all compute.
-
-    With `rows`, which maps ids to rows (images, features), these take the place of the embeddings.
-    """
+    """Write the vectors of images and captions as two stores; the first process writes what all compute."""
     dim = matcher.shape.embed_dim
     for store, kind, ids, encode in (
-        (stores[0], "image_vectors", image_ids, partial(encode_images, rows=rows)),
+        (stores[0], "image_vectors", image_ids, encode_images),
         (stores[1], "caption_vectors", caption_ids, encode_captions),
     ):
         encode_all = partial(encode, matcher, pairs, processes=processes)
@@ -167,16 +144,27 @@ def write_vectors(
             deque(shards, maxlen=0)
 
 
+def on_device(source: RowSource, rows: Tensor, device: torch.device) -> Tensor:
+    """Return rows where the model is; those of a network are there already."""
+    return upload(rows, device) if source.network is None else rows
+
+
+def _own_blocks(ids: Sequence[str], processes: Processes) -> list[Sequence[str]]:
+    """Return the blocks that this process encodes: with n processes, every n-th one."""
+    starts = range(BLOCK * processes.rank, len(ids), BLOCK * processes.count)
+    return [ids[start : start + BLOCK] for start in starts]
+
+
 @torch.no_grad()
-def _encode(
-    matcher: Matcher, encode: Callable[[Sequence[str]], Tensor], ids: Sequence[str], processes: Processes
+def _shared(
+    matcher: Matcher, own: Iterator[Tensor], ids: Sequence[str], processes: Processes
 ) -> Iterator[Tensor]:
+    """Yield the vectors of all processes, one block of each at a time, given those of this process."""
     matcher.eval()
     nothing = torch.zeros((0, matcher.shape.embed_dim), dtype=next(matcher.parameters()).dtype)
-    for start in range(BLOCK * processes.rank, len(ids) + BLOCK * processes.rank, BLOCK * processes.count):
-        block = ids[start : start + BLOCK]
-        own = download(encode(block)) if block else nothing
-        yield processes.gather(own)
+    for _ in range(0, len(ids), BLOCK * processes.count):
+        block = next(own, None)
+        yield processes.gather(nothing if block is None else download(block))
 
 
 def _exact(vectors: Tensor) -> Tensor:

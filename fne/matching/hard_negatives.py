@@ -74,20 +74,8 @@ def selected(
 ) -> tuple[Tensor, Tensor]:
     """Return the contrasts that a loss counts.
 
-    Of equal scores, which ones are among the K hardest is not defined.
-
-    Args:
-        name: a key of `MINERS`.
-        scores: (images, captions).
-        positives: a mask of the shape of `scores`.
-        truth: the row of each caption's image (captions).
-        margin: the margin of the loss.
-        k: the number of contrasts per anchor in `top_k_hinge`.
-        hardest: a key of `AXES`.
-
-    Returns:
-        Masks of caption contrasts (captions, captions), one row per pair, and of image contrasts
-        (images, captions).
+    They are masks of caption contrasts (captions, captions), one row per pair, and of image contrasts
+    (images, captions). Of equal scores, which ones are among the K hardest is not defined.
     """
     mine, _ = MINERS[name]
     by_image, by_caption = _directions(scores, positives, truth, hardest)
@@ -101,14 +89,6 @@ def mined_loss(
 
     The loss is 0 with gradient 0 where nothing is selected. For square scores with the true pairs
     on the diagonal, a sum with weights of 1 has the bits of the losses in `fne.matching.losses`.
-
-    Args:
-        name: a key of `MINERS`.
-        choices: what else the loss needs.
-        scores: (images, captions).
-        positives: a mask of the shape of `scores`.
-        truth: the row of each caption's image (captions).
-        margin: the margin of the loss.
     """
     mine, values = MINERS[name]
     total = scores.new_zeros(())

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from fne.core.distributed_layers import Step
 from fne.core.params import Section
 from fne.core.variants import Variant
-from fne.matching import branches
-from fne.matching.branches import BranchSettings, DualPathSettings
+from fne.matching.branches import BranchSettings, DualPathSettings, dual_path, mlp, mlp_bn_first
 
 
 class Linear(nn.Linear):
@@ -36,21 +35,6 @@ def linear_bias(features: int, embed_dim: int, settings: Section) -> nn.Module:
     nn.init.xavier_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer
-
-
-def mlp(features: int, embed_dim: int, settings: BranchSettings) -> nn.Module:
-    """Fully connected layers with batch normalization after the last one."""
-    return branches.mlp(features, embed_dim, settings.choices())
-
-
-def mlp_bn_first(features: int, embed_dim: int, settings: BranchSettings) -> nn.Module:
-    """Fully connected layers with batch normalization after the hidden ones."""
-    return branches.mlp_bn_first(features, embed_dim, settings.choices())
-
-
-def dual_path(features: int, embed_dim: int, settings: DualPathSettings) -> nn.Module:
-    """Fully connected layers without biases, with batch normalization after each."""
-    return branches.dual_path(features, embed_dim, settings.choices())
 
 
 IMAGE_HEADS: dict[str, Variant[nn.Module]] = {

@@ -1,33 +1,34 @@
 """Imported vectors of images and captions of one space, evaluated as they are: nothing is trained.
 
-The model file has no weights, so it is only a sealed header; the vectors stay in their stores. Importing
-torch would take longer than everything here, so the stage `train` does without it.
+The model file has no weights, so it is only a sealed header; the vectors stay in their stores.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 from pydantic import Field
 
 from fne.core.params import Section, one_of
 from fne.core.terminal import say
-from fne.evaluation.metrics.numpy_ranks import rank_in_numpy
-from fne.evaluation.metrics.recall import Metrics, retrieval_values
 from fne.matching.classifier_file import write_classifier
+from fne.matching.data import Pairs
+from fne.matching.imported_matcher import ImportedVectors, open_imported
 from fne.matching.model_file import IMPORTED, write_imported_model
-from fne.matching.numpy_similarities import NUMPY_SIMILARITIES, scale_to_unit
-from fne.matching.results import imported_metrics, summary, warnings
+from fne.matching.run import summary, training_metrics, warnings
+from fne.matching.similarities import SIMILARITIES
+from fne.matching.validate import validate
 from fne.store.artifact import Lineage
-from fne.store.catalog import Captioned, captioned_in, read_captions, require_images, split_artifact
+from fne.store.catalog import captioned_in, read_captions, require_images, split_artifact
 from fne.store.checksums import write_metrics
 from fne.store.history import MODEL, write_empty_history
-from fne.store.layout import count_views, mean_of_views
 from fne.store.lineage import recorded_lineage
 from fne.store.rows import Rows
-from fne.text.caption_vectors import CaptionVectors, read_caption_vectors, require_one_space
+from fne.text.caption_vectors import read_caption_vectors, require_one_space
 from fne.text.tokens import read_tokens
+from fne.training.best_epoch import Point
+from fne.training.finished_runs import Finished
+from fne.training.row_source import StoreRows
 
 # Where vectors of the joint space come from: the model that is trained, or imported ones of both sides.
 SOURCES = (IMPORTED, "model")
@@ -44,25 +45,21 @@ class Similarity(Section):
 
     model_config = Section.model_config | {"extra": "ignore"}
 
-    similarity: Annotated[str, one_of(NUMPY_SIMILARITIES)]
+    similarity: Annotated[str, one_of(SIMILARITIES)]
 
 
 @dataclass(frozen=True)
 class ImportedSides:
-    """Imported vectors of both sides, the images of the validation split, and where all of it comes from."""
+    """Imported vectors as a model, the images of the validation split, and where all of it comes from."""
 
-    rows: Rows
-    captions: CaptionVectors
-    validation: list[Captioned]
+    matcher: ImportedVectors
+    validation: Pairs
     lineage: Lineage
 
-    @property
-    def caption_counts(self) -> np.ndarray:
-        """How many captions each image of the validation split has (images)."""
-        return np.array([len(record.captions) for record in self.validation])
 
-
-def read_imported(embeddings: Path, captions: Path, tokens: Path, vectors: Path) -> ImportedSides:
+def read_imported(
+    embeddings: Path, captions: Path, tokens: Path, vectors: Path, similarity: str
+) -> ImportedSides:
     """Open the stores of imported vectors.
 
     Raises:
@@ -71,53 +68,23 @@ def read_imported(embeddings: Path, captions: Path, tokens: Path, vectors: Path)
     rows, words = Rows.open(embeddings, "embeddings"), read_tokens(tokens)
     captioned, catalog = read_captions(captions)
     sides = require_one_space(rows, read_caption_vectors(vectors))
-    validation = captioned_in(captioned, "val")
-    rows.check_ids([record.id for record in validation])
+    validation = Pairs(captioned_in(captioned, "val"), StoreRows(rows), sides.tokens(words))
     require_images(validation, "val", least=1, purpose="validation")
     lineage = recorded_lineage(
         rows.artifact, split_artifact(captions, captioned, "train"), catalog, words.artifact, sides.artifact
     )
-    return ImportedSides(rows, sides, validation, lineage)
+    return ImportedSides(open_imported(rows, sides, similarity), validation, lineage)
 
 
-def write_imported(
-    sides: ImportedSides, similarity: str, model: Path, classifier: Path, history: Path, metrics: Path
-) -> None:
-    """Write the header, an empty classifier, an empty history and the metrics of the validation split.
-
-    Args:
-        sides: the vectors.
-        similarity: see `validate_imported`.
-        model: the file of the header, which records the two sides.
-        classifier: the file of the classifier.
-        history: the folder of the history.
-        metrics: the file of the metrics.
-    """
-    found = imported_metrics(validate_imported(sides, similarity), sides.caption_counts)
-    captions, dim = sides.captions.values.shape
+def write_imported(sides: ImportedSides, model: Path, classifier: Path, history: Path, metrics: Path) -> None:
+    """Write the header, an empty classifier, an empty history and the metrics of the validation split."""
+    point = Point(0, 1, 0.0, {}, validate(sides.matcher, sides.validation))
+    found = training_metrics(Finished([point], point, {}), sides.validation.caption_counts)
     made_with = {key: found[key] for key in ("best_epoch", "started")}
-    written = write_imported_model(model, captions, dim, similarity, made_with, sides.lineage)
+    written = write_imported_model(model, sides.matcher.shape, made_with, sides.lineage)
     write_classifier(classifier, None, written.settings, written)
     write_empty_history(history, written.digest, MODEL)
     write_metrics(metrics, found)
     say(f"imported vectors, nothing is trained; {summary(found)}")
     for warning in warnings(found, IMPORTED):
         say(f"Warning: {warning}", err=True)
-
-
-def validate_imported(sides: ImportedSides, similarity: str) -> Metrics:
-    """Rank all captions and images of the validation split against each other.
-
-    Args:
-        sides: the vectors.
-        similarity: a key of `NUMPY_SIMILARITIES`. For cosines, vectors are scaled to length one.
-    """
-    rows = sides.rows.read([record.id for record in sides.validation]).astype(np.float32, copy=False)
-    images = mean_of_views(rows, count_views(sides.rows.layers))
-    places = {caption: place for place, caption in enumerate(sides.captions.ids)}
-    own = [places[caption] for record in sides.validation for caption in record.caption_ids]
-    captions = sides.captions.values[own]
-    if similarity == "cosine":
-        images, captions = scale_to_unit(images), scale_to_unit(captions)
-    counts = sides.caption_counts
-    return retrieval_values(*rank_in_numpy(images, captions, counts, NUMPY_SIMILARITIES[similarity]))

@@ -1,6 +1,6 @@
-"""Imported vectors of images and captions as a model, for the stage `encode`.
+"""Imported vectors of images and captions in place of a model's outputs.
 
-The embeddings of images and the vectors of captions take the place of a model's outputs.
+It is a module of its own because the stage `encode` does not depend on what a validation needs.
 """
 
 from typing import Any
@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from fne.core.distributed_layers import Step
 from fne.matching.model import Matcher, Shape
-from fne.matching.model_file import imported_shape
-from fne.matching.similarities import SIMILARITIES
+from fne.matching.model_file import IMPORTED, imported_shape
+from fne.matching.similarities import find_similarity
 from fne.store.rows import Rows
 from fne.text.caption_vectors import CaptionVectors, require_one_space
 
@@ -28,7 +28,7 @@ class ImportedVectors(Matcher):
     def __init__(self, captions: Tensor, similarity: str) -> None:
         nn.Module.__init__(self)
         self.shape = Shape(**imported_shape(len(captions), captions.shape[1], similarity))
-        self.similarity = SIMILARITIES[similarity]
+        self.similarity = find_similarity({"source": IMPORTED, "similarity": similarity})
         self.captions = nn.Parameter(captions, requires_grad=False)
 
     def embed_images(self, rows: Tensor, step: Step | None = None) -> Tensor:

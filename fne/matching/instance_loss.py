@@ -39,14 +39,7 @@ class InstanceSettings(Section):
 
 
 class Instance(nn.Module):
-    """Cross entropy of a linear classifier over ReLU and dropout.
-
-    Args:
-        classes: the number of classes, one per training image.
-        dim: the length of the vectors.
-        bias: whether the classifier has a bias.
-        dropout: the fraction of a vector's values that is dropped while training.
-    """
+    """Cross entropy of a linear classifier of vectors of length `dim`, over ReLU and dropout."""
 
     def __init__(self, classes: int, dim: int, bias: bool, dropout: float) -> None:
         super().__init__()
@@ -66,7 +59,6 @@ class Instance(nn.Module):
 
         Args:
             vectors: (rows, dim), before ReLU and not normalized to length one.
-            labels: the class of each row (rows).
             step: the rows that these are of the whole batch. It is needed for dropout
                 while training, and for several processes.
         """
@@ -122,13 +114,9 @@ def new_instance(classes: int, dim: int, settings: InstanceSettings, seed: int) 
 def classifier_bytes(
     classes: int, dim: int, batch: int, bias: bool = False, moments: int = 1, best: bool = False
 ) -> int:
-    """Return the memory of a classifier while it is trained, with the scores of one batch.
+    """Return the memory of a classifier while it is trained, with the scores of one batch of pairs.
 
     Args:
-        classes: the number of classes.
-        dim: the length of the vectors.
-        batch: the pairs of a batch, each with an image and a caption.
-        bias: whether the classifier has a bias.
         moments: the values that the optimizer keeps for each weight: 1 for momentum, 2 for Adam.
         best: whether a copy of the best weights is kept.
     """
@@ -145,19 +133,9 @@ def check_memory(
     moments: int = 1,
     best: bool = False,
 ) -> str:
-    """Refuse a classifier that does not fit into memory, before the first step.
+    """Refuse a classifier that takes more than the `free` bytes, before the first step.
 
-    Args:
-        classes: the number of classes.
-        dim: the length of the vectors.
-        batch: the pairs of a batch.
-        free: the bytes that are free where the classifier is trained.
-        bias: whether the classifier has a bias.
-        moments: the values that the optimizer keeps for each weight.
-        best: whether a copy of the best weights is kept.
-
-    Returns:
-        what it takes and what is free, for the user.
+    Otherwise return what it takes and what is free, for the user. Arguments are those of `classifier_bytes`.
 
     Raises:
         InputError: with the figures.

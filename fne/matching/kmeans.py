@@ -7,19 +7,10 @@ from fne.core.errors import InputError
 
 
 def k_means(rows: np.ndarray, classes: int, seed: int, rounds: int = 100) -> np.ndarray:
-    """Group rows into classes.
+    """Group rows (rows, features); return the class of each row (rows). All classes are used.
 
-    Lloyd's algorithm from centers that k-means++ draws. The result depends on the rows and the seed
-    only. A class that becomes empty takes the row that is farthest from its center.
-
-    Args:
-        rows: (rows, features).
-        classes: the number of classes, at most the number of rows.
-        seed: the seed of the first centers.
-        rounds: the largest number of rounds.
-
-    Returns:
-        The class of each row (rows), all classes used.
+    Lloyd's algorithm, of at most `rounds` rounds, from centers that k-means++ draws. The result depends on
+    the rows and the seed only. A class that becomes empty takes the row that is farthest from its center.
     """
     if not 1 <= classes <= len(rows):
         raise InputError(

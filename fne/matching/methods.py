@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fne.core.device import free_memory
 from fne.core.terminal import say
 from fne.matching.closed_form import ClosedForm, align_pairs, matcher_of, to_matcher
-from fne.matching.data import MatchingInputs, Pairs
+from fne.matching.data import MatchingInputs, PairDraw, Pairs
 from fne.matching.instance_loss import (
     FLOAT,
     Classes,
@@ -23,13 +23,8 @@ from fne.matching.instance_loss import (
 )
 from fne.matching.kmeans import k_means
 from fne.matching.model import Matcher, new_matcher
-from fne.matching.settings import (
-    Train,
-    require_caption_head,
-    require_positions,
-    require_vectors,
-)
-from fne.matching.task import MatchingTask
+from fne.matching.settings import Train, require_caption_head, require_positions, require_vectors
+from fne.matching.task import MatchingData, MatchingOptions, MatchingTask
 from fne.matching.validate import validate
 from fne.training.best_epoch import Point
 from fne.training.finished_runs import Finished, keep_finished, load_finished, training_key
@@ -56,22 +51,28 @@ def train_by_steps(settings: Train, inputs: MatchingInputs, job: Job) -> Made:
     require_positions(settings, inputs.longest)
     classes = _make_classes(settings, inputs.training, job) if settings.has_instance_loss else None
     matcher = start_matcher(settings, inputs, job)
-    task = MatchingTask(
-        matcher.to(job.device),  # which of several GPUs is known only here
-        settings.objectives(),
-        inputs.training,
-        inputs.validation,
+    draw = PairDraw(
+        inputs.training.captioned,
         settings.seed,
         settings.batch,
         settings.captions,
-        settings.precision,
-        job.processes,
         settings.last_batch,
+        inputs.rows.views,
+    )
+    options = MatchingOptions(
+        settings.precision,
         settings.contrasts,
         settings.rates,
-        classes,
         settings.rectified,
         settings.rate_factors(),
+        job.processes,
+    )
+    task = MatchingTask(
+        matcher.to(job.device),  # which of several GPUs is known only here
+        settings.objectives(),
+        MatchingData(inputs.training, inputs.validation, draw),
+        options,
+        classes,
     )
     schedule = settings.schedule(settings.loss_titles(), validate_start=settings.starts_from != "random")
     read = inputs.read if settings.starts_from == "random" else inputs.read_in_order
@@ -90,12 +91,7 @@ def start_matcher(settings: Train, inputs: MatchingInputs, job: Job) -> Matcher:
 
 
 def label_images(training: Pairs, classes: int, seed: int) -> dict[str, int]:
-    """Return the class of each training image.
-
-    Args:
-        training: the training images.
-        classes: the number of K-means classes of their embeddings; 0 for a class per image.
-        seed: of K-means.
+    """Return the class of each training image: by K-means of their rows, or, if `classes` is 0, its own.
 
     Raises:
         InputError: if there are more classes than images.
@@ -104,7 +100,7 @@ def label_images(training: Pairs, classes: int, seed: int) -> dict[str, int]:
     if not classes:
         return numbers
     ids = list(numbers)  # sorted
-    return dict(zip(ids, k_means(training.images(ids).numpy(), classes, seed).tolist(), strict=True))
+    return dict(zip(ids, k_means(training.source.read(ids).numpy(), classes, seed).tolist(), strict=True))
 
 
 def _make_classes(settings: Train, training: Pairs, job: Job) -> Classes:

@@ -1,5 +1,6 @@
 """The model: an image head and a text encoder that meet on the unit sphere."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,16 +40,13 @@ class Shape:
 class Matcher(nn.Module):
     """Maps images and captions to vectors of length one in the joint space.
 
-    Args:
-        shape: what the model is made of.
-        vectors: pretrained word vectors (vocabulary_size, word_dim); without any, they are drawn.
-        fixed: whether the word vectors stay as they are while training.
+    Word vectors (vocabulary_size, word_dim) are drawn if none are given; fixed ones are not trained.
     """
 
     def __init__(self, shape: Shape, vectors: np.ndarray | None = None, fixed: bool = False) -> None:
         super().__init__()
         self.shape = shape
-        self.similarity = SIMILARITIES[shape.similarity]
+        self.similarity: Callable[[Tensor, Tensor], Tensor] = SIMILARITIES[shape.similarity]
         head, encoder = IMAGE_HEADS[shape.image_head], TEXT_ENCODERS[shape.text_encoder]
         head_settings = head.settings.model_validate(shape.image_head_settings)
         encoder_settings = encoder.settings.model_validate(shape.text_encoder_settings)

@@ -20,7 +20,7 @@ from fne.store.tensors import HEADER_FAULTS, read_description, read_sealed_array
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fne.matching.model import Matcher
+    from fne.matching.model import Matcher, Shape
 
 FORMAT = Format("fne-model", 2)
 TUNED = Format("fne-tuned", 1)
@@ -50,21 +50,13 @@ def write_model(path: Path, matcher: "Matcher", settings: dict[str, Any], lineag
     return write_sealed(path, _header(asdict(matcher.shape), settings, lineage), matcher.state_dict())
 
 
-def write_imported_model(
-    path: Path, captions: int, dim: int, similarity: str, found: dict[str, Any], lineage: Lineage
-) -> Artifact:
+def write_imported_model(path: Path, shape: "Shape", found: dict[str, Any], lineage: Lineage) -> Artifact:
     """Write a model without weights, which stands for imported vectors of both sides.
 
-    Args:
-        path: the file.
-        captions: how many captions there are.
-        dim: the length of the vectors.
-        similarity: a key of `fne.matching.similarities.SIMILARITIES`.
-        found: what the validation found, which is recorded.
-        lineage: where the vectors come from.
+    What the validation found is recorded.
     """
-    settings: dict[str, Any] = {"source": IMPORTED, "similarity": similarity} | found
-    digest = write_sealed(path, _header(imported_shape(captions, dim, similarity), settings, lineage), {})
+    settings: dict[str, Any] = {"source": IMPORTED, "similarity": shape.similarity} | found
+    digest = write_sealed(path, _header(asdict(shape), settings, lineage), {})
     return Artifact(path, MODELS[-1], digest, settings, lineage)
 
 
@@ -87,20 +79,12 @@ def _header(shape: dict[str, Any], settings: dict[str, Any], lineage: Lineage) -
 
 
 def write_tuned(
-    path: Path,
-    matcher: "Matcher",
-    network: "dict[str, Tensor]",
-    settings: dict[str, Any],
-    lineage: Lineage,
+    path: Path, matcher: "Matcher", network: "dict[str, Tensor]", settings: dict[str, Any], lineage: Lineage
 ) -> str:
     """Write a model that was trained together with its image network; return the digest of the file.
 
-    Args:
-        path: the file.
-        matcher: the model.
-        network: the weights of the network, by their names in torchvision.
-        settings: those of the fine-tuning.
-        lineage: where it comes from, the model before the fine-tuning included.
+    Weights of the network have their names in torchvision. The settings are those of the fine-tuning, and the
+    lineage includes the model before it.
     """
     header = {
         **TUNED.header(),
@@ -184,9 +168,7 @@ def read_model(path: Path) -> "tuple[Matcher, Artifact]":
 def read_model_file(path: Path, prefix: str = "") -> ModelFile:
     """Read the file of a model, without torch, checking the digest of the whole file.
 
-    Args:
-        path: the file.
-        prefix: how the names of the weights begin that are wanted.
+    Only weights whose names begin with `prefix` are returned.
 
     Raises:
         InputError: if it is missing, damaged, of a newer format or not a model of fne.

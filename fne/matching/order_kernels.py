@@ -22,14 +22,9 @@ _reordered = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract",
 
 @_compiled
 def score(images: np.ndarray, captions: np.ndarray, scores: np.ndarray, first: int, last: int) -> None:
-    """Score all images with a range of captions, in tiles of four by two.
+    """Write the scores (images, captions) of all images with captions `first` to `last` - 1.
 
-    Args:
-        images: (images, dim).
-        captions: (captions, dim).
-        scores: (images, captions), written.
-        first: the index of the first caption.
-        last: the index after the last caption.
+    They are computed in tiles of four by two.
     """
     zero = images.dtype.type(0)
     for begin in range(first, last, _BLOCK):
@@ -54,15 +49,9 @@ def score(images: np.ndarray, captions: np.ndarray, scores: np.ndarray, first: i
 def sum_excess(
     vectors: np.ndarray, others: np.ndarray, weights: np.ndarray, sums: np.ndarray, first: int, last: int
 ) -> None:
-    """Sum the weighted excess of all other vectors over each vector of a range.
+    """Write the weighted excess of all others over each of the vectors `first` to `last` - 1.
 
-    Args:
-        vectors: (vectors, dim).
-        others: (others, dim).
-        weights: (vectors, others).
-        sums: (vectors, dim), written.
-        first: the index of the first vector.
-        last: the index after the last vector.
+    Vectors and sums are (vectors, dim), others (others, dim) and weights (vectors, others).
     """
     zero = vectors.dtype.type(0)
     for number in range(first, last):

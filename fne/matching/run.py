@@ -1,34 +1,48 @@
-"""The stage `train`, where a model is trained: what it reads, trains and writes."""
+"""The stage `train`, where a model is trained: what it reads, trains and writes.
+
+`metrics/training.json`, by which experiments are chosen, has the figures of the validation split. The test
+split serves only to report what was chosen; choosing by it would overstate the result.
+"""
 
 import signal
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from fne.core.device import prepare_device
 from fne.core.params import Runtime
 from fne.core.processes import joined
 from fne.core.signals import graceful_stop
 from fne.core.terminal import say
+from fne.evaluation.metrics.collapse import not_started
+from fne.evaluation.metrics.recall import (
+    RECALLS,
+    has_started,
+    small_split_warning,
+    validation_metrics,
+)
 from fne.matching.classifier_file import write_classifier
 from fne.matching.data import read_inputs
 from fne.matching.methods import make_model
 from fne.matching.model_file import write_model
-from fne.matching.results import kept, summary, training_metrics, warnings
 from fne.matching.settings import Train, require_precision
 from fne.store.artifact import Artifact
 from fne.store.checksums import write_metrics
+from fne.training.finished_runs import Finished
 from fne.training.history import write_history
 from fne.training.run import Job
 
 Four = tuple[Path, Path, Path, Path]
+DIRECTIONS = ("image_to_text", "text_to_image")
 
 
 def run_training(settings: Train, runtime: Runtime, sources: Four, outputs: Four) -> None:
-    """Train, and write the model, its classifier, the history and the metrics.
+    """Train, and write the results.
 
     Args:
-        settings: the section `train`.
-        runtime: the section `runtime`.
         sources: the embeddings, captions, tokens and word vectors.
         outputs: the model, the classifier, the history and the metrics.
 
@@ -57,3 +71,63 @@ def run_training(settings: Train, runtime: Runtime, sources: Four, outputs: Four
         say(f"{kept(found, made.done.kept.phase)}: {summary(found)}")
         for warning in warnings(found, settings.method, settings.loss_titles()):
             say(f"Warning: {warning}", err=True)
+
+
+def training_metrics(done: Finished, caption_counts: np.ndarray) -> dict[str, Any]:
+    """Return the validation of the weights that training kept, and how the training went.
+
+    The counts are those of the captions of each validation image (images).
+    """
+    values = done.kept.scores.values
+    return {
+        "validation": validation_metrics(values, caption_counts),
+        "started": has_started(values["rsum"], caption_counts),
+        "best_epoch": done.kept.epoch,
+        "epochs": done.points[-1].epoch,
+        "updates": done.updates,
+        "collapsed": done.collapsed,
+    }
+
+
+def kept(found: Mapping[str, Any], phase: int) -> str:
+    """Say which epoch was kept, and of which phase; a closed form alone has no epochs.
+
+    Example:
+        >>> kept({"best_epoch": 0, "epochs": 21}, 1)
+        'no epoch was better than its start, which is kept'
+    """
+    if found["best_epoch"] == 0 < found["epochs"]:
+        return "no epoch was better than its start, which is kept"
+    return f"best epoch {found['best_epoch']} (phase {phase})"
+
+
+def summary(found: Mapping[str, Any]) -> str:
+    """Describe the validation of `training_metrics` in one line."""
+    validation = found["validation"]
+    recalls = {
+        direction: " / ".join(f"{validation[direction][f'R@{k}']:.1f}" for k in RECALLS)
+        for direction in DIRECTIONS
+    }
+    return (
+        f"validation rsum {validation['rsum']:.1f}, guessing {validation['guessing']:.1f}, sentences for "
+        f"images {recalls['image_to_text']}, images for sentences {recalls['text_to_image']}"
+    )
+
+
+def warnings(found: Mapping[str, Any], method: str, losses: Sequence[str] = ()) -> list[str]:
+    """Return what is wrong with `training_metrics`: the training did not start, or it says little.
+
+    The method is a value of `train.method`, or `imported`.
+    """
+    validation = found["validation"]
+    small = small_split_warning(validation["images"], validation["guessing"], len(RECALLS))
+    stuck = not_started(
+        validation["rsum"],
+        validation["guessing"],
+        losses,
+        found["epochs"],
+        found["updates"],
+        found["collapsed"],
+        method,
+    )
+    return [*[f"validation: {small}"] * bool(small), *[stuck] * (not found["started"])]

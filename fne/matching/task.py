@@ -2,7 +2,8 @@
 
 The objective is a weighted sum of terms: a ranking loss over the scores of a batch, and the instance
 loss of the images and of the captions, whose classifier both share. The classifier is trained with the
-model and stored separately. A term of weight 0 is not computed; each phase has its own weights.
+model and stored separately. If the rows of images come from a network, it is trained too. A term of weight 0
+is not computed; each phase has its own weights.
 """
 
 import math
@@ -13,13 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from fne.core.device import download, upload
+from fne.core.distributed_layers import Step
 from fne.core.processes import ALONE, Processes
 from fne.evaluation.metrics.recall import has_started
-from fne.matching.data import PairBatch, Pairs, batch_starts
-from fne.matching.encode import BatchVectors, embed_batch
+from fne.matching.data import Draw, PairBatch, Pairs
+from fne.matching.encode import BatchVectors, embed_batch, read_batch
 from fne.matching.hard_negatives import LossChoices
 from fne.matching.instance_loss import Classes
 from fne.matching.losses import bind
+from fne.matching.mined_captions import rank_mined, with_mined_captions
 from fne.matching.model import PRECISIONS, Matcher, parameter_kinds
 from fne.matching.tfidf import TfIdf
 from fne.matching.validate import (
@@ -48,12 +51,13 @@ class Objective:
     """What one phase minimizes: a weighted sum of terms. A term of weight 0 is not computed.
 
     Attributes:
-        name: of the ranking loss, a key of `fne.matching.losses.LOSSES`.
+        name: of the ranking loss in the history; a key of `fne.matching.losses.LOSSES`, unless `mined`.
         choices: what that loss needs beyond its margin.
-        margin: its margin.
         rank: the weight of the ranking loss.
         image_classes: the weight of the instance loss of images.
         text_classes: the weight of the instance loss of captions.
+        mined: whether batches have mined captions: the ranking loss then is `rank_mined`, a mean, and the
+            model has learned before, so nothing is said about a training that does not start.
     """
 
     name: str
@@ -62,6 +66,7 @@ class Objective:
     rank: float = 1.0
     image_classes: float = 0.0
     text_classes: float = 0.0
+    mined: bool = False
 
     @property
     def has_instance_loss(self) -> bool:
@@ -76,72 +81,84 @@ class Objective:
 
 @dataclass(frozen=True)
 class RateFactors:
-    """Factors on the learning rate, by the kind of parameter.
-
-    Attributes:
-        words: of the word vectors.
-        classifier: of the classifier of the instance loss.
-        gains: of the gains of batch normalization.
-        classifier_bias: a further factor for the bias of the classifier.
-    """
+    """Factors on the learning rate: of word vectors, the classifier, and the gains of batch normalization."""
 
     words: float = 1.0
     classifier: float = 1.0
     gains: float = 1.0
-    classifier_bias: float = 1.0
+    classifier_bias: float = 1.0  # a further factor for the bias of the classifier
+
+
+@dataclass(frozen=True)
+class MatchingData:
+    """The pairs of training and validation, and how the batches of the former are drawn."""
+
+    training: Pairs
+    validation: Pairs
+    draw: Draw
+
+
+@dataclass(frozen=True)
+class MatchingOptions:
+    """How the task computes.
+
+    Attributes:
+        precision: a key of `fne.matching.model.PRECISIONS`.
+        contrasts: see `PairBatch.positives`.
+        rates: a key of `RATES`.
+        rectified: whether vectors of length one are those after ReLU.
+        factors: on the learning rate, of each phase; none: 1.
+        section: see `Task`, as for the next one.
+    """
+
+    precision: str = "float32"
+    contrasts: str = "other_images"
+    rates: str = "equal"
+    rectified: bool = False
+    factors: Sequence[RateFactors] = ()
+    processes: Processes = ALONE
+    section: str = "train"
+    memory_hint: str = "lower train.batch, train.embed_dim or train.word_dim"
+
+
+USUAL = MatchingOptions()
 
 
 class MatchingTask:
     """Learns from pairs of images and captions; validated by the sum of six recalls."""
 
-    section = "train"
-    memory_hint = "lower train.batch, train.embed_dim or train.word_dim"
-
     def __init__(
         self,
         matcher: Matcher,
         objectives: Sequence[Objective],
-        training: Pairs,
-        validation: Pairs,
-        seed: int,
-        batch: int,
-        captions: str,
-        precision: str = "float32",
-        processes: Processes = ALONE,
-        last_batch: str = "keep",
-        contrasts: str = "other_images",
-        rates: str = "equal",
+        data: MatchingData,
+        options: MatchingOptions = USUAL,
         classes: Classes | None = None,
-        rectified: bool = False,
-        factors: Sequence[RateFactors] = (),
     ) -> None:
-        self.matcher = matcher
-        self.trained = nn.ModuleDict({"model": matcher})
+        self.matcher, self.data = matcher, data
+        self.section, self.memory_hint = options.section, options.memory_hint
+        self.source = data.training.source
+        network = {} if self.source.network is None else {"network": self.source.network}
+        self.trained = nn.ModuleDict({**network, "model": matcher})
         if classes is not None:
             self.trained["losses"] = nn.ModuleDict({"instance": classes.loss})
         elif any(each.has_instance_loss for each in objectives):
             raise ValueError("an instance loss needs classes")
-        self._classes, self._rectified = classes, rectified
-        self._factors = list(factors) or [RateFactors()] * len(objectives)
-        self._objectives = objectives
-        self._training, self._validation = training, validation
-        self._seed, self._batch, self._captions = seed, batch, captions
-        self._last_batch, self._contrasts = last_batch, contrasts
-        self._precision = PRECISIONS[precision]
-        self._processes = processes
+        self._objectives, self._options, self._classes = objectives, options, classes
+        self._factors = list(options.factors) or [RateFactors()] * len(objectives)
+        self._processes = options.processes
         # Of the weights that training starts with, so a resumed training has the same.
-        self._groups = RATES[rates](matcher)
+        self._groups = RATES[options.rates](matcher)
         self.start_phase(0)
 
     def start_phase(self, number: int) -> None:
         """Use the objective of a phase."""
         self._objective, self._factor = self._objectives[number], self._factors[number]
-        self._ranking = bind(self._objective.name, self._objective.choices)
         self._without_contrast = torch.zeros((), dtype=torch.int64, device=self.matcher.device)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Return the weights that the phase trains, those of the classifier only if it is used."""
-        factors, groups = self._factor, []
+        factors, groups = self._factor, list(self.source.parameter_groups())
         by_kind = {"words": factors.words, "gains": factors.gains, "weights": 1.0}
         kinds = parameter_kinds(self.matcher) if by_kind != dict.fromkeys(by_kind, 1.0) else {}
         for group in self._groups:
@@ -160,11 +177,11 @@ class MatchingTask:
 
     def steps(self) -> int:
         """Return the number of batches per epoch."""
-        return len(batch_starts(self._training.drawn(self._captions), self._batch, self._last_batch))
+        return len(self.data.draw.sizes())
 
     def batches(self, epoch: int) -> list[PairBatch]:
         """Return the batches of an epoch."""
-        return self._training.batches(self._seed, epoch, self._batch, self._captions, self._last_batch)
+        return self.data.draw.batches(epoch)
 
     def loss(self, batch: PairBatch, generator: torch.Generator) -> Loss:
         """Return the objective of a batch.
@@ -172,44 +189,52 @@ class MatchingTask:
         The ranking loss is the same in all processes. Of the instance loss, every process has the part of its
         own pairs: the sum is the mean over the whole batch.
         """
-        vectors = embed_batch(
-            self.matcher,
-            self._training,
-            batch,
-            self._precision,
-            self._processes,
-            generator,
-            self._rectified,
-        )
-        objective = self._objective
+        objective, options, pairs = self._objective, self._options, self.data.training
+        part = self._processes.partition(len(batch))
+        step = Step(generator, len(batch), part, self._processes)
+        rows = read_batch(self.matcher, self.source, batch.part(part))
+        if batch.candidates:
+            batch = with_mined_captions(
+                batch, rows.detach(), self.matcher, pairs, options.rectified, self._processes
+            )
+        captions = pairs.captions(batch.caption_ids[part])
+        precision = PRECISIONS[options.precision]
+        vectors = embed_batch(self.matcher, rows, captions, step, precision, options.rectified)
+        # The history divides by the number of images, but of mined batches the terms are means.
+        scale = len(batch) if objective.mined else 1
         weighted: list[Tensor] = []  # what this process minimizes
         values: list[Tensor] = []  # the same for the whole batch
         terms: dict[str, Tensor] = {}
         if objective.rank:
             ranking = self._rank(vectors, batch)
-            terms[objective.name] = ranking.detach()
+            terms[objective.name] = ranking.detach() * scale
             weighted.append(objective.rank * ranking)
             values.append(objective.rank * ranking.detach())
         if objective.has_instance_loss:
-            for name, weight, part in self._instance_terms(vectors, batch):
-                mean = part.detach().clone()
+            for name, weight, own in self._instance_terms(vectors, batch, step):
+                mean = own.detach().clone()
                 self._processes.add(mean)
                 terms[name] = mean * len(batch)  # summed, because the history divides by the pairs
-                weighted.append(weight * part)
+                weighted.append(weight * own)
                 values.append(weight * mean)
-        return Loss(torch.stack(weighted).sum(), torch.stack(values).sum(), terms)
+        return Loss(torch.stack(weighted).sum(), torch.stack(values).sum() * scale, terms)
 
     def _rank(self, vectors: BatchVectors, batch: PairBatch) -> Tensor:
+        objective = self._objective
         scores = self.matcher.similarity(vectors.images, vectors.captions)
-        positives = upload(batch.positives(self._contrasts), self.matcher.device)
+        if objective.mined:
+            return rank_mined(scores, objective.margin)
+        positives = upload(batch.positives(self._options.contrasts), self.matcher.device)
         truth = torch.arange(len(batch), device=scores.device)
-        ranking = self._ranking(scores, positives, truth, self._objective.margin)
-        if self._objective.name in NOTHING_TO_MINE:
+        ranking = bind(objective.name, objective.choices)(scores, positives, truth, objective.margin)
+        if objective.name in NOTHING_TO_MINE:
             # Counted on the device, and read only for a warning.
             self._without_contrast = (self._without_contrast + 1) * ~ranking.detach().any()
         return ranking
 
-    def _instance_terms(self, vectors: BatchVectors, batch: PairBatch) -> list[tuple[str, float, Tensor]]:
+    def _instance_terms(
+        self, vectors: BatchVectors, batch: PairBatch, step: Step
+    ) -> list[tuple[str, float, Tensor]]:
         """Return the name, the weight and this process's part of each term of the instance loss."""
         assert self._classes is not None
         paths = [
@@ -217,16 +242,23 @@ class MatchingTask:
             (TEXT_CLASSES, self._objective.text_classes, vectors.own_captions),
         ]
         used = [path for path in paths if path[1]]
-        own = batch.part(vectors.step.rows)
-        labels = torch.tensor([self._classes.labels[each] for each in own.image_ids], dtype=torch.int64)
-        losses = self._classes.loss.losses(
-            [outputs for _, _, outputs in used], upload(labels, self.matcher.device), vectors.step
-        )
-        return [(name, weight, loss) for (name, weight, _), loss in zip(used, losses, strict=True)]
+        loss, labels = self._classes.loss, self._labels(batch.image_ids[step.rows])
+        if self._objective.mined:  # a mined caption has the class of its own image
+            owners = [self.data.training.owners[each] for each in batch.caption_ids[step.rows]]
+            labels_of = {IMAGE_CLASSES: labels, TEXT_CLASSES: self._labels(owners)}
+            losses = [loss(outputs, labels_of[name], step) for name, _, outputs in used]
+        else:
+            losses = loss.losses([outputs for _, _, outputs in used], labels, step)
+        return [(name, weight, each) for (name, weight, _), each in zip(used, losses, strict=True)]
+
+    def _labels(self, image_ids: Sequence[str]) -> Tensor:
+        assert self._classes is not None
+        numbers = [self._classes.labels[each] for each in image_ids]
+        return upload(torch.tensor(numbers, dtype=torch.int64), self.matcher.device)
 
     def validate(self) -> Scores:
         """Rank the validation images and their captions."""
-        return validate(self.matcher, self._validation, self._processes)
+        return validate(self.matcher, self.data.validation, self._processes, self.section)
 
     def warning(self, phase: int, points: Sequence[Point]) -> str | None:
         """Detect a phase that has nothing to mine, or that stays at the loss of a collapsed model.
@@ -234,6 +266,8 @@ class MatchingTask:
         A phase that learns may pass by the latter.
         """
         objective = self._objectives[phase]
+        if objective.mined:
+            return None
         if int(download(self._without_contrast)) >= BATCHES_WITHOUT_CONTRAST:
             return mining_warning(objective.name)
         if objective.has_instance_loss:
@@ -258,7 +292,7 @@ class MatchingTask:
         used = {name: weight for name, weight in weights.items() if weight}
         if len(used) == 1 and not objective.rank:  # the only term is the objective, per batch
             [weight] = used.values()
-            sizes = self._batch_sizes()
+            sizes = self.data.draw.sizes()
             found = [point.loss * sum(sizes) / len(sizes) / weight for point in points]
             return instance_warning(guessing) if stays_at(found, guessing) else None
         for name in used:
@@ -268,21 +302,14 @@ class MatchingTask:
 
     def has_started(self, point: Point) -> bool:
         """Return whether the model of a point is clearly above guessing."""
-        return has_started(point.scores.main, self._validation.caption_counts)
+        return has_started(point.scores.main, self.data.validation.caption_counts)
 
     def _flat_loss(self, objective: Objective) -> float | None:
         """Return the objective of a collapsed model, or None if the ranking loss is not the only term."""
         if objective.has_instance_loss:
             return None
-        flat = flat_loss(objective.name, objective.choices, objective.margin, self._batch_sizes())
+        flat = flat_loss(objective.name, objective.choices, objective.margin, self.data.draw.sizes())
         return None if flat is None else objective.rank * flat
-
-    def _batch_sizes(self) -> list[int]:
-        """Return the number of pairs of each batch of an epoch."""
-        pairs = self._training.drawn(self._captions)
-        starts = batch_starts(pairs, self._batch, self._last_batch)
-        end_of_all = pairs if self._last_batch == "keep" else min(pairs, starts[-1] + self._batch)
-        return [end - start for start, end in zip(starts, [*starts[1:], end_of_all], strict=True)]
 
 
 def equal_rates(matcher: Matcher) -> list[ParameterGroup]:

@@ -9,7 +9,7 @@ The network has four stages of residual blocks. A convolution reads a position a
 no position sees a later word. Layers are matrix products over (captions x positions, channels).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated
 
 import torch
@@ -37,7 +37,15 @@ POOLS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class TextCnnSettings(Section):
-    """The settings of `text_cnn`."""
+    """The settings of `text_cnn`.
+
+    Attributes:
+        width: the factor on the channels of all stages.
+        blocks: the number of residual blocks of each stage.
+        positions: no caption may be longer.
+        shifts: how many start positions are summed when encoding, spread evenly; 0: all.
+        pool: how the last positions become one vector.
+    """
 
     width: Annotated[float, Field(gt=0, le=16, examples=[0.125])]
     blocks: Annotated[
@@ -54,67 +62,32 @@ class TextCnnSettings(Section):
 
 def text_cnn(words: nn.Embedding, embed_dim: int, settings: TextCnnSettings) -> nn.Module:
     """Residual blocks of convolutions over the positions of a caption."""
-    return TextCnn(
-        words,
-        embed_dim,
-        width=settings.width,
-        blocks=settings.blocks,
-        positions=settings.positions,
-        shifts=settings.shifts,
-        momentum=settings.batch_norm_momentum,
-        epsilon=settings.batch_norm_epsilon,
-        initial=settings.initial,
-        pool=settings.pool,
-    )
+    return TextCnn(words, embed_dim, settings)
 
 
 class TextCnn(nn.Module):
-    """Maps padded words (captions, longest) and lengths (captions) to (captions, embed_dim).
+    """Maps padded words (captions, longest) and lengths (captions) to (captions, embed_dim)."""
 
-    Args:
-        words: the table of word vectors.
-        embed_dim: the length of the output.
-        width: the factor on the channels of all stages.
-        blocks: the number of residual blocks of each of the four stages.
-        positions: the number of positions; no caption may be longer.
-        shifts: how many start positions are summed when encoding, spread evenly; 0: all.
-        momentum: the weight of a new batch in the running statistics of batch normalization.
-        epsilon: what batch normalization adds to the variance.
-        initial: a key of `INITIALIZATIONS`.
-        pool: a key of `POOLS`: how the last positions become one vector.
-    """
-
-    def __init__(
-        self,
-        words: nn.Embedding,
-        embed_dim: int,
-        *,
-        width: float,
-        blocks: Sequence[int],
-        positions: int,
-        shifts: int,
-        momentum: float,
-        epsilon: float,
-        initial: str,
-        pool: str = "mean",
-    ) -> None:
+    def __init__(self, words: nn.Embedding, embed_dim: int, settings: TextCnnSettings) -> None:
         super().__init__()
-        if len(blocks) != STAGES or min(blocks) < 1:
-            raise ValueError(f"blocks must be {STAGES} numbers of at least 1, got {list(blocks)}")
         self.words = words
-        self.positions, self.shifts, self.pool = positions, shifts, POOLS[pool]
+        self.positions, self.shifts = settings.positions, settings.shifts
+        self.pool = POOLS[settings.pool]
+        epsilon, momentum = settings.batch_norm_epsilon, settings.batch_norm_momentum
         self.bias = nn.Parameter(torch.zeros(words.embedding_dim))
 
         def norm(channels: int) -> SyncBatchNorm:
             return SyncBatchNorm(channels, eps=epsilon, momentum=momentum)
 
         def scaled(channels: int) -> int:
-            return max(1, round(channels * width))
+            return max(1, round(channels * settings.width))
 
         self.norm = norm(words.embedding_dim)
         channels = words.embedding_dim
         residual: list[_Block] = []
-        for first, other, output, stride, count in zip(FIRST, OTHER, OUTPUT, STRIDES, blocks, strict=True):
+        for first, other, output, stride, count in zip(
+            FIRST, OTHER, OUTPUT, STRIDES, settings.blocks, strict=True
+        ):
             residual.append(_Block(channels, scaled(first), scaled(output), stride, norm, project=True))
             channels = scaled(output)
             residual += [
@@ -125,7 +98,7 @@ class TextCnn(nn.Module):
         self.map_norm = norm(embed_dim)
         for module in self.modules():
             if isinstance(module, nn.Linear):
-                INITIALIZATIONS[initial](module)
+                INITIALIZATIONS[settings.initial](module)
 
     def forward(self, words: Tensor, lengths: Tensor, step: Step | None = None) -> Tensor:
         """Read captions from a random start position while training, and from all of them otherwise."""

@@ -86,12 +86,12 @@ def initialize_orthogonal(reader: nn.GRU) -> None:
 
 def bow_mlp(words: nn.Embedding, embed_dim: int, settings: BranchSettings) -> nn.Module:
     """The mean of the word vectors, through a branch with batch normalization after the last layer."""
-    return MeanOfWords(words, mlp(words.embedding_dim, embed_dim, settings.choices()))
+    return MeanOfWords(words, mlp(words.embedding_dim, embed_dim, settings))
 
 
 def bow_mlp_bn_first(words: nn.Embedding, embed_dim: int, settings: BranchSettings) -> nn.Module:
     """The mean of the word vectors, through a branch with batch normalization after the hidden layers."""
-    return MeanOfWords(words, mlp_bn_first(words.embedding_dim, embed_dim, settings.choices()))
+    return MeanOfWords(words, mlp_bn_first(words.embedding_dim, embed_dim, settings))
 
 
 class Recurrent(nn.Module):

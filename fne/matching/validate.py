@@ -45,24 +45,23 @@ def rank_pairs(matcher: Matcher, pairs: Pairs, processes: Processes = ALONE) -> 
     return rank(images, captions, torch.from_numpy(pairs.caption_image), matcher.similarity, 0, processes)
 
 
-def validate(matcher: Matcher, pairs: Pairs, processes: Processes = ALONE) -> Scores:
-    """Rank all captions and images of `pairs` against each other; the main score is rsum."""
+def validate(matcher: Matcher, pairs: Pairs, processes: Processes = ALONE, section: str = "train") -> Scores:
+    """Rank all captions and images of `pairs` against each other; the main score is rsum.
+
+    Raises:
+        InputError: if scores are not numbers, with the key of the section of `params.yaml` to lower.
+    """
     try:
         ranking = rank_pairs(matcher, pairs, processes)
     except ValueError as error:
-        raise InputError(f"training stopped: in validation, {error}; lower train.learning_rate") from None
+        raise InputError(f"training stopped: in validation, {error}; lower {section}.learning_rate") from None
     return Scores(retrieval_values(ranking.image_ranks.numpy(), ranking.caption_ranks.numpy()))
 
 
 def flat_loss(name: str, choices: LossChoices, margin: float, batch_sizes: Sequence[int]) -> float | None:
     """Return the per-pair loss of a collapsed model, or None for a loss that does not settle there.
 
-    Args:
-        name: a key of `fne.matching.hard_negatives.MINERS`.
-        choices: what the loss needs beyond its margin.
-        margin: the margin of the loss.
-        batch_sizes: the number of pairs of each batch of an epoch. Of a mean, the loss per pair depends
-            on them.
+    Of a mean, it depends on the number of pairs of each batch of an epoch.
     """
     if name not in CAN_SETTLE:
         return None

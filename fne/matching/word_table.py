@@ -31,12 +31,6 @@ def word_table(
     Numbers are drawn from torch's global generator, unless vectors are given. Fixed vectors need no
     gradient and must not be passed to an optimizer.
 
-    Args:
-        vocabulary_size: the number of words.
-        word_dim: the length of each vector.
-        vectors: pretrained vectors (vocabulary_size, word_dim).
-        fixed: whether the vectors stay as they are while training.
-
     Raises:
         InputError: if `fixed` has no vectors, or the vectors have other dimensions.
     """

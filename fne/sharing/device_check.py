@@ -39,13 +39,14 @@ from fne.extraction.computer import GPU_BATCH, compute_rows, open_queue
 from fne.extraction.extractor import PRECISIONS, Extract, Extractor, build_extractor
 from fne.extraction.weights import Weights, load_weights
 from fne.features.embeddings import Embed
-from fne.matching.data import PairBatch
+from fne.matching.data import PairBatch, PairDraw
 from fne.matching.instance_loss import Classes, new_instance
 from fne.matching.model import new_matcher
 from fne.matching.settings import Train
-from fne.matching.task import MatchingTask
+from fne.matching.task import MatchingData, MatchingTask
 from fne.store.images import decode_bytes
 from fne.training.loop import Trainer
+from fne.training.task import ParameterGroup
 
 IMAGES, FEWEST = 16, 4  # drawn images, and how many at least on a slow CPU
 REFERENCE_SECONDS = 25.0  # for the reference of the CPU
@@ -361,15 +362,20 @@ def _test_step(params: Path, features: int, device: torch.device) -> StepResult:
 
 
 class _RandomPairs:
-    """A batch of random images and captions, in place of `fne.matching.data.Pairs`."""
+    """A batch of random images and captions, in place of `fne.matching.data.Pairs` and of their rows."""
+
+    network = None
 
     def __init__(self, features: int, batch: int) -> None:
         generator = torch.Generator().manual_seed(0)
-        self.caption_counts = np.ones(batch, int)
+        self.source = self
         self._rows = torch.randn(batch, features, generator=generator)
         self._words = torch.randint(1, WORDS, (batch, WORDS_PER_CAPTION), generator=generator)
 
-    def images(self, ids: Sequence[str], views: Sequence[int] | None = None) -> Tensor:
+    def parameter_groups(self) -> list[ParameterGroup]:
+        return []
+
+    def read(self, ids: Sequence[str], views: Sequence[int] | None = None) -> Tensor:
         return self._rows
 
     def captions(self, ids: Sequence[str]) -> tuple[Tensor, Tensor]:
@@ -388,16 +394,8 @@ def _random_training(
         count = settings.instance.classes or settings.batch
         loss = new_instance(count, settings.embed_dim, settings.instance, settings.seed).to(device)
         classes = Classes(loss, {name: int(name) % count for name in ids})
-    task = MatchingTask(
-        matcher,
-        settings.objectives(),
-        pairs,
-        pairs,
-        settings.seed,
-        settings.batch,
-        settings.captions,
-        classes=classes,
-    )
+    data = MatchingData(pairs, pairs, PairDraw([], settings.seed, settings.batch, settings.captions))
+    task = MatchingTask(matcher, settings.objectives(), data, classes=classes)
     return Trainer(task, settings.schedule(settings.loss_titles())), PairBatch(ids, ids)
 
 

@@ -12,19 +12,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase of training; what is minimized in it is the task's concern.
+    """One phase of training; what is minimized in it is the task's concern."""
 
-    Attributes:
-        title: the name of its objective, for the progress bar.
-        learning_rate: the rate of its optimizer.
-        epochs: how many there are at most.
-        patience: how many epochs without a better validation end it.
-    """
-
-    title: str
+    title: str  # the name of its objective, for the progress bar
     learning_rate: float
-    epochs: int
-    patience: int
+    epochs: int  # at most
+    patience: int  # how many epochs without a better validation end it
 
 
 def expand_phases(values: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -67,20 +60,12 @@ class Scores:
 
 @dataclass(frozen=True)
 class Point:
-    """The record of one validation.
+    """The record of one validation."""
 
-    Attributes:
-        epoch: counted from 1, over all phases; 0 before the first step.
-        phase: counted from 1.
-        loss: the objective per item since the validation before.
-        terms: its unweighted terms per item, by name.
-        scores: what the validation found.
-    """
-
-    epoch: int
-    phase: int
-    loss: float
-    terms: dict[str, float]
+    epoch: int  # counted from 1, over all phases; 0 before the first step
+    phase: int  # counted from 1
+    loss: float  # the objective per item since the validation before
+    terms: dict[str, float]  # its unweighted terms per item, by name
     scores: Scores
 
 

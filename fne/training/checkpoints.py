@@ -24,7 +24,7 @@ from fne.core.processes import ALONE, Processes
 from fne.store.tensors import read_sealed, write_sealed
 
 # Raised when training continues differently from the same checkpoint, or stores other things in it.
-VERSION = 2
+VERSION = 3
 # Between two checkpoints. A kill costs at most this time, unless a single step takes longer.
 SECONDS = 30.0
 KEPT = 2

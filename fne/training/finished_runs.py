@@ -33,21 +33,13 @@ NAMING = ("method", "text_encoder", "loss", "condition", "inject", "cell", "lear
 
 @dataclass(frozen=True)
 class Finished:
-    """The result of a training.
+    """The result of a training."""
 
-    Attributes:
-        points: its validations.
-        kept: the one whose weights were kept.
-        state: all weights.
-        updates: how many updates were made; none in closed form.
-        collapsed: whether the task found that the model maps everything to one point.
-    """
-
-    points: list[Point]
-    kept: Point
-    state: dict[str, Tensor]
-    updates: int = 0
-    collapsed: bool = False
+    points: list[Point]  # its validations
+    kept: Point  # the one whose weights were kept
+    state: dict[str, Tensor]  # all weights
+    updates: int = 0  # none in closed form
+    collapsed: bool = False  # whether the task found that the model maps everything to one point
 
 
 def training_key(
@@ -59,8 +51,6 @@ def training_key(
         settings: those that apply.
         read: the digests of what it reads, by name. Digests of whole artifacts would change when a store gets
             rows for other images.
-        device: the type of the device.
-        processes: how many train together.
     """
     return {
         "version": TRAINER_VERSION,
@@ -96,8 +86,7 @@ def keep_finished(scratch: Path, key: Mapping[str, Any], done: Finished) -> None
         "kept": done.points.index(done.kept),
         "updates": done.updates,
     }
-    path = _path(scratch, key)
-    write_sealed(path, description, done.state)
+    write_sealed(_path(scratch, key), description, done.state)
 
 
 @dataclass(frozen=True)
@@ -130,8 +119,7 @@ def _load(path: Path, key: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
         return None
     try:
         description, tensors = read_sealed(path)
-        # Earlier versions did not keep the number of updates: such a training is made again.
-        if "updates" in description and description["key"] == json.loads(json.dumps(dict(key))):
+        if description["key"] == json.loads(json.dumps(dict(key))):
             return description, tensors
     except (InputError, KeyError):
         path.unlink(missing_ok=True)

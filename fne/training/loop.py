@@ -32,7 +32,6 @@ class Schedule:
     """How a task is trained.
 
     Attributes:
-        phases: one after the other.
         seed: of the random numbers of the steps.
         optimizer: makes the optimizer of a phase from parameter groups and a learning rate.
         clip: the norm above which gradients are clipped; 0 for never.
@@ -80,7 +79,6 @@ class Trainer(Generic[AnyBatch]):
 
         Args:
             on_validation: called with every point, those of the checkpoint included.
-            log: called with what a user should know.
             stopping: asked after every step; True saves a checkpoint and raises `StoppedError`.
 
         Raises:

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from fne.core.processes import ALONE, Processes
-from fne.training.best_epoch import Point
 from fne.training.checkpoints import open_checkpoints
 from fne.training.finished_runs import Finished, keep_finished, load_finished, training_key
 from fne.training.loop import Schedule, Trainer
@@ -18,13 +17,11 @@ from fne.training.task import AnyBatch, Task
 
 @dataclass(frozen=True)
 class Job:
-    """The device, the scratch folder and the processes of a training.
+    """Where a training runs.
 
     Attributes:
-        device: what computes.
         scratch: where checkpoints and finished trainings are kept.
         stopping: asked after every step; True saves a checkpoint and raises `StoppedError`.
-        processes: the processes that work together.
     """
 
     device: torch.device
@@ -41,34 +38,19 @@ def train_task(
     Args:
         task: what is learned, with fresh weights; it ends with the weights that were kept.
         settings: the section of `params.yaml` that the task was made from.
-        schedule: how it is trained.
         read: the digests of what it reads, by name.
-        job: the device, the scratch folder and the processes.
     """
     key = training_key(settings.applied(), read, job.device.type, job.processes.count)
-    return train_or_load(task, schedule, job.scratch, key, job.stopping, job.processes)
+    return train_or_load(task, schedule, key, job)
 
 
-def train_or_load(
-    task: Task[AnyBatch],
-    schedule: Schedule,
-    scratch: Path,
-    key: dict[str, Any],
-    stopping: Callable[[], bool] = lambda: False,
-    processes: Processes = ALONE,
-    on_validation: Callable[[Point], None] = lambda point: None,
-) -> Finished:
+def train_or_load(task: Task[AnyBatch], schedule: Schedule, key: dict[str, Any], job: Job) -> Finished:
     """Train a task, or load the finished training of the same key; the task ends with the kept weights.
 
-    Args:
-        task: what is learned, with fresh weights.
-        schedule: how.
-        scratch: where checkpoints and finished trainings are kept.
-        key: everything that decides the result; see `fne.training.finished_runs.training_key`.
-        stopping: asked after every step; True saves a checkpoint and raises `StoppedError`.
-        processes: the processes that train together; all of them end with the same weights.
-        on_validation: called with every point of a training that is not finished yet.
+    The key is everything that decides the result; see `fne.training.finished_runs.training_key`. All
+    processes end with the same weights.
     """
+    scratch, processes = job.scratch, job.processes
     with open_checkpoints(scratch, key, processes.log, processes) as checkpoints:
         # Searched under the lock: a process that waited finds what the other one finished.
         done = load_finished(scratch, key, processes)
@@ -78,7 +60,7 @@ def train_or_load(
             processes.log("this training has finished before; its result is in the scratch folder")
             return done
         trainer = Trainer(task, schedule, checkpoints, processes)
-        kept = trainer.train(on_validation, processes.log, stopping)
+        kept = trainer.train(log=processes.log, stopping=job.stopping)
         state, progress = dict(task.trained.state_dict()), trainer.progress
         done = Finished(progress.points, kept, state, progress.updates)
         if processes.first:

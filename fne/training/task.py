@@ -28,17 +28,11 @@ class Batch(Protocol):
 
 @dataclass(frozen=True)
 class ParameterGroup:
-    """Parameters that are updated at one rate.
+    """Parameters that are updated at one rate."""
 
-    Attributes:
-        name: what they are, such as `weights` or `classifier`.
-        parameters: those that are trained; frozen ones are left out.
-        rate: a factor on the learning rate of the phase.
-    """
-
-    name: str
-    parameters: Sequence[nn.Parameter]
-    rate: float = 1.0
+    name: str  # what they are, such as `weights` or `classifier`
+    parameters: Sequence[nn.Parameter]  # frozen ones are left out
+    rate: float = 1.0  # a factor on the learning rate of the phase
 
 
 @dataclass(frozen=True)

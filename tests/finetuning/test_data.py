@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from PIL import Image as Picture
 
 from fne.core.errors import InputError
-from fne.finetuning.data import Box, CropChoices, CropStream, RandomCrops, cut, draw_box
-from tests.support.finetuning import captions, draw_images
+from fne.finetuning.data import Box, CropChoices, CropReader, RandomCrops, cut, draw_box
+from fne.matching.mined_captions import AnchorDraw
+from tests.support.finetuning import captioned, draw_images
 
 CHOICES = CropChoices(0.8, 4 / 3, True, "bicubic")
 
@@ -55,50 +56,29 @@ def test_a_box_is_cut_scaled_and_mirrored():
     assert torch.equal(found.flip(2), cut(image, Box(10, 5, 40, 30, mirrored=True), "bilinear"))
 
 
-def test_a_batch_has_anchors_their_captions_and_captions_of_others(tmp_path):
-    texts = captions(tmp_path)
-    batches = texts.batches(seed=0, epoch=3, batch=6, candidates=5)
-    assert len(batches) == texts.steps(6) == 2
-    assert sorted(each for batch in batches for each in batch.image_ids) == sorted(texts.image_ids)
-    for batch in batches:
-        anchors = batch.image_ids[:3]
-        assert [texts.owners[each] for each in batch.caption_ids] == anchors
-        assert len(set(batch.candidates)) == 5
-        assert not {texts.owners[each] for each in batch.candidates} & set(anchors)
-    assert batches == texts.batches(0, 3, 6, 5)
-    assert batches != texts.batches(0, 4, 6, 5)
-
-
-def test_fewer_images_and_captions_than_asked_for_are_all_that_there_are(tmp_path):
-    [batch] = captions(tmp_path).batches(seed=0, epoch=0, batch=32, candidates=999)
-    assert (len(batch), len(batch.caption_ids)) == (12, 6)
-    assert len(batch.candidates) < 24
+def crops_of_batches(epoch):
+    batches = AnchorDraw(captioned(), 0, 4, 3).batches(epoch)
+    return [[(each, epoch) for each in batch.image_ids] for batch in batches]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_crops_are_read_ahead_in_the_order_of_the_batches_from_anywhere(tmp_path, workers):
-    texts, files = captions(tmp_path), draw_images(tmp_path / "images")
-    crops = RandomCrops(files, tmp_path / "images", 0, CHOICES)
-
-    def batches(epoch):
-        return texts.batches(0, epoch, 4, 3)
-
-    stream = CropStream(crops, batches, lambda total: slice(0, total), workers, pin=False)
+    crops = RandomCrops(draw_images(tmp_path / "images"), tmp_path / "images", 0, CHOICES)
+    reader = CropReader(crops, crops_of_batches, workers, pin=False)
     for epoch, number in [(0, 1), (0, 2), (1, 0), (1, 1), (0, 0)]:
-        batch = batches(epoch)[number]
-        wanted = torch.stack([crops[each, epoch] for each in batch.image_ids])
-        assert torch.equal(stream.read(batch), wanted)
-    stream.close()
+        batch = crops_of_batches(epoch)[number]
+        wanted = torch.stack([crops[each] for each in batch])
+        assert torch.equal(reader.read(batch), wanted)
+    reader.close()
 
 
 def test_an_image_that_has_changed_is_refused_by_its_digest(tmp_path):
     files = draw_images(tmp_path / "images")
-    texts = captions(tmp_path)
-    batch = texts.batches(0, 0, 4, 3)[0]
-    changed = tmp_path / "images" / batch.image_ids[0]
+    batch = crops_of_batches(0)[0]
+    changed = tmp_path / "images" / batch[0][0]
     Picture.new("RGB", (300, 300)).save(changed)
     crops = RandomCrops(files, tmp_path / "images", 0, CHOICES)
-    stream = CropStream(crops, lambda epoch: [batch], lambda total: slice(0, total), 0, pin=False)
+    reader = CropReader(crops, crops_of_batches, 0, pin=False)
     with pytest.raises(InputError) as error:
-        stream.read(batch)
+        reader.read(batch)
     assert f"{changed}: has changed since the catalog was made: expected SHA-256 " in error.value.message

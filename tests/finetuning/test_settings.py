@@ -27,7 +27,7 @@ def test_phases_have_epochs_and_rates_of_their_own_and_never_end_early():
         (40, 0.01, 40),
         (20, 0.001, 20),
     ]
-    assert settings.title == "ranking + instance"
+    assert settings.phases()[0].title == "ranking + instance"
 
 
 @pytest.mark.parametrize(

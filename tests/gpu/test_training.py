@@ -28,7 +28,7 @@ from tests.support import captions
 from tests.support import tagging as tags
 from tests.support.pairs import FEATURES, WORDS
 from tests.support.pretended_gpu import GPU, HostReadError, MixedDevicesError, pretended_gpu
-from tests.support.training import MatchingPhase, trainer
+from tests.support.training import MatchingPhase, matching_data, trainer
 from tests.support.variants import examples
 
 CUDA = torch.device("cuda")
@@ -104,9 +104,7 @@ def test_two_terms_and_classes_train_on_a_gpu_with_one_read_per_step(pairs):
     with pretended_gpu() as gpu:
         classes = Classes(new_instance(10, 8, own, seed=0).to(CUDA), class_numbers(pairs.image_ids))
         matcher = new_matcher(shape("dual_path", "text_cnn"), seed=0).to(CUDA)
-        made = Trainer(
-            MatchingTask(matcher, [objective], pairs, pairs, 0, 4, "one", classes=classes), schedule
-        )
+        made = Trainer(MatchingTask(matcher, [objective], matching_data(pairs), classes=classes), schedule)
         batches = made.task.batches(0)
         steps = [made.step(batch) for batch in batches]
     assert gpu.downloads == len(batches) > 1

@@ -4,11 +4,13 @@ from torch import nn
 
 from fne.core.distributed_layers import Step, SyncBatchNorm
 from fne.core.processes import Processes
-from fne.matching.branches import BranchChoices, MeanOfWords, dual_path, mlp, mlp_bn_first
+from fne.matching.branches import BranchSettings, MeanOfWords, dual_path, mlp, mlp_bn_first
 from tests.support.processes import in_processes
 
 BRANCHES = {"dual_path": dual_path, "mlp": mlp, "mlp_bn_first": mlp_bn_first}
-CHOICES = BranchChoices(hidden=[8], dropout=0.5, momentum=0.1, epsilon=1e-5, initial="xavier")
+SETTINGS = BranchSettings(
+    hidden=[8], dropout=0.5, batch_norm_momentum=0.1, batch_norm_epsilon=1e-5, initial="xavier"
+)
 
 
 def step_of(processes: Processes, total: int) -> Step:
@@ -16,9 +18,9 @@ def step_of(processes: Processes, total: int) -> Step:
     return Step(torch.Generator().manual_seed(3), total, slice(start, stop), processes)
 
 
-def branch(name: str, seed: int = 0, choices: BranchChoices = CHOICES) -> nn.Module:
+def branch(name: str, seed: int = 0, settings: BranchSettings = SETTINGS) -> nn.Module:
     torch.manual_seed(seed)
-    return BRANCHES[name](6, 4, choices).double()
+    return BRANCHES[name](6, 4, settings).double()
 
 
 def by_hand(name: str, module: nn.Module, rows: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
@@ -55,8 +57,7 @@ def test_branches_have_the_weights_they_should(name, count):
 @pytest.mark.parametrize("name", BRANCHES)
 @pytest.mark.parametrize("hidden", [[], [5, 7]])
 def test_branches_can_have_any_number_of_hidden_layers(name, hidden):
-    choices = BranchChoices(hidden, 0.5, 0.1, 1e-5, "fan_in")
-    module = branch(name, choices=choices)
+    module = branch(name, settings=SETTINGS.model_copy(update={"hidden": hidden, "initial": "fan_in"}))
     assert module(torch.randn(5, 6, dtype=torch.float64), step_of(Processes(), 5)).shape == (5, 4)
 
 
@@ -110,8 +111,9 @@ def test_words_are_averaged_and_padding_is_not_read():
 
 
 def test_normalization_has_the_momentum_and_epsilon_that_were_asked_for():
-    choices = BranchChoices([8], 0.0, 0.05, 1e-3, "fan_in")
+    own = {"batch_norm_momentum": 0.05, "batch_norm_epsilon": 1e-3, "initial": "fan_in"}
+    settings = SETTINGS.model_copy(update=own)
     norms = [
-        each for each in branch("dual_path", choices=choices).modules() if isinstance(each, SyncBatchNorm)
+        each for each in branch("dual_path", settings=settings).modules() if isinstance(each, SyncBatchNorm)
     ]
     assert [(each.momentum, each.eps) for each in norms] == [(0.05, 1e-3)] * 2

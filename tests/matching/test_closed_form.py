@@ -9,18 +9,17 @@ import torch
 from fne.core.errors import InputError
 from fne.evaluation.metrics.ranks import rank
 from fne.evaluation.metrics.recall import sum_of_recalls, summarize
-from fne.matching import closed_form
+from fne.matching import closed_form, second_moments
 from fne.matching.closed_form import (
     METHODS,
     Alignment,
     CaptionedImages,
     ClosedForm,
-    FewImages,
-    Moments,
     fit,
     needed_memory,
 )
 from fne.matching.model import Matcher, Shape
+from fne.matching.second_moments import FewImages, Moments
 from fne.matching.similarities import cosine
 from fne.store.layout import Layer
 from fne.store.rows import Rows
@@ -196,7 +195,8 @@ def test_streaming_in_blocks_equals_one_block(data, monkeypatch, block, tile):
     rows, images = data
     expected = fit(rows, images, None, WORDS, "cca", SETTINGS)
     monkeypatch.setattr(closed_form, "BLOCK", block)
-    monkeypatch.setattr(closed_form, "TILE", tile)
+    monkeypatch.setattr(second_moments, "BLOCK", block)
+    monkeypatch.setattr(second_moments, "TILE", tile)
     found = fit(rows, images, None, WORDS, "cca", SETTINGS)
     values = rows.read(images.ids)
     assert [replace(each, rsum=0.0) for each in found.trials] == [

@@ -3,37 +3,39 @@ import pytest
 import torch
 
 from fne.core.errors import InputError
-from fne.matching.data import DRAWS, PairBatch, Pairs
+from fne.matching.data import DRAWS, PairBatch, PairDraw, Pairs
 from fne.store.catalog import Captioned
 from fne.store.layout import Layer, view_layers
 from fne.store.rows import Rows, write_rows
 from fne.text.tokens import read_tokens
+from fne.training.row_source import StoreRows
+from tests.support.pairs import draw_batches
 
 
 def test_every_image_comes_once_an_epoch_with_one_of_its_own_captions(pairs):
-    batches = pairs.batches(seed=0, epoch=3, batch=4, captions="one")
+    batches = draw_batches(pairs, seed=0, epoch=3, batch=4, captions="one")
     images = [each for batch in batches for each in batch.image_ids]
     captions = [each for batch in batches for each in batch.caption_ids]
     assert sorted(images) == sorted(record.id for record in pairs.captioned)
     assert [caption.split("#")[0] for caption in captions] == images
     assert [len(batch.image_ids) for batch in batches] == [4, 4, 2]
-    assert pairs.drawn("one") == 10
+    assert PairDraw(pairs.captioned, 0, 4, "one").sizes() == [4, 4, 2]
 
 
 def test_every_caption_comes_once_an_epoch_with_its_image(pairs):
-    batches = pairs.batches(seed=0, epoch=3, batch=4, captions="all")
+    batches = draw_batches(pairs, seed=0, epoch=3, batch=4, captions="all")
     captions = [each for batch in batches for each in batch.caption_ids]
     assert sorted(captions) == sorted(each for record in pairs.captioned for each in record.caption_ids)
     assert [each.split("#")[0] for each in captions] == [
         each for batch in batches for each in batch.image_ids
     ]
-    assert pairs.drawn("all") == len(captions) == 19
+    assert sum(PairDraw(pairs.captioned, 0, 4, "all").sizes()) == len(captions) == 19
 
 
 @pytest.mark.parametrize("captions", DRAWS)
 def test_the_order_is_a_matter_of_seed_and_epoch_alone(pairs, captions):
     def order(seed, epoch):
-        return pairs.batches(seed, epoch, batch=4, captions=captions)
+        return draw_batches(pairs, seed, epoch, batch=4, captions=captions)
 
     assert order(0, 1) == order(0, 1)
     assert order(0, 1) != order(0, 2)
@@ -41,14 +43,14 @@ def test_the_order_is_a_matter_of_seed_and_epoch_alone(pairs, captions):
 
 
 def test_all_captions_of_an_image_are_drawn_sooner_or_later(pairs):
-    batches = [batch for epoch in range(40) for batch in pairs.batches(0, epoch, 4, "one")]
+    batches = [batch for epoch in range(40) for batch in draw_batches(pairs, 0, epoch, 4, "one")]
     drawn = {caption for batch in batches for caption in batch.caption_ids}
     assert drawn == {each for record in pairs.captioned for each in record.caption_ids}
 
 
 @pytest.mark.parametrize(("batch", "sizes"), [(3, [3, 3, 4]), (9, [10]), (5, [5, 5]), (64, [10])])
 def test_a_last_batch_of_one_joins_the_one_before(pairs, batch, sizes):
-    assert [len(each.image_ids) for each in pairs.batches(0, 0, batch, "one")] == sizes
+    assert [len(each.image_ids) for each in draw_batches(pairs, 0, 0, batch, "one")] == sizes
 
 
 def test_captions_of_one_image_are_no_contrasts_for_each_other():
@@ -63,14 +65,14 @@ def test_captions_are_padded_to_the_longest(pairs):
 
 
 def test_images_come_as_floats(pairs):
-    rows = pairs.images(["3.png", "4.png"])
+    rows = pairs.source.read(["3.png", "4.png"])
     assert (rows.dtype, tuple(rows.shape)) == (torch.float32, (2, 16))
 
 
 def test_a_caption_without_an_image_row_is_refused_before_the_first_step(pairs):
     stranger = Captioned("x.png", "train", ("x",), ())
     with pytest.raises(InputError, match="has no row for 1 of 11 ids, the first is 'x.png'"):
-        Pairs([*pairs.captioned, stranger], pairs._embeddings, pairs._tokens)
+        Pairs([*pairs.captioned, stranger], pairs.source, pairs._tokens)
 
 
 def test_a_batch_names_its_images_and_counts_them():
@@ -81,9 +83,9 @@ def test_a_batch_names_its_images_and_counts_them():
 @pytest.mark.parametrize(("batch", "sizes"), [(4, [4, 4]), (5, [5, 5]), (3, [3, 3, 3]), (99, [10])])
 def test_an_incomplete_last_batch_is_dropped_unless_it_is_the_only_one(pairs, batch, sizes):
     assert len(pairs) == 10
-    found = pairs.batches(0, 0, batch, "one", "drop")
+    found = draw_batches(pairs, 0, 0, batch, "one", "drop")
     assert [len(each) for each in found] == sizes
-    kept = pairs.batches(0, 0, batch, "one")
+    kept = draw_batches(pairs, 0, 0, batch, "one")
     assert [each.image_ids for each in found[:1]] == [each.image_ids for each in kept[:1]]
 
 
@@ -98,26 +100,27 @@ def with_views(pairs, tmp_path):
     rows = np.arange(60, dtype=np.float32).reshape(10, 6)
     shards = [(0, sorted(pairs.image_ids), rows)]
     write_rows(tmp_path / "views", "embeddings", view_layers([Layer("fc7", 2)], 3), "float32", shards, {}, {})
-    return Pairs(pairs.captioned, Rows.open(tmp_path / "views"), read_tokens(tmp_path / "tokens.h5"))
+    rows = StoreRows(Rows.open(tmp_path / "views"))
+    return Pairs(pairs.captioned, rows, read_tokens(tmp_path / "tokens.h5"))
 
 
 def test_one_view_of_an_image_is_drawn_per_epoch_and_the_mean_is_encoded(with_views):
-    assert with_views.images(["0.png", "1.png"]).tolist() == [[2, 3], [8, 9]]
-    assert with_views.images(["1.png", "0.png"], [2, 0]).tolist() == [[10, 11], [0, 1]]
+    assert with_views.source.read(["0.png", "1.png"]).tolist() == [[2, 3], [8, 9]]
+    assert with_views.source.read(["1.png", "0.png"], [2, 0]).tolist() == [[10, 11], [0, 1]]
     drawn = {
         (image, view)
         for epoch in range(20)
-        for batch in with_views.batches(0, epoch, 4, "one")
+        for batch in draw_batches(with_views, 0, epoch, 4, "one")
         for image, view in zip(batch.image_ids, batch.views, strict=True)
     }
     assert len(drawn) == 10 * 3
-    again = [with_views.batches(0, 7, 4, "one") for _ in range(2)]
-    assert again[0] == again[1] != with_views.batches(0, 8, 4, "one")
+    again = [draw_batches(with_views, 0, 7, 4, "one") for _ in range(2)]
+    assert again[0] == again[1] != draw_batches(with_views, 0, 8, 4, "one")
 
 
 def test_views_change_neither_the_order_of_images_nor_their_captions(pairs, with_views):
     for captions in ("one", "all"):
-        plain, drawn = (each.batches(3, 5, 4, captions) for each in (pairs, with_views))
+        plain, drawn = (draw_batches(each, 3, 5, 4, captions) for each in (pairs, with_views))
         assert [(each.image_ids, each.caption_ids) for each in plain] == [
             (each.image_ids, each.caption_ids) for each in drawn
         ]

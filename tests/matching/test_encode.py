@@ -3,34 +3,27 @@ import itertools
 import pytest
 import torch
 
+from fne.core.distributed_layers import Step
 from fne.core.processes import ALONE
 from fne.matching import encode as encoding
-from fne.matching.encode import embed_batch, encode_captions, encode_images, vector_shards
+from fne.matching.encode import embed_batch, encode_captions, encode_images, read_batch, vector_shards
 from fne.matching.hard_negatives import LossChoices
 from fne.matching.image_heads import IMAGE_HEADS
 from fne.matching.losses import LOSSES, bind
 from fne.matching.model import Shape, new_matcher
 from fne.matching.similarities import SIMILARITIES
 from fne.matching.text_encoders import TEXT_ENCODERS
+from tests.support.pairs import Doubled, draw_batches
 from tests.support.processes import in_processes
 from tests.support.variants import examples
 
 
-class Exact:
-    """The pairs of a data set, in float64."""
-
-    def __init__(self, pairs):
-        self.pairs = pairs
-        self.captions = pairs.captions
-
-    def images(self, ids, views=None):
-        return self.pairs.images(ids, views).double()
-
-
 def gradients(pairs, shape, loss, batch, processes):
     matcher = new_matcher(shape, seed=0).double()
-    generator = torch.Generator().manual_seed(5)
-    vectors = embed_batch(matcher, Exact(pairs), batch, torch.float32, processes, generator)
+    part = processes.partition(len(batch))
+    step = Step(torch.Generator().manual_seed(5), len(batch), part, processes)
+    rows = read_batch(matcher, Doubled(pairs).source, batch.part(part))
+    vectors = embed_batch(matcher, rows, pairs.captions(batch.caption_ids[part]), step)
     scores = matcher.similarity(vectors.images, vectors.captions)
     total = bind(loss, LossChoices(k=2))(scores, batch.positives(), torch.arange(len(scores)), 0.2)
     total.backward()
@@ -57,7 +50,7 @@ def test_loss_and_gradients_are_those_of_one_process(pairs, similarity, loss, en
     head = heads.get(encoder, "linear_bias")
     own = [examples(variant).model_dump() for variant in (IMAGE_HEADS[head], TEXT_ENCODERS[encoder])]
     shape = Shape(head, encoder, similarity, similarity != "cosine", 16, 12, 5, 8, *own)
-    batch = pairs.batches(0, 0, 4, captions)[0]
+    batch = draw_batches(pairs, 0, 0, 4, captions)[0]
     expected_loss, expected = gradients(pairs, shape, loss, batch, ALONE)
     assert expected_loss > 0
     found = in_processes(processes, lambda group: gradients(pairs, shape, loss, batch, group))
@@ -73,9 +66,10 @@ def test_loss_and_gradients_are_those_of_one_process(pairs, similarity, loss, en
 
 def test_half_precision_vectors_are_compared_in_single_precision(pairs):
     matcher = new_matcher(Shape("linear", "bow", "cosine", False, 16, 12, 5, 8), seed=0)
-    vectors = embed_batch(
-        matcher, pairs, pairs.batches(0, 0, 4, "one")[0], torch.bfloat16, ALONE, torch.Generator()
-    )
+    batch = draw_batches(pairs, 0, 0, 4, "one")[0]
+    step = Step(torch.Generator(), 4, slice(0, 4))
+    captions = pairs.captions(batch.caption_ids)
+    vectors = embed_batch(matcher, pairs.source.read(batch.image_ids), captions, step, torch.bfloat16)
     found = (vectors.images, vectors.captions, vectors.own_images, vectors.own_captions)
     assert [each.dtype for each in found] == [torch.float32] * 4
 

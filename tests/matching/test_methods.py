@@ -33,10 +33,12 @@ from fne.training.best_epoch import Phase
 from fne.training.checkpoints import open_checkpoints
 from fne.training.loop import Schedule, Trainer
 from fne.training.optimizers import OPTIMIZERS
+from fne.training.row_source import StoreRows
 from fne.training.run import Job
 from tests.support.imports import ROOT
-from tests.support.pairs import FEATURES, WORDS
+from tests.support.pairs import WORDS
 from tests.support.processes import in_processes
+from tests.support.training import matching_data
 
 PARAMS = YAML(typ="safe", pure=True).load(ROOT / "params.yaml")["train"]
 FROM_CCA = {
@@ -55,7 +57,7 @@ FROM_CCA = {
 
 @pytest.fixture
 def inputs(pairs) -> MatchingInputs:
-    return MatchingInputs(pairs, pairs, FEATURES, WORDS, None, {})
+    return MatchingInputs(pairs, pairs, pairs.source, WORDS, None, {})
 
 
 def settings(**changes) -> Train:
@@ -157,13 +159,14 @@ def test_a_closed_form_is_fitted_once_for_the_same_inputs(inputs, tmp_path, monk
 def test_rows_that_training_does_not_read_do_not_train_again(inputs, tmp_path, monkeypatch, changes):
     chosen = settings(**changes)
     first, *_ = make_model(chosen, inputs, job(tmp_path))
-    rows, captioned = inputs.training.rows, inputs.training.captioned
+    rows, captioned = inputs.rows.store, inputs.training.captioned
     values = rows.read(rows.ids)
 
     def with_rows(ids, values) -> MatchingInputs:
         write_rows(tmp_path / "more", "embeddings", rows.layers, rows.dtype, [(0, ids, values)], {}, {})
-        pairs = Pairs(captioned, Rows.open(tmp_path / "more"), read_tokens(tmp_path / "tokens.h5"))
-        return MatchingInputs(pairs, pairs, FEATURES, WORDS, None, {"embeddings": {"digest": "other"}})
+        source = StoreRows(Rows.open(tmp_path / "more"))
+        pairs = Pairs(captioned, source, read_tokens(tmp_path / "tokens.h5"))
+        return MatchingInputs(pairs, pairs, source, WORDS, None, {"embeddings": {"digest": "other"}})
 
     more = with_rows([*rows.ids, "test.png"], np.concatenate([values, values[:1]]))
     with monkeypatch.context() as patch:
@@ -202,7 +205,7 @@ def test_every_image_is_a_class_or_k_means_groups_them(pairs):
     assert sorted(grouped) == ids
     assert set(grouped.values()) == {0, 1, 2}
     assert grouped == label_images(pairs, 3, seed=0)
-    rows, numbers = pairs.images(ids).numpy(), np.array([grouped[each] for each in ids])
+    rows, numbers = pairs.source.read(ids).numpy(), np.array([grouped[each] for each in ids])
     centers = np.stack([rows[numbers == each].mean(axis=0) for each in range(3)])
     nearest = np.linalg.norm(rows[:, None] - centers, axis=2).argmin(axis=1)
     assert np.array_equal(nearest, numbers)
@@ -238,7 +241,7 @@ def test_training_and_its_checkpoints_take_no_more_memory_than_announced(pairs, 
         schedule = Schedule(phases, 0, optimizer, 0.0, "global", 0, "last")
         loss = new_instance(count, dim, settings, seed=0)
         classes_of = Classes(loss, class_numbers(pairs.image_ids))
-        task = MatchingTask(matcher, [objective], pairs, pairs, 0, 4, "one", classes=classes_of)
+        task = MatchingTask(matcher, [objective], matching_data(pairs), classes=classes_of)
         with open_checkpoints(tmp_path, {}, print) as checkpoints:
             trainer = Trainer(task, schedule, checkpoints)
             trainer.train()

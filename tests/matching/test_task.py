@@ -11,14 +11,14 @@ from fne.matching.hard_negatives import LossChoices
 from fne.matching.image_heads import IMAGE_HEADS
 from fne.matching.instance_loss import Classes, InstanceSettings, class_numbers, new_instance
 from fne.matching.model import Shape, new_matcher
-from fne.matching.task import RATE_OF_ZEROS, RATES, MatchingTask, Objective, RateFactors
+from fne.matching.task import RATE_OF_ZEROS, RATES, MatchingOptions, MatchingTask, Objective, RateFactors
 from fne.matching.text_encoders import TEXT_ENCODERS
 from fne.training.best_epoch import Phase, Point, Scores
 from fne.training.loop import Schedule, Trainer, step_generator
 from fne.training.optimizers import OPTIMIZERS
-from tests.support.pairs import FEATURES, WORDS
+from tests.support.pairs import FEATURES, WORDS, Doubled
 from tests.support.processes import in_processes
-from tests.support.training import MemoryCheckpoints
+from tests.support.training import MemoryCheckpoints, matching_data
 from tests.support.variants import examples
 
 TFIDF = Shape("linear_bias", "tfidf", "cosine", False, FEATURES, WORDS, 5, 4)
@@ -84,26 +84,12 @@ def new_shape():
     return Shape("dual_path", "text_cnn", "cosine", False, 16, 12, 5, 8, head, text)
 
 
-def new_task(
-    pairs, *objectives, processes=None, factors=(), dropout=0.5, dtype=torch.float32, batch=4, **choices
-):
+def new_task(pairs, *objectives, dropout=0.5, dtype=torch.float32, batch=4, **choices):
     settings = InstanceSettings(classes=0, dropout=dropout, bias=True, bias_rate=2.0)
     classes = Classes(new_instance(10, 8, settings, seed=0).to(dtype), class_numbers(pairs.image_ids))
-    arguments = {} if processes is None else {"processes": processes}
     matcher = new_matcher(new_shape(), seed=0).to(dtype)
-    return MatchingTask(
-        matcher,
-        objectives,
-        pairs,
-        pairs,
-        0,
-        batch,
-        "one",
-        classes=classes,
-        factors=factors,
-        **arguments,
-        **choices,
-    )
+    data = matching_data(Doubled(pairs) if dtype == torch.float64 else pairs, batch)
+    return MatchingTask(matcher, objectives, data, MatchingOptions(**choices), classes)
 
 
 def new_trainer(task, *phases, checkpoints=None, **choices):
@@ -125,7 +111,7 @@ def test_the_objective_is_the_weighted_sum_of_its_terms(pairs):
     loss = task.loss(batch, step_generator(0, 0))
     generator = step_generator(0, 0)
     step = Step(generator, 4, slice(0, 4))
-    images = task.matcher.image_head(pairs.images(batch.image_ids), step)
+    images = task.matcher.image_head(pairs.source.read(batch.image_ids), step)
     captions = task.matcher.text_encoder(*pairs.captions(batch.caption_ids), step)
     classifier = task.trained["losses"]["instance"]
     labels = [sorted(pairs.image_ids).index(each) for each in batch.image_ids]
@@ -172,7 +158,7 @@ def test_titles_name_the_terms():
 def test_an_instance_loss_needs_classes(pairs):
     matcher = new_matcher(new_shape(), seed=0)
     with pytest.raises(ValueError, match="an instance loss needs classes"):
-        MatchingTask(matcher, [INSTANCE], pairs, pairs, 0, 4, "one")
+        MatchingTask(matcher, [INSTANCE], matching_data(pairs))
 
 
 def test_each_kind_of_parameter_has_its_own_rate(pairs):
@@ -209,7 +195,6 @@ def matconvnet(weights, gradients, rate, momentum, decay):
 
 def test_steps_are_those_of_matconvnet_at_the_rate_of_each_kind(pairs):
     task = new_task(pairs, BOTH, factors=[FACTORS], dtype=torch.float64, dropout=0.0)
-    task._training = Doubled(pairs)
     trainer = new_trainer(task, Phase("both", 0.05, 1, 1))
     before = {name: each.detach().clone() for name, each in task.trained.named_parameters()}
     gradients: dict[str, list[torch.Tensor]] = {name: [] for name in before}
@@ -223,26 +208,12 @@ def test_steps_are_those_of_matconvnet_at_the_rate_of_each_kind(pairs):
         assert torch.allclose(each, expected, rtol=1e-10, atol=1e-12), name
 
 
-class Doubled:
-    """Pairs in float64."""
-
-    def __init__(self, pairs):
-        self._pairs = pairs
-
-    def __getattr__(self, name):
-        return getattr(self._pairs, name)
-
-    def images(self, ids, views=None):
-        return self._pairs.images(ids, views).double()
-
-
 def test_several_processes_have_the_objective_and_gradients_of_one(pairs):
     """Position shifts, dropout and the statistics of batch normalization included."""
     batch = new_task(pairs, BOTH).batches(0)[0]
 
     def work(processes):
         task = new_task(pairs, BOTH, processes=processes, dtype=torch.float64, rectified=True)
-        task._training = Doubled(pairs)
         task.trained.train()
         loss = task.loss(batch, step_generator(0, 3))
         loss.total.backward()

@@ -6,17 +6,27 @@ from torch.nn import functional
 from fne.core.distributed_layers import Step, SyncBatchNorm
 from fne.core.errors import InputError
 from fne.core.processes import Processes
-from fne.matching.text_cnn import TextCnn
+from fne.matching.text_cnn import TextCnn, TextCnnSettings
 from fne.matching.word_table import word_table
 from tests.support.processes import in_processes
 
-FULL = {"width": 1.0, "blocks": (3, 4, 6, 1), "positions": 32, "shifts": 0, "momentum": 0.05, "epsilon": 1e-3}
+FULL = TextCnnSettings(
+    width=1.0,
+    blocks=[3, 4, 6, 1],
+    positions=32,
+    shifts=0,
+    pool="mean",
+    batch_norm_momentum=0.05,
+    batch_norm_epsilon=1e-3,
+    initial="fan_in",
+)
 
 
 def network(word_dim: int = 5, embed_dim: int = 6, vocabulary: int = 20, seed: int = 0, **changed) -> TextCnn:
     torch.manual_seed(seed)
-    arguments = FULL | {"width": 1 / 64, "positions": 8, "initial": "fan_in"} | changed
-    return TextCnn(word_table(vocabulary, word_dim), embed_dim, **arguments).double()
+    settings = FULL.model_dump() | {"width": 1 / 64, "positions": 8} | changed
+    table = word_table(vocabulary, word_dim)
+    return TextCnn(table, embed_dim, TextCnnSettings.model_validate(settings)).double()
 
 
 def trained(**changed) -> TextCnn:
@@ -31,7 +41,7 @@ def trained(**changed) -> TextCnn:
 
 def test_the_full_network_has_the_weights_of_the_published_code():
     with torch.device("meta"):
-        module = TextCnn(nn.Embedding(7, 300), 2048, initial="fan_in", **FULL)
+        module = TextCnn(nn.Embedding(7, 300), 2048, FULL)
     counts = {name: each.numel() for name, each in module.named_parameters()}
     assert counts.pop("words.weight") == 7 * 300
     assert counts.pop("bias") == 300
@@ -40,7 +50,7 @@ def test_the_full_network_has_the_weights_of_the_published_code():
 
 def test_the_full_network_has_the_lengths_and_multiply_adds_of_the_published_code():
     with torch.device("meta"):
-        module = TextCnn(nn.Embedding(7, 300), 2048, initial="fan_in", **FULL).eval()
+        module = TextCnn(nn.Embedding(7, 300), 2048, FULL).eval()
     total, lengths = 0, []
 
     def count(layer, arguments, output):
@@ -207,5 +217,5 @@ def test_the_largest_values_can_be_taken_instead_of_the_mean():
 
 @pytest.mark.parametrize("blocks", [(1, 1, 1), (1, 0, 1, 1)])
 def test_there_are_four_stages(blocks):
-    with pytest.raises(ValueError, match="blocks must be 4 numbers of at least 1"):
+    with pytest.raises(ValueError, match="blocks"):
         network(blocks=blocks)

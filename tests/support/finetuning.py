@@ -12,12 +12,16 @@ from torch import nn
 
 from fne.extraction.forward_pass import Network
 from fne.extraction.layers import Tap
-from fne.extraction.preprocess import CROPS, TORCHVISION, shorter_side
-from fne.finetuning.data import Captions, CropChoices, RandomCrops
-from fne.finetuning.task import FinetuningTask, Images, Objective, Rates, network_rates
+from fne.extraction.preprocess import TORCHVISION, shorter_side
+from fne.finetuning.data import CropChoices, RandomCrops
+from fne.finetuning.network_rows import NetworkRows, Photos
 from fne.finetuning.tuned_network import TunedNetwork
+from fne.matching.data import Pairs
+from fne.matching.hard_negatives import LossChoices
 from fne.matching.instance_loss import Classes, Instance, class_numbers
+from fne.matching.mined_captions import AnchorDraw
 from fne.matching.model import Shape, new_matcher
+from fne.matching.task import MatchingData, MatchingOptions, MatchingTask, Objective, RateFactors
 from fne.store.catalog import Captioned, Image, write_captions, write_images
 from fne.store.layout import Layer
 from fne.text.tokens import read_tokens, write_tokens
@@ -35,8 +39,10 @@ SHAPE = Shape(
     {"hidden": [7], "batch_norm_momentum": 0.1, "batch_norm_epsilon": 0.001, "initial": "fan_in"},
     {"hidden": [7], "dropout": 0.3, "batch_norm_momentum": 0.1, "batch_norm_epsilon": 1e-5, "initial": "xavier"},
 )  # fmt: skip
-OBJECTIVE = Objective(0.5, 2.0, 1.0, 0.1)
-RATES = Rates(network_rates(0.1, 0.2, 0.01, 0.05), words=0.5, gains=2.0, classifier=0.25)
+OBJECTIVE = Objective("ranking", LossChoices(), 0.5, 2.0, 1.0, 0.1, mined=True)
+NETWORK_RATES = {"weights": 0.1, "biases": 0.2, "gains": 0.01, "first": 0.05}
+FACTORS = RateFactors(words=0.5, gains=2.0, classifier=0.25)
+CHOICES = CropChoices(0.6, 1.333, True, "bicubic")
 
 
 def small_network(dtype=torch.float32):
@@ -75,46 +81,54 @@ def draw_images(folder):
     return found
 
 
-def captions(folder, split="train"):
-    """Captions of all images, one to three each; word 2 + n says which image it is."""
-    records = [
-        Captioned(f"{number:02d}.png", split, ("x",) * (1 + number % 3), ()) for number in range(COUNT)
-    ]
-    words = {
+def captioned(split="train"):
+    """All images, with one to three captions each."""
+    return [Captioned(f"{number:02d}.png", split, ("x",) * (1 + number % 3), ()) for number in range(COUNT)]
+
+
+def words(folder):
+    """The words of all captions; word 2 + n says which image it is."""
+    numbers = {
         caption_id: [1] * position + [2 + number, 1]
-        for number, record in enumerate(records)
+        for number, record in enumerate(captioned())
         for position, caption_id in enumerate(record.caption_ids)
     }
-    write_tokens(folder / "tokens.h5", words, {}, {})
-    return Captions(records, read_tokens(folder / "tokens.h5"))
+    write_tokens(folder / "tokens.h5", numbers, {}, {})
+    return read_tokens(folder / "tokens.h5")
 
 
-def small_task(folder: Path, network=None, objective=OBJECTIVE, batch=6, seed=0, workers=0, rectified=True):
+def network_rows(folder, network=None, draw=None, seed=0, workers=0):
+    """The rows of the drawn images, with the crops of a draw read ahead."""
+    files, root = draw_images(folder / "images"), folder / "images"
+
+    def crops(epoch):
+        return [[(each, epoch) for each in batch.image_ids] for batch in draw.batches(epoch)]
+
+    photos = Photos(folder / "images.jsonl", files, root, shorter_side, TORCHVISION, workers)
+    drawn = RandomCrops(files, root, seed, CHOICES)
+    return NetworkRows(network or tuned_network(), NETWORK_RATES, photos, drawn, crops)
+
+
+def small_task(
+    folder: Path,
+    network=None,
+    objective=OBJECTIVE,
+    batch=6,
+    seed=0,
+    workers=0,
+    fixed_words=False,
+    phases=2,
+):
     """A task on the drawn images, which also validates it."""
-    files, texts = draw_images(folder / "images"), captions(folder)
+    draw = AnchorDraw(captioned(), seed, batch, 4)
+    rows = network_rows(folder, network, draw, seed, workers)
+    texts = Pairs(captioned(), rows, words(folder))
+    matcher = new_matcher(replace(SHAPE), seed=1)
+    matcher.text_encoder.words.requires_grad_(not fixed_words)
     torch.manual_seed(5)
-    loss = Instance(COUNT, 5, True, 0.25)
-    choices = CropChoices(0.6, 1.333, True, "bicubic")
-
-    def views(ids):
-        for each in ids:
-            with Picture.open(folder / "images" / each) as image:
-                yield CROPS["center"](shorter_side(image.convert("RGB")))[0]
-
-    return FinetuningTask(
-        network or tuned_network(),
-        new_matcher(replace(SHAPE), seed=1),
-        Classes(loss, class_numbers(texts.image_ids)),
-        objective,
-        RATES,
-        texts,
-        texts,
-        Images(RandomCrops(files, folder / "images", seed, choices), views, TORCHVISION, workers),
-        seed,
-        batch,
-        4,
-        rectified,
-    )
+    classes = Classes(Instance(COUNT, 5, True, 0.25), class_numbers(texts.image_ids))
+    options = MatchingOptions(rectified=True, factors=[FACTORS] * phases, section="finetune")
+    return MatchingTask(matcher, [objective] * phases, MatchingData(texts, texts, draw), options, classes)
 
 
 MADE_ONCE = ("extract", "standardize", "embed", "tokenize", "train")

@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fne.matching.data import Pairs
+from fne.matching.data import PairDraw, Pairs
 from fne.store.catalog import Captioned
 from fne.store.layout import Layer
 from fne.store.rows import Rows, write_rows
 from fne.text.tokens import read_tokens, write_tokens
+from fne.training.row_source import StoreRows
 
 WORDS = 12
 FEATURES = 16
@@ -29,4 +30,27 @@ def pairs(tmp_path: Path) -> Pairs:
         for position, caption_id in enumerate(record.caption_ids)
     }
     write_tokens(tmp_path / "tokens.h5", words, {}, {})
-    return Pairs(captioned, Rows.open(tmp_path / "embeddings"), read_tokens(tmp_path / "tokens.h5"))
+    rows = StoreRows(Rows.open(tmp_path / "embeddings"))
+    return Pairs(captioned, rows, read_tokens(tmp_path / "tokens.h5"))
+
+
+def draw_batches(pairs, seed, epoch, batch, captions, last_batch="keep"):
+    """The batches of an epoch."""
+    return PairDraw(pairs.captioned, seed, batch, captions, last_batch, pairs.source.views).batches(epoch)
+
+
+class Doubled:
+    """Pairs, or their rows, in float64."""
+
+    def __init__(self, wrapped):
+        self._wrapped = wrapped
+
+    def __getattr__(self, name):
+        return getattr(self._wrapped, name)
+
+    @property
+    def source(self):
+        return Doubled(self._wrapped.source)
+
+    def read(self, ids, views=None):
+        return self._wrapped.read(ids, views).double()

@@ -7,9 +7,10 @@ from functools import partial
 
 from fne.core.processes import ALONE
 from fne.core.variants import NoSettings
+from fne.matching.data import PairDraw
 from fne.matching.hard_negatives import LossChoices
 from fne.matching.model import new_matcher
-from fne.matching.task import MatchingTask, Objective
+from fne.matching.task import MatchingData, MatchingOptions, MatchingTask, Objective
 from fne.training.best_epoch import Phase
 from fne.training.loop import Schedule, Trainer
 from fne.training.optimizers import OPTIMIZERS
@@ -41,6 +42,11 @@ def schedule(*phases, **choices):
     return Schedule(own, **(usual | choices))
 
 
+def matching_data(pairs, batch=4, captions="one"):
+    """The data of a task that is trained and validated on the same pairs."""
+    return MatchingData(pairs, pairs, PairDraw(pairs.captioned, 0, batch, captions))
+
+
 def trainer(
     pairs, shape, *phases, matcher=None, checkpoints=None, processes=ALONE,
     batch=4, captions="one", precision="float32", **choices
@@ -48,7 +54,9 @@ def trainer(
     """A trainer of a matching task on the small data set, which also validates it."""
     matcher = matcher or new_matcher(shape, seed=0)
     objectives = [objective(phase) for phase in phases]
-    task = MatchingTask(matcher, objectives, pairs, pairs, 0, batch, captions, precision, processes)
+    data = matching_data(pairs, batch=batch, captions=captions)
+    options = MatchingOptions(precision=precision, processes=processes)
+    task = MatchingTask(matcher, objectives, data, options)
     return Trainer(task, schedule(*phases, **choices), checkpoints, processes)
 
 

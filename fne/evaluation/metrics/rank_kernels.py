@@ -26,14 +26,8 @@ def count_better(
 ) -> None:
     """Count, per row and per column, the scores that are not below the true score and those that equal it.
 
-    Args:
-        scores: (rows, columns); NaN is counted as neither.
-        row_true: (rows), the score that each row is compared with.
-        column_true: (columns), likewise per column.
-        row_better: (rows), int32; the counts are added to this array and the following ones.
-        row_tied: (rows).
-        column_better: (columns).
-        column_tied: (columns).
+    Scores are (rows, columns), all other arrays (rows) or (columns). NaN is counted as neither. The counts
+    are added to the last four arrays, of int32.
     """
     rows, columns = scores.shape
     for row in range(rows):
@@ -82,9 +76,7 @@ def keep_best(
         row_numbers: (rows), the index of each row in the full matrix.
         column_numbers: (columns), the index of each column in the full matrix.
         row_best: (rows, top), column indices, best first; updated in place, as are the following arrays.
-        row_best_scores: (rows, top).
         column_best: (columns, top), row indices.
-        column_best_scores: (columns, top).
     """
     rows, columns = scores.shape
     row_last, column_last = row_best.shape[1] - 1, column_best.shape[1] - 1

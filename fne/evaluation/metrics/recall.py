@@ -89,12 +89,7 @@ def chance_of_rsum(captions_per_image: np.ndarray, recalls: Sequence[int] = RECA
 
 
 def validation_metrics(values: Mapping[str, float], captions_per_image: np.ndarray) -> dict[str, Any]:
-    """Return the values of a validation, of `retrieval_values`, as a metrics file has them.
-
-    Args:
-        values: by name, that of the sum of recalls first.
-        captions_per_image: of the validation images.
-    """
+    """Return the values of a validation, of `retrieval_values`, as a metrics file has them."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         direction, _, metric = name.partition("/")
@@ -111,10 +106,7 @@ def validation_metrics(values: Mapping[str, float], captions_per_image: np.ndarr
 def small_split_warning(images: int, guessing: float, recalls: int) -> str | None:
     """Return a warning if a split is so small that its sum of recalls says little, or None.
 
-    Args:
-        images: the number of images that are ranked against each other.
-        guessing: the sum of recalls of random guessing.
-        recalls: how many recalls each direction has.
+    `guessing` is the sum of recalls of random guessing, and `recalls` how many each direction has.
 
     Example:
         >>> print(small_split_warning(4, 429.0, 3)[:46])
@@ -133,8 +125,7 @@ def small_split_warning(images: int, guessing: float, recalls: int) -> str | Non
 def chosen_by(name: str) -> str | None:
     """Return a warning if figures are of the split that chose the epoch, or None.
 
-    Args:
-        name: of a split, or of its metrics.
+    The name is that of a split, or of its metrics.
 
     Example:
         >>> print(chosen_by("val_full"))

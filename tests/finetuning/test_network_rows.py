@@ -1,15 +1,18 @@
-import copy
+"""The matching task, trained with rows from a network."""
+
+from dataclasses import replace
 
 import pytest
 import torch
-from torch.nn.functional import normalize
 
+from fne.core.errors import InputError
 from fne.extraction import preprocess
-from fne.finetuning.task import IMAGE_CLASSES, RANKING, TEXT_CLASSES, Objective, rank_mined
+from fne.finetuning import network_rows as network_rows_module
+from fne.matching.task import IMAGE_CLASSES, TEXT_CLASSES
 from fne.training.best_epoch import Phase
 from fne.training.loop import Schedule, Trainer, step_generator
 from fne.training.optimizers import SgdNesterov, sgd_nesterov
-from tests.support.finetuning import small_task, tuned_network
+from tests.support.finetuning import OBJECTIVE, draw_images, network_rows, small_task, tuned_network
 from tests.support.training import MemoryCheckpoints
 
 SGD = SgdNesterov(momentum=0.9, weight_decay=0.0001)
@@ -24,77 +27,43 @@ def schedule(epochs=2, keep="last"):
     return Schedule(phases, 0, optimizer, 0.0, "global", 0, keep, validate_start=True)
 
 
-def pixels(task, batch):
-    return torch.stack([task._images.crops[each, batch.epoch] for each in batch.image_ids])
-
-
-def test_the_ranking_loss_is_that_of_a_plain_loop():
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(50):
-        scores = torch.randn(8, 8, generator=generator, dtype=torch.float64)
-        total = 0.0
-        for i in range(4):  # as the published code: anchors, mined captions, other images
-            total += max(0.0, 0.5 - float(scores[i, i]) + float(scores[i, 4 + i]))
-            total += max(0.0, 0.5 - float(scores[i, i]) + float(scores[4 + i, i]))
-        assert rank_mined(scores, 0.5).item() == pytest.approx(total / 8, abs=1e-12)
-
-
-def test_with_a_weight_of_two_the_ranking_loss_is_the_mean_over_the_anchors():
-    collapsed = torch.zeros(32, 32)
-    assert 2 * rank_mined(collapsed, 1.0).item() == pytest.approx(2.0)  # both directions of each anchor
-
-
-def test_the_nearest_candidate_is_mined_in_test_mode(tmp_path):
-    task = small_task(tmp_path)
-    task.trained.train()
-    statistics = copy.deepcopy(task.matcher.state_dict())
-    batch = task.batches(0)[0]
-    rows = task.network(task._prepared(pixels(task, batch))).detach()
-    mined = task.mine(batch, rows)
-    assert task.matcher.training
-    assert all(torch.equal(value, statistics[name]) for name, value in task.matcher.state_dict().items())
-    task.matcher.eval()
-    for anchor, found in zip(rows, mined, strict=False):
-        image = normalize(task.matcher.image_head(anchor[None]).relu(), dim=1)
-        scores = {}
-        for each in batch.candidates:
-            encoded = task.matcher.text_encoder(*task._training.words([each]))
-            scores[each] = (image @ normalize(encoded.relu(), dim=1).T).item()
-        assert scores[found] == pytest.approx(max(scores.values()), abs=1e-6)
-    assert len(mined) == len(batch.caption_ids) == 3
-
-
 def test_the_objective_is_the_weighted_sum_of_its_terms(tmp_path):
     task = small_task(tmp_path)
     task.trained.train()
     batch = task.batches(0)[0]
-    loss = task.loss_of(batch, pixels(task, batch), step_generator(0, 0))
+    loss = task.loss(batch, step_generator(0, 0))
     terms = {name: float(value) / len(batch) for name, value in loss.terms.items()}
-    assert set(terms) == {RANKING, IMAGE_CLASSES, TEXT_CLASSES}
-    wanted = 2.0 * terms[RANKING] + terms[IMAGE_CLASSES] + 0.1 * terms[TEXT_CLASSES]
+    assert set(terms) == {"ranking", IMAGE_CLASSES, TEXT_CLASSES}
+    wanted = 2.0 * terms["ranking"] + terms[IMAGE_CLASSES] + 0.1 * terms[TEXT_CLASSES]
     assert loss.total.item() == pytest.approx(wanted, rel=1e-5)
     assert loss.value.item() == pytest.approx(6 * wanted, rel=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("objective", "names"),
-    [(Objective(0.5, 2.0, 0.0, 0.0), {RANKING}), (Objective(0.5, 0.0, 1.0, 0.0), {IMAGE_CLASSES})],
+    ("weights", "names"),
+    [
+        ({"image_classes": 0.0, "text_classes": 0.0}, {"ranking"}),
+        ({"rank": 0.0, "text_classes": 0.0}, {IMAGE_CLASSES}),
+    ],
 )
-def test_a_term_of_weight_zero_is_not_computed(tmp_path, objective, names):
+def test_a_term_of_weight_zero_is_not_computed(tmp_path, weights, names):
+    objective = replace(OBJECTIVE, **weights)
     task = small_task(tmp_path, objective=objective)
     task.trained.train()
     batch = task.batches(0)[0]
-    assert set(task.loss_of(batch, pixels(task, batch), step_generator(0, 0)).terms) == names
+    assert set(task.loss(batch, step_generator(0, 0)).terms) == names
     groups = {group.name for group in task.parameter_groups()}
     assert ("classifier" in groups) == objective.has_instance_loss
 
 
-def test_a_step_is_the_same_for_parts_of_any_size(tmp_path):
+def test_a_step_is_the_same_for_parts_of_any_size(tmp_path, monkeypatch):
     def stepped(part):
         task = small_task(tmp_path, tuned_network(part=part, dtype=torch.float64))
         task.trained.double()
         # In float64, since batch normalization over six images magnifies the last digits of float32.
-        task._prepared = lambda pixels: preprocess.normalize(pixels).double()
+        monkeypatch.setattr(
+            network_rows_module, "normalize", lambda pixels, _: preprocess.normalize(pixels).double()
+        )
         trainer = Trainer(task, schedule())
         trainer.step(task.batches(0)[0])
         return task.trained.state_dict()
@@ -106,18 +75,17 @@ def test_a_step_is_the_same_for_parts_of_any_size(tmp_path):
 
 
 def test_frozen_layers_and_fixed_words_are_left_to_themselves(tmp_path):
-    task = small_task(tmp_path, tuned_network(first=1))
-    task.matcher.text_encoder.words.requires_grad_(False)
+    task = small_task(tmp_path, tuned_network(first=1), fixed_words=True)
     trained = {id(each) for group in task.parameter_groups() for each in group.parameters}
     assert id(task.matcher.text_encoder.words.weight) not in trained
-    before = {name: value.clone() for name, value in task.network.full_state().items()}
+    before = {name: value.clone() for name, value in task.source.network.full_state().items()}
     words = task.matcher.text_encoder.words.weight.clone()
     Trainer(task, schedule()).train()
-    after = task.network.full_state()
+    after = task.source.network.full_state()
     changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
     assert changed == {"3.weight", "3.bias", "4.weight", "4.bias", "6.weight", "6.bias"}
     assert torch.equal(words, task.matcher.text_encoder.words.weight)
-    task.close()
+    task.source.close()
 
 
 def test_every_trained_weight_is_in_one_group_with_its_rate(tmp_path):
@@ -156,7 +124,7 @@ def test_workers_that_read_change_nothing(tmp_path):
     for workers in (0, 1):
         task = small_task(tmp_path, workers=workers)
         Trainer(task, schedule(epochs=1)).train()
-        task.close()
+        task.source.close()
         states.append(task.trained.state_dict())
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
 
@@ -170,4 +138,27 @@ def test_the_loss_falls_and_the_first_validation_is_of_the_model_before(tmp_path
     assert points[0].epoch == 0
     assert points[0].scores.main == start
     assert points[-1].loss < points[1].loss
-    task.close()
+    task.source.close()
+
+
+def test_nothing_is_said_about_a_model_that_has_learned_before(tmp_path):
+    task = small_task(tmp_path)
+    trainer = Trainer(task, schedule(epochs=6))
+    trainer.train()
+    assert task.warning(1, trainer.progress.points) is None
+    task.source.close()
+
+
+@pytest.mark.parametrize("size", [1, 4, 5, 12, 99])
+def test_blocks_are_the_rows_of_the_centers_without_gradients(tmp_path, size):
+    rows = network_rows(tmp_path)
+    ids = list(draw_images(tmp_path / "images"))
+    blocks = list(rows.blocks(ids, size))
+    assert [len(each) for each in blocks[:-1]] == [size] * (len(blocks) - 1)
+    assert not any(each.requires_grad for each in blocks)
+    assert torch.allclose(torch.cat(blocks), torch.cat([rows.read([each]) for each in ids]), atol=1e-6)
+
+
+def test_an_image_without_a_file_is_refused(tmp_path):
+    with pytest.raises(InputError, match="images.jsonl: has no image file of 'x.png'; run `dvc repro`"):
+        network_rows(tmp_path).check_ids(["00.png", "x.png"])

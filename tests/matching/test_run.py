@@ -1,4 +1,4 @@
-from fne.matching.results import kept
+from fne.matching.run import kept
 
 
 def test_a_training_that_keeps_its_start_says_that_no_epoch_was_better():
