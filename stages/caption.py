@@ -11,10 +11,10 @@ from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_runtime, load_section
 from fne.core.stage import input_digests, stage
 from fne.core.terminal import say
+from fne.describing.annotations import write_written
 from fne.describing.captioning.model_file import read_captioner, vocabulary
 from fne.describing.captioning.settings import Caption
-from fne.describing.captioning.write import write_store
-from fne.describing.written import write_written
+from fne.describing.write import write_store
 from fne.evaluation.protocols import read_scored_catalog
 from fne.evaluation.score_captions import evaluate_captions, images_to_caption, meteor_scores, write_scores
 from fne.report.caption_page import MAIN, PAGE, choose_examples, render_captions

@@ -11,10 +11,10 @@ from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_runtime, load_section
 from fne.core.stage import input_digests, stage
 from fne.core.terminal import say
+from fne.describing.annotations import write_tagged
 from fne.describing.tagging.model import read_tagger, written_mask
 from fne.describing.tagging.score import images_to_tag, recorded_source, tag_images, tagged_images
 from fne.describing.tagging.settings import Tag
-from fne.describing.written import write_tagged
 from fne.evaluation.protocols import FULL, metrics_name, read_scored_catalog
 from fne.evaluation.score_tags import evaluate_labels, write_label_results
 from fne.report.page import make_thumbnails

@@ -19,7 +19,7 @@ from fne.describing.tagging.data import read_inputs
 from fne.describing.tagging.model import NAME, write_tagger
 from fne.describing.tagging.settings import TrainTagger
 from fne.describing.tagging.train import source_of, train_tagger
-from fne.describing.tagging.validate import summary
+from fne.describing.validation import summary
 from fne.training.history import write_history
 from fne.training.run import Job
 

@@ -21,12 +21,12 @@ from fne.core.errors import InputError
 from fne.core.files import read_bytes
 from fne.core.terminal import printable
 from fne.datasets.rejects import COLUMNS
+from fne.describing.annotations import CAPTIONS_FORMAT, read_tagged, read_written
 from fne.describing.captioning.model_file import NAME as CAPTIONER
 from fne.describing.captioning.model_file import vocabulary
 from fne.describing.model_file import FORMAT as DESCRIBER
 from fne.describing.model_file import read_describer, read_describer_file
 from fne.describing.tagging.model import read_tagger
-from fne.describing.written import CAPTIONS_FORMAT, read_tagged, read_written
 from fne.evaluation.baseline import floor_artifact
 from fne.evaluation.caption_scores import best_baseline
 from fne.evaluation.metrics.recall import chosen_by, small_split_warning

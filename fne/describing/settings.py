@@ -17,7 +17,7 @@ from fne.core.params import PerPhase, Section, one_of
 from fne.core.variants import NoSettings, Variant, blocks, chosen, settings_of
 from fne.describing.concept_head import ROWS
 from fne.describing.injections import INJECTIONS
-from fne.describing.label_losses import MULTILABEL_LOSSES
+from fne.describing.losses import MULTILABEL_LOSSES
 from fne.describing.model import CONDITIONS
 from fne.describing.recurrent_cells import CELLS
 from fne.training.settings import Rate, TrainingSection

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from fne.core.processes import ALONE, Processes
 from fne.describing.concept_head import log_odds
 from fne.describing.decoder import Decoder, Dropout, draw_dropout, pack
-from fne.describing.label_losses import MULTILABEL_LOSSES, MultilabelLoss
+from fne.describing.losses import MULTILABEL_LOSSES, MultilabelLoss
 from fne.describing.model import Describer, DescriberShape, new_describer
 from fne.describing.sequence_loss import word_losses
 from fne.describing.settings import DescriberSection

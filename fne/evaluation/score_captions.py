@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.describing.written import Written
+from fne.describing.annotations import Written
 from fne.evaluation.caption_scores import CAPTIONER, CaptionScores, score_captions
 from fne.evaluation.intervals import LEVEL, SAMPLES
 from fne.evaluation.metrics.meteor import find_program, meteor

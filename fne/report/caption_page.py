@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fne.describing.written import Written
+from fne.describing.annotations import Written
 from fne.evaluation.caption_scores import CAPTIONER, CONSENSUS, CONSTANT, NEAREST, CaptionScores
 from fne.report.facts import catalog_head, counts, describer_facts, describer_phases, settings_of
 from fne.report.page import render_page

@@ -9,7 +9,7 @@ from fne.describing.concept_head import Recognizer, log_odds
 from fne.describing.concepts import concepts_from_tags
 from fne.describing.decoder import Decoder, draw_dropout, pack, pack_like
 from fne.describing.injections import INJECTIONS
-from fne.describing.label_losses import logistic
+from fne.describing.losses import logistic
 from fne.describing.recurrent_cells import CELLS
 from fne.describing.sequence_loss import word_losses
 from fne.describing.tag_order import ORDERS, tag_sequences

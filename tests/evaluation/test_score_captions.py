@@ -6,7 +6,7 @@ import pytest
 from sklearn.neighbors import NearestNeighbors
 
 from fne.core.errors import InputError
-from fne.describing.written import Written, WrittenSentence
+from fne.describing.annotations import Written, WrittenSentence
 from fne.evaluation import score_captions as module
 from fne.evaluation.metrics.meteor import Program
 from fne.evaluation.score_captions import (

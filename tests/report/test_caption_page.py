@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from fne.describing.written import Written, WrittenSentence
+from fne.describing.annotations import Written, WrittenSentence
 from fne.evaluation.caption_scores import score_captions
 from fne.report.caption_page import MAIN, choose_examples, render_captions
 from fne.report.record import catalog_state

@@ -13,8 +13,8 @@ from fne.cli import main
 from fne.core.errors import InputError
 from fne.datasets.readers.table import read_table
 from fne.describing.captioning.model_file import read_captioner, vocabulary
-from fne.describing.captioning.write import write_sentences
 from fne.describing.tagging.model import answer, read_tagger
+from fne.describing.write import write_sentences
 from fne.search.describe_photo import Described, Wanted, check_table, describe_tags, read_tagger_file
 from fne.store.catalog import read_captions, write_captions
 from fne.store.rows import Rows

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from fne.core.files import file_digest
-from fne.describing.written import read_written
+from fne.describing.annotations import read_written
 from fne.store.checksums import parse_metrics
 from stages.caption import main
 from stages.train_captioner import main as train_captioner

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from sklearn.metrics import precision_recall_fscore_support
 
 from fne.cli import main as fne
-from fne.describing.written import read_tagged
+from fne.describing.annotations import read_tagged
 from fne.store.catalog import write_captions
 from fne.store.checksums import parse_metrics
 from stages.tag import main

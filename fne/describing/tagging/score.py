@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from fne.core.errors import InputError
+from fne.describing.annotations import DIGITS, Tagged
 from fne.describing.concepts import CONCEPT_SOURCES, ConceptSource, concept_source
 from fne.describing.settings import SCORED
 from fne.describing.tagging.data import Examples, hint_labels
 from fne.describing.tagging.model import Answers, Tagger
-from fne.describing.tagging.validate import answer_all
-from fne.describing.written import DIGITS, Tagged
+from fne.describing.validation import answer_all
 from fne.store.catalog import Captioned
 from fne.store.rows import Rows
 

@@ -13,8 +13,8 @@ from fne.core.processes import ALONE, Processes
 from fne.describing.decoder import Dropout, pad
 from fne.describing.model import Describer
 from fne.describing.tagging.data import Examples, TagBatch
-from fne.describing.tagging.validate import collapse_warning, validate
 from fne.describing.task import SEPARATE, DescriberTask, Objective
+from fne.describing.validation import collapse_warning, validate
 from fne.training.best_epoch import Point, Scores
 
 

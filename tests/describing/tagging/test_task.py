@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from fne.core.processes import Processes
-from fne.describing.label_losses import MULTILABEL_LOSSES
+from fne.describing.losses import MULTILABEL_LOSSES
 from fne.describing.tagging.data import TagBatch
 from fne.describing.tagging.task import TaggingTask
 from fne.describing.tagging.train import start_tagger

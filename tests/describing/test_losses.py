@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from fne.describing.label_losses import MULTILABEL_LOSSES, logistic, softmax, warp
+from fne.describing.losses import MULTILABEL_LOSSES, logistic, softmax, warp
 
 
 def drawn(seed, images=7, labels=9):

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from fne.describing.captioning.train import start_captioner
-from fne.describing.captioning.write import write_sentences, write_store
+from fne.describing.write import write_sentences, write_store
 from fne.store.rows import Rows
 from tests.support.captions import EMBEDDINGS, settings
 

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fne.describing.annotations import Written, WrittenSentence
 from fne.describing.beam import Hypothesis, search
 from fne.describing.model import Describer
-from fne.describing.written import Written, WrittenSentence
 from fne.store.rows import Rows
 from fne.text.caption_vocabulary import END, UNKNOWN, CaptionWords
 

@@ -4,7 +4,7 @@ import torch
 
 from fne.describing.model import DescriberShape, new_describer
 from fne.describing.tagging.model import written_mask
-from fne.describing.tagging.validate import answer_all, collapse_warning, summary, validate
+from fne.describing.validation import answer_all, collapse_warning, summary, validate
 from fne.training.best_epoch import Point, Scores
 from tests.support.tagging import inputs, scenes, settings, write_world
 
