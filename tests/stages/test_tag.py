@@ -79,6 +79,16 @@ def test_two_runs_give_the_same_bytes(project):
     assert [path.read_bytes() for path in paths] == first
 
 
+def test_images_are_not_tagged_again_for_another_page(project, monkeypatch):
+    invoke(main, "tag")
+    first = TAGS.read_bytes().partition(b"\n")[2]
+    change_params(project, {"tag": {"examples": 2}})
+    monkeypatch.delattr("fne.describing.write.search")
+    result = invoke(main, "tag")
+    assert result.exit_code == 0, result.output
+    assert TAGS.read_bytes().partition(b"\n")[2] == first
+
+
 def test_a_split_without_tags_names_one_that_has_some(project):
     records = [replace(record, tags=()) if record.split == "test" else record for record in WORLD]
     write_captions(CAPTIONS, records)
