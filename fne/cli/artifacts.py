@@ -26,8 +26,8 @@ from fne.describing.model_file import CAPTIONER, read_describer, read_describer_
 from fne.describing.model_file import FORMAT as DESCRIBER
 from fne.describing.model_file import TAGGER as TAGGER_NAME
 from fne.evaluation.baseline import floor_artifact
-from fne.evaluation.caption_scores import best_baseline
 from fne.evaluation.metrics.recall import chosen_by, small_split_warning
+from fne.evaluation.score_captions import best_baseline
 from fne.matching.classifier_file import read_classifier
 from fne.matching.model_file import (
     NETWORK,

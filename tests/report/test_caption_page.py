@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fne.describing.annotations import Written, WrittenSentence
-from fne.evaluation.caption_scores import score_captions
+from fne.evaluation.score_captions import score_captions
 from fne.report.caption_page import MAIN, choose_examples, render_captions
 from fne.report.record import catalog_state
 from fne.report.sources import History
