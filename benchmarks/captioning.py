@@ -18,7 +18,7 @@ from benchmarks.timing import Ratio, compare, print_table, ratio
 from fne.core.variants import NoSettings
 from fne.describing.beam import search
 from fne.describing.decoder import Decoder, pack
-from fne.describing.sequence_loss import word_losses
+from fne.describing.losses import word_losses
 from fne.evaluation.metrics.caption_metrics import cider_d
 from fne.training.optimizers import OPTIMIZERS
 from fne.training.task import ParameterGroup

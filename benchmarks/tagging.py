@@ -28,12 +28,12 @@ from ruamel.yaml import YAML
 from benchmarks.drawn import draw_dataset, draw_store
 from fne.core.effective_settings import put
 from fne.core.params import parse_section
-from fne.describing.tagging.data import read_inputs
-from fne.describing.tagging.model import read_tagger, write_tagger, written_mask
-from fne.describing.tagging.score import images_to_tag, recorded_source, tag_images
-from fne.describing.tagging.settings import TrainTagger
-from fne.describing.tagging.train import source_of, train_tagger
-from fne.evaluation.score_tags import PATH, LabelEvaluation, evaluate_labels
+from fne.describing.concepts import recorded_source
+from fne.describing.inputs import read_inputs
+from fne.describing.run import train_describer
+from fne.describing.settings import TrainTagger
+from fne.describing.write import Writer, written_mask
+from fne.evaluation.score_tags import PATH, LabelEvaluation, evaluate_labels, images_to_tag
 from fne.store.catalog import read_captions
 from fne.store.rows import Rows
 from fne.text.caption_vocabulary import ptb_words
@@ -147,14 +147,12 @@ def project(dataset: dict[str, Any], features: Path, embed: Mapping[str, Any]) -
 def evaluate(changes: Mapping[str, Any], seed: int) -> tuple[LabelEvaluation, int]:
     """Train a tagger in the current project and score it on the split `test`; return its best epoch, too."""
     settings = tagger_settings(SHARED | dict(changes) | {"seed": seed})
-    inputs = read_inputs(EMBEDDINGS, CAPTIONS, source_of(settings), settings.order)
-    describer, done = train_tagger(settings, inputs, Job(torch.device("cpu"), Path(".fne")))
-    write_tagger(Path("tagger.safetensors"), describer, inputs, settings.applied(), inputs.lineage)
-    tagger = read_tagger(Path("tagger.safetensors"))
-    source, rows = recorded_source(tagger), Rows.open(EMBEDDINGS, "embeddings")
+    inputs = read_inputs(EMBEDDINGS, CAPTIONS, settings)
+    task, done = train_describer(settings, inputs, Job(torch.device("cpu"), Path(".fne")))
+    source, rows = recorded_source(settings.applied()), Rows.open(EMBEDDINGS, "embeddings")
     records = images_to_tag(read_captions(CAPTIONS)[0], source, "test")
-    answers = tag_images(tagger, records, rows)
-    concepts = tagger.concepts.names
+    answers = Writer(task.describer.eval(), inputs.vocabulary).tag_store(rows, records)
+    concepts = inputs.vocabulary.concepts.names
     written = None if answers.written is None else written_mask(answers.written, len(concepts))
     truth = [source.names(record) for record in records]
     threshold = 0.5 if settings.concept_loss == "logistic" else None

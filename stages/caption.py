@@ -11,10 +11,10 @@ from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_runtime, load_section
 from fne.core.stage import input_digests, stage
 from fne.core.terminal import say
-from fne.describing.captioning.model_file import read_captioner, vocabulary
-from fne.describing.captioning.settings import Caption
-from fne.describing.captioning.write import write_store
-from fne.describing.written import write_written
+from fne.describing.annotations import write_written
+from fne.describing.model_file import CAPTIONER, read_describer
+from fne.describing.settings import Caption
+from fne.describing.write import Writer, caption_search
 from fne.evaluation.protocols import read_scored_catalog
 from fne.evaluation.score_captions import evaluate_captions, images_to_caption, meteor_scores, write_scores
 from fne.report.caption_page import MAIN, PAGE, choose_examples, render_captions
@@ -53,20 +53,15 @@ def main(
     stat_cache.use(runtime.scratch_folder())
     device = prepare_device(runtime)
     root = load_key(params, "catalog", "root")
-    captioner, file = read_captioner(model)
-    words, concepts = vocabulary(file)
+    captioner, file = read_describer(model, CAPTIONER)
     rows = Rows.open(embeddings, "embeddings")
     catalog, captioned, lineage = read_scored_catalog(images, captions, file.artifact, rows.artifact)
-    sentences = write_store(
-        captioner.to(device),
-        words,
-        concepts.names,
+    writer = Writer(captioner.to(device), file.vocabulary, file.artifact.digest, runtime.scratch_folder())
+    sentences = writer.caption_store(
         rows,
         images_to_caption(captioned, rows, settings.split, settings.images),
-        beam=settings.beam,
-        max_length=settings.max_length,
-        length_power=settings.length_power,
-        top=settings.concepts,
+        caption_search(settings.beam, settings.max_length, settings.length_power),
+        settings.concepts,
     )
     by_image = {each.id: each for each in sentences}
     write_written(written, by_image.values(), settings.model_dump(), lineage)

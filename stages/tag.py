@@ -11,12 +11,13 @@ from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_runtime, load_section
 from fne.core.stage import input_digests, stage
 from fne.core.terminal import say
-from fne.describing.tagging.model import read_tagger, written_mask
-from fne.describing.tagging.score import images_to_tag, recorded_source, tag_images, tagged_images
-from fne.describing.tagging.settings import Tag
-from fne.describing.written import write_tagged
+from fne.describing.annotations import write_tagged
+from fne.describing.concepts import recorded_source
+from fne.describing.model_file import TAGGER, read_describer
+from fne.describing.settings import Tag
+from fne.describing.write import Writer, tagged_images, written_mask
 from fne.evaluation.protocols import FULL, metrics_name, read_scored_catalog
-from fne.evaluation.score_tags import evaluate_labels, write_label_results
+from fne.evaluation.score_tags import evaluate_labels, images_to_tag, write_label_results
 from fne.report.page import make_thumbnails
 from fne.report.record import page_record
 from fne.report.sources import read_history
@@ -53,14 +54,17 @@ def main(
     root = load_key(params, "catalog", "root")
     stat_cache.use(runtime.scratch_folder())
     device = prepare_device(runtime)
-    tagger = read_tagger(model)
-    tagger.describer.to(device)
+    describer, file = read_describer(model, TAGGER)
+    tagger, writer = (
+        file,
+        Writer(describer.to(device), file.vocabulary, file.artifact.digest, runtime.scratch_folder()),
+    )
     rows = Rows.open(embeddings, "embeddings")
     catalog, captioned, lineage = read_scored_catalog(images, captions, tagger.artifact, rows.artifact)
-    source = recorded_source(tagger)
+    source = recorded_source(file.artifact.settings)
     records = images_to_tag(captioned, source, settings.split)
-    concepts = tagger.concepts.names
-    answers = tag_images(tagger, records, rows)
+    concepts = file.vocabulary.concepts.names
+    answers = writer.tag_store(rows, records)
     written = None if answers.written is None else written_mask(answers.written, len(concepts))
     # The outputs of other losses are scores, not probabilities.
     is_logistic = tagger.artifact.settings["concept_loss"] == "logistic"
@@ -79,7 +83,7 @@ def main(
     results = Results(
         name,
         evaluation.names,
-        tagger.concepts.counts,
+        file.vocabulary.concepts.counts,
         evaluation.true,
         evaluation.answers,
         answers.probabilities,

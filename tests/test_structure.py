@@ -144,14 +144,6 @@ def test_metrics_import_nothing_but_themselves():
         assert found <= {METRICS, "core"}, module
 
 
-def test_tagging_and_captioning_do_not_reach_each_other():
-    for own, other in (("tagging", "captioning"), ("captioning", "tagging")):
-        for module in modules(f"fne/describing/{own}"):
-            assert not [each for each in all_imports(module) if each.parts[1:3] == ("describing", other)], (
-                module
-            )
-
-
 def test_the_trainer_knows_tasks_only_by_their_protocol():
     reached = {each.parts[1] for each in all_imports(Path("fne/training/run.py"))}
     assert reached == {"core", "store", "training"}

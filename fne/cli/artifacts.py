@@ -21,15 +21,13 @@ from fne.core.errors import InputError
 from fne.core.files import read_bytes
 from fne.core.terminal import printable
 from fne.datasets.rejects import COLUMNS
-from fne.describing.captioning.model_file import NAME as CAPTIONER
-from fne.describing.captioning.model_file import vocabulary
+from fne.describing.annotations import CAPTIONS_FORMAT, read_tagged, read_written
+from fne.describing.model_file import CAPTIONER, read_describer, read_describer_file
 from fne.describing.model_file import FORMAT as DESCRIBER
-from fne.describing.model_file import read_describer, read_describer_file
-from fne.describing.tagging.model import read_tagger
-from fne.describing.written import CAPTIONS_FORMAT, read_tagged, read_written
+from fne.describing.model_file import TAGGER as TAGGER_NAME
 from fne.evaluation.baseline import floor_artifact
-from fne.evaluation.caption_scores import best_baseline
 from fne.evaluation.metrics.recall import chosen_by, small_split_warning
+from fne.evaluation.score_captions import best_baseline
 from fne.matching.classifier_file import read_classifier
 from fne.matching.model_file import (
     NETWORK,
@@ -339,8 +337,6 @@ def _read_any_model(path: Path) -> tuple[Artifact, dict[str, Tensor]]:
     """Read a matching model, a tagger or a captioner: what it is, and its weights."""
     if _is_describer(path):
         describer, file = read_describer(path)
-        if file.artifact.name == CAPTIONER:
-            vocabulary(file)
         return file.artifact, describer.state_dict()
     if is_imported(artifact := read_model_file(path).artifact):
         return artifact, {}
@@ -380,11 +376,10 @@ def _describe_model(path: Path) -> Lines:
 
 
 def _check_tagger(path: Path, done: Done) -> Contents:
-    tagger = read_tagger(path)
-    state = {name: value.numpy() for name, value in tagger.describer.state_dict().items()}
-    return Contents(
-        tagger.artifact, faults=[*_not_finite(path, state), *_repeated(path, tagger.concepts.names)]
-    )
+    describer, file = read_describer(path, TAGGER_NAME)
+    state = {name: value.numpy() for name, value in describer.state_dict().items()}
+    names = file.vocabulary.concepts.names
+    return Contents(file.artifact, faults=[*_not_finite(path, state), *_repeated(path, names)])
 
 
 def _open_tagger(path: Path) -> Contents:
@@ -392,8 +387,8 @@ def _open_tagger(path: Path) -> Contents:
 
 
 def _describe_tagger(path: Path) -> Lines:
-    tagger = read_tagger(path)
-    concepts, state = tagger.concepts, tagger.describer.state_dict()
+    describer, tagger = read_describer(path, TAGGER_NAME)
+    concepts, hints, state = tagger.vocabulary.concepts, tagger.vocabulary.hints, describer.state_dict()
     weights = sum(value.numel() for value in state.values())
     frequent = ", ".join(
         f"{name} {count}" for name, count in zip(concepts.names[:8], concepts.counts, strict=False)
@@ -402,7 +397,7 @@ def _describe_tagger(path: Path) -> Lines:
         f"{path}: tagger, {weights:,} weights, {len(concepts.names)} concepts, {path.stat().st_size:,} bytes",
         f"  digest    {tagger.artifact.digest}",
         f"  concepts  {frequent} … of {concepts.images} training images",
-        *([f"  hints     {len(tagger.hints)}: {', '.join(tagger.hints[:8])}"] if tagger.hints else []),
+        *([f"  hints     {len(hints)}: {', '.join(hints[:8])}"] if hints else []),
         *(f"  {name:<28} {tuple(value.shape)}" for name, value in sorted(state.items())),
         *_origin(tagger.artifact),
     ]

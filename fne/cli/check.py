@@ -19,8 +19,7 @@ from fne.core.terminal import say
 from fne.datasets.demo.dataset import Render
 from fne.datasets.location import file_fault
 from fne.datasets.read import Catalog
-from fne.describing.captioning.settings import Caption, TrainCaptioner
-from fne.describing.tagging.settings import Tag, TrainTagger
+from fne.describing.settings import Caption, Tag, TrainCaptioner, TrainTagger
 from fne.evaluation.protocols import Evaluate
 from fne.experiments.comparable import DEMO_ROOT
 from fne.extraction.extractor import ALGORITHMS, AUTO, Extract

@@ -1,4 +1,4 @@
-"""Concepts: the labels that a concept head predicts.
+"""Concepts: the labels that a concept head predicts, and the order in which a tagger writes them.
 
 Concepts come from the data set's tags or from the most frequent words of the training captions.
 Only training images count. An image has a word as a concept if at least one of its captions
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -64,11 +64,7 @@ class Concepts:
 
     def labels(self, images: Iterable[Iterable[str]]) -> np.ndarray:
         """Return which concepts images have, given the words or tags of each (images, concepts)."""
-        rows = [[self.numbers[name] for name in set(names) if name in self.numbers] for names in images]
-        mask = np.zeros((len(rows), len(self.names)), dtype=bool)
-        for row, numbers in zip(mask, rows, strict=True):
-            row[numbers] = True
-        return mask
+        return membership(self.numbers, images)
 
     def warnings(self) -> list[str]:
         """Return sentences about concepts that say little: too few words, or true of all training images."""
@@ -83,6 +79,20 @@ class Concepts:
         if always:
             found.append(f"every training image has {_listed(always)}, which cannot tell images apart")
         return found
+
+
+def membership(numbers: Mapping[str, int], images: Iterable[Iterable[str]]) -> np.ndarray:
+    """Return which numbered names images have, given all names of each (images, names).
+
+    Example:
+        >>> membership({"dog": 0, "sea": 1}, [["sea", "sky"], []]).tolist()
+        [[False, True], [False, False]]
+    """
+    rows = [[numbers[name] for name in set(names) if name in numbers] for names in images]
+    mask = np.zeros((len(rows), len(numbers)), dtype=bool)
+    for row, own in zip(mask, rows, strict=True):
+        row[own] = True
+    return mask
 
 
 class FromTags(Section):
@@ -101,17 +111,11 @@ class FromWords(Section):
 
 @dataclass(frozen=True)
 class ConceptSource:
-    """Where concepts come from.
+    """Where concepts come from."""
 
-    Attributes:
-        images: chooses the images of a split that can have concepts.
-        choose: chooses the concepts from the training images.
-        names: returns the names that an image has, whether they are concepts or not.
-    """
-
-    images: Callable[[Iterable[Captioned], str], list[Captioned]]
-    choose: Callable[[Sequence[Captioned]], Concepts]
-    names: Callable[[Captioned], set[str]]
+    images: Callable[[Iterable[Captioned], str], list[Captioned]]  # of a split, that can have concepts
+    choose: Callable[[Sequence[Captioned]], Concepts]  # from the training images
+    names: Callable[[Captioned], set[str]]  # that an image has, whether they are concepts or not
 
 
 def concepts_from_words(
@@ -154,11 +158,7 @@ def concepts_from_tags(tags: Mapping[str, Sequence[str]], min_images: int = 1) -
     """Take the tags of the training images, frequent ones first, ties broken alphabetically.
 
     A tag that no training image has cannot be learned. It is no concept, but it stays among the true tags
-    of other images and counts against recall.
-
-    Args:
-        tags: the tags of each training image.
-        min_images: tags of fewer training images are left out.
+    of other images and counts against recall. So do tags of fewer than `min_images` training images.
 
     Raises:
         InputError: if there is no image or no tag is left.
@@ -210,14 +210,44 @@ def from_words(cut: Callable[[str], list[str]], settings: FromWords) -> ConceptS
 def concept_source(
     name: str, settings: Section, cut: Callable[[str], list[str]] = ptb_words
 ) -> ConceptSource:
-    """Return a source of concepts.
+    """Return a source of `CONCEPT_SOURCES` with the settings of its block; `cut` makes words of a caption."""
+    return CONCEPT_SOURCES[name].make(cut, settings)
+
+
+def recorded_source(settings: Mapping[str, Any]) -> ConceptSource:
+    """Return where the concepts of a tagger came from, by the settings that its file records."""
+    name = settings["concepts"]
+    own = CONCEPT_SOURCES[name].settings.model_validate(settings["concept_sources"][name])
+    return concept_source(name, own)
+
+
+def frequent_first(concepts: Concepts) -> np.ndarray:
+    """Return the numbers of the concepts by falling training frequency (concepts)."""
+    ranked = sorted(concepts.names, key=lambda name: (-concepts.counts[concepts.numbers[name]], name))
+    return np.array([concepts.numbers[name] for name in ranked])
+
+
+def rare_first(concepts: Concepts) -> np.ndarray:
+    """Return the numbers of the concepts by rising training frequency, ties alphabetically (concepts).
+
+    The rare tags of an image come first, so that the frequent ones do not hide them.
+    """
+    ranked = sorted(concepts.names, key=lambda name: (concepts.counts[concepts.numbers[name]], name))
+    return np.array([concepts.numbers[name] for name in ranked])
+
+
+def tag_sequences(labels: np.ndarray, order: np.ndarray) -> list[list[int]]:
+    """Return the concepts of each image in the order in which a tagger writes them.
 
     Args:
-        name: a key of `CONCEPT_SOURCES`.
-        settings: the settings of its block in `params.yaml`.
-        cut: cuts a caption into words.
+        labels: which concepts each image has (images, concepts).
+        order: all concepts in order, by an entry of `ORDERS` (concepts).
+
+    Example:
+        >>> tag_sequences(np.array([[True, True, False], [False, False, False]]), np.array([2, 1, 0]))
+        [[1, 0], []]
     """
-    return CONCEPT_SOURCES[name].make(cut, settings)
+    return [order[row].tolist() for row in labels.astype(bool)[:, order]]
 
 
 def _refuse_no_images(images: Mapping[str, object]) -> None:
@@ -238,4 +268,8 @@ def _listed(names: Sequence[str]) -> str:
 CONCEPT_SOURCES: dict[str, Variant[ConceptSource]] = {
     "tags": Variant(from_tags, FromTags),
     "words": Variant(from_words, FromWords),
+}
+ORDERS: dict[str, Callable[[Concepts], np.ndarray]] = {
+    "frequent_first": frequent_first,
+    "rare_first": rare_first,
 }

@@ -3,11 +3,16 @@
 Outputs have numbers from 0; START is the input after the last one. `hidden_states` reads true sequences, and
 `begin`, `advance` and `select` are what `fne.describing.beam.search` needs to write new ones.
 Before training all outputs have their start biases only, because the output weights start at zero.
+
+The condition of an image (concept probabilities, a hidden layer, or its embedding) passes one linear map. An
+injection says how wide the map is and where its result enters. It is called as `injection(mapped)` with the
+mapped condition (images, width) and returns `Entries`.
 """
 
 import copy
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -17,10 +22,36 @@ from torch.nn.functional import pad as zero_pad
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from fne.core.device import is_gpu
-from fne.describing.injections import INJECTIONS, Entries, Widths
+from fne.describing.losses import word_losses
 from fne.describing.recurrent_cells import Cell, State
 
 ALIGNED = 8  # numbers of float32 in a vector register
+
+
+class Entries(NamedTuple):
+    """What enters a decoder, by place; None where nothing enters."""
+
+    hidden: Tensor | None = None  # the first hidden state (images, units)
+    word: Tensor | None = None  # read before START as if it were a word (images, word_dim)
+    first: Tensor | None = None  # added to the mapped input of START (images, cell width)
+    every: Tensor | None = None  # added to the mapped input of every step (images, cell width)
+    output: Tensor | None = None  # added to the hidden state before the output (images, units)
+
+
+class Widths(NamedTuple):
+    """The widths of a decoder that a condition may be mapped to."""
+
+    units: int
+    word_dim: int
+    mapped: int  # of the cell's mapped input
+
+
+@dataclass(frozen=True)
+class Injection:
+    """The width of the map of a condition, and the place where it enters."""
+
+    width: Callable[[Widths], int]
+    enter: Callable[[Tensor], Entries]
 
 
 class Dropout(NamedTuple):
@@ -52,16 +83,9 @@ class Decoder(nn.Module):
         inject: str,
         forget_bias: float = 1.0,
     ) -> None:
-        """Make a decoder.
+        """Make a decoder of so many outputs, START not included, for conditions of a width.
 
-        Args:
-            outputs: the number of words or tags, special ones included, START not.
-            condition: the width of an image's condition.
-            word_dim: the width of a word vector.
-            units: the width of the hidden state.
-            cell: a key of `fne.describing.recurrent_cells.CELLS`.
-            inject: a key of `fne.describing.injections.INJECTIONS`.
-            forget_bias: the first bias of an LSTM's forget gate.
+        `cell` is a key of `fne.describing.recurrent_cells.CELLS`, `inject` one of `INJECTIONS`.
         """
         super().__init__()
         self.table: Tensor | None = None  # the map of every word (outputs + 1, cell width), if prepared
@@ -94,10 +118,7 @@ class Decoder(nn.Module):
         The input of a position is the target before it, and START at first. A word that comes again is mapped
         only once on a CPU where there is no dropout of words.
 
-        Args:
-            conditions: one row per sequence, in the order before packing (captions, condition).
-            targets: the numbers of the true outputs.
-            dropout: factors of this step, in the order before packing.
+        Conditions (captions, condition) and dropout are in the order before packing.
         """
         sizes = targets.batch_sizes.tolist()
         sequence = torch.cat([torch.arange(size) for size in sizes]).to(conditions.device)  # of each position
@@ -123,6 +144,15 @@ class Decoder(nn.Module):
         if dropout is not None:
             hidden = hidden * pack_like(dropout.states, targets)
         return hidden
+
+    def losses(
+        self, conditions: Tensor, sequences: Sequence[Sequence[int]], dropout: Dropout | None = None
+    ) -> Tensor:
+        """Return the loss at every position of true sequences, packed (positions)."""
+        padded, lengths = pad(sequences)
+        targets = pack(padded.to(conditions.device), lengths)
+        states = self.hidden_states(conditions, targets, dropout)
+        return word_losses(states, self.output.weight, self.output.bias, targets.data)
 
     def prepared(self) -> "Decoder":
         """Return a decoder with the same weights for writing many sequences: it maps every word only once.
@@ -235,3 +265,37 @@ def _previous(targets: Tensor, sizes: list[int], start: int) -> Tensor:
         parts.append(targets[offset : offset + following])
         offset += size
     return torch.cat(parts)
+
+
+def state(mapped: Tensor) -> Entries:
+    """The first hidden state; the memory of an LSTM starts at zero."""
+    return Entries(hidden=mapped)
+
+
+def word(mapped: Tensor) -> Entries:
+    """A word before START."""
+    return Entries(word=mapped)
+
+
+def bias(mapped: Tensor) -> Entries:
+    """A bias of the first step only."""
+    return Entries(first=mapped)
+
+
+def every(mapped: Tensor) -> Entries:
+    """A bias of every step."""
+    return Entries(every=mapped)
+
+
+def output(mapped: Tensor) -> Entries:
+    """Added to every hidden state on its way to the output; the recurrence does not see the image."""
+    return Entries(output=mapped)
+
+
+INJECTIONS: dict[str, Injection] = {
+    "bias": Injection(lambda widths: widths.mapped, bias),
+    "every": Injection(lambda widths: widths.mapped, every),
+    "input": Injection(lambda widths: widths.word_dim, word),
+    "output": Injection(lambda widths: widths.units, output),
+    "state": Injection(lambda widths: widths.units, state),
+}

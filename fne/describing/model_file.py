@@ -1,106 +1,163 @@
-"""A describer on disk, with everything needed to use it in its header.
+"""A tagger or a captioner on disk: its weights, and in the header everything needed to use it.
 
-The file holds a tagger or a captioner. Importing torch takes longer than describing an image of the
-catalog, so it is imported only for a `Describer`.
+Both are one kind of file. The name of the artifact says which of the two it is, and the vocabulary has what
+it writes. Importing torch takes longer than a search, so it is imported only to make a `Describer` of a file.
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.store.artifact import Artifact, Format, Lineage, describe, repair_hint
+from fne.describing.concepts import Concepts
+from fne.store.artifact import PIPELINES, Artifact, Format, Lineage, describe, repair_hint
 from fne.store.tensors import HEADER_FAULTS, read_sealed_arrays, write_sealed
+from fne.text.caption_vocabulary import UNKNOWN, CaptionWords
 
 if TYPE_CHECKING:
     from fne.describing.model import Describer
 
 FORMAT = Format("fne-describer", 1)
+TAGGER, CAPTIONER = "tagger", "captioner"  # in lineages
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What the numbers of a describer mean.
+
+    A tagger writes its concepts and may read hints, which are noisy tags that users gave. A captioner writes
+    words.
+    """
+
+    concepts: Concepts
+    words: CaptionWords | None = None
+    hints: list[str] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        """The name of such a describer in lineages."""
+        return TAGGER if self.words is None else CAPTIONER
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs of a decoder: END is 0, and the concept n of a tagger is n + 1."""
+        return len(self.concepts.names) + 1 if self.words is None else self.words.outputs
+
+    @property
+    def never(self) -> list[int]:
+        """Outputs that are never written."""
+        return [] if self.words is None else [UNKNOWN]
+
+    def log_frequencies(self) -> np.ndarray:
+        """Return the log frequency of each output in training (outputs), to start a decoder's biases with."""
+        if self.words is not None:
+            return self.words.log_frequencies()
+        # Every image has one END.
+        counts = np.array([self.concepts.images, *self.concepts.counts], dtype=float).clip(min=0.5)
+        frequencies: np.ndarray = np.log(counts / counts.sum())
+        return frequencies
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what a file holds."""
+        concepts = asdict(self.concepts)
+        if self.words is None:
+            return {"concepts": concepts, "hints": self.hints}
+        return {"words": asdict(self.words), "concepts": concepts}
 
 
 @dataclass(frozen=True)
 class DescriberFile:
-    """A describer as its file has it.
-
-    Attributes:
-        artifact: where it comes from; its name says what it is, such as `tagger`.
-        shape: the values of its `fne.describing.model.DescriberShape`, by their names.
-        vocabulary: the names of its concepts, tags or words, as its task needs them.
-        weights: by their names in the `Describer`.
-    """
+    """A describer as its file has it."""
 
     artifact: Artifact
-    shape: dict[str, Any]
-    vocabulary: dict[str, Any]
-    weights: dict[str, np.ndarray]
+    shape: dict[str, Any]  # the values of its `fne.describing.model.DescriberShape`, by their names
+    vocabulary: Vocabulary
+    weights: dict[str, np.ndarray]  # by their names in the `Describer`
+
+    def load(self) -> "Describer":
+        """Return the model.
+
+        Raises:
+            InputError: if the weights do not fit the shape.
+        """
+        import torch  # torch: slow to import
+
+        from fne.describing.model import Describer, DescriberShape
+
+        try:
+            # Drawing weights only to replace them would take longer than reading them.
+            with torch.device("meta"):
+                describer = Describer(DescriberShape(**self.shape))
+            state = {name: torch.from_numpy(value) for name, value in self.weights.items()}
+            describer.load_state_dict(state, assign=True)
+        except HEADER_FAULTS as error:
+            raise _not_a_describer(self.artifact.path, error) from None
+        return describer.eval()
 
 
 def write_describer(
     path: Path,
-    name: str,
     describer: "Describer",
-    vocabulary: dict[str, Any],
+    vocabulary: Vocabulary,
     settings: dict[str, Any],
     lineage: Lineage,
 ) -> str:
-    """Write a describer, what its numbers mean and how it was made; return the digest of the file.
-
-    Args:
-        path: the file.
-        name: what it is in a lineage, such as `tagger`.
-        describer: the model.
-        vocabulary: the names of its concepts, tags or words, compatible with JSON.
-        settings: the settings that it was made with.
-        lineage: what it was made from.
-    """
+    """Write a describer, what its numbers mean and how it was made; return the digest of the file."""
     header = {
         **FORMAT.header(),
-        **describe(name, settings, lineage),
+        **describe(vocabulary.kind, settings, lineage),
         "shape": asdict(describer.shape),
-        "vocabulary": vocabulary,
+        "vocabulary": vocabulary.as_json(),
     }
     return write_sealed(path, header, describer.state_dict())
 
 
-def read_describer(path: Path) -> "tuple[Describer, DescriberFile]":
-    """Read a describer, checking its digest.
+def read_describer(path: Path, kind: str | None = None) -> "tuple[Describer, DescriberFile]":
+    """Read a describer as `read_describer_file` does, and load it into torch."""
+    file = read_describer_file(path, kind)
+    return file.load(), file
+
+
+def read_describer_file(path: Path, kind: str | None = None) -> DescriberFile:
+    """Read a tagger or captioner, or only one of the two, checking the digest of the whole file.
 
     Raises:
-        InputError: if it is missing, damaged, of a newer format or not a describer of fne.
-    """
-    import torch  # torch: slow to import
-
-    from fne.describing.model import Describer, DescriberShape
-
-    file = read_describer_file(path)
-    try:
-        # Drawing weights only to replace them would take longer than reading them.
-        with torch.device("meta"):
-            describer = Describer(DescriberShape(**file.shape))
-        state = {name: torch.from_numpy(value) for name, value in file.weights.items()}
-        describer.load_state_dict(state, assign=True)
-    except HEADER_FAULTS as error:
-        raise _not_a_describer(path, error) from None
-    describer.eval()
-    return describer, file
-
-
-def read_describer_file(path: Path) -> DescriberFile:
-    """Read the file of a describer, without torch, checking the digest of the whole file.
-
-    Raises:
-        InputError: if it is missing, damaged, of a newer format or not a describer of fne.
+        InputError: if it is missing, damaged, of a newer format or something else.
     """
     file = read_sealed_arrays(path)
     header = file.description
     try:
         FORMAT.check(path, header)
         artifact = Artifact(path, str(header["name"]), file.sha256, header["settings"], header["lineage"])
-        return DescriberFile(artifact, dict(header["shape"]), dict(header["vocabulary"]), file.arrays)
-    except (KeyError, TypeError, ValueError) as error:
+        if kind not in (None, artifact.name):
+            remedy = f"run `dvc repro {PIPELINES[str(kind)]}`"
+            raise InputError(f"{path}: is a {artifact.name}, not a {kind}; {remedy}")
+        shape = dict(header["shape"])
+        vocabulary = _vocabulary(artifact.name, header["vocabulary"], shape)
+    except HEADER_FAULTS as error:
         raise _not_a_describer(path, error) from None
+    return DescriberFile(artifact, shape, vocabulary, file.arrays)
+
+
+def _vocabulary(kind: str, held: Mapping[str, Any], shape: Mapping[str, Any]) -> Vocabulary:
+    """Return the vocabulary of a header that fits the shape of the model."""
+    if kind not in (TAGGER, CAPTIONER):
+        raise ValueError(f"it is a {kind}")
+    found = Vocabulary(
+        Concepts(**held["concepts"]),
+        CaptionWords(**held["words"]) if kind == CAPTIONER else None,
+        list(held["hints"]) if kind == TAGGER else [],
+    )
+    # A tagger may lack a decoder, and both may lack concepts.
+    outputs = (0, found.outputs) if kind == TAGGER else (found.outputs,)
+    concepts = (0, len(found.concepts.names))
+    fits = shape["outputs"] in outputs and shape["concepts"] in concepts
+    if not fits or shape["hints"] != len(found.hints):
+        raise ValueError("its words, concepts or hints do not fit its shape")
+    return found
 
 
 def _not_a_describer(path: Path, error: Exception) -> InputError:

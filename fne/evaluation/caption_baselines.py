@@ -7,7 +7,8 @@ Three floors, from the training captions alone to what the most similar training
 - `consensus_captions`: of all captions of the nearest training images, the one that agrees most with
   the others (Devlin et al., 2015), by the mean tf-idf cosine of n-grams.
 
-Captions are words separated by blanks, as in `fne.evaluation.metrics.caption_metrics`.
+Captions are words separated by blanks, as in `fne.evaluation.metrics.caption_metrics`. `nearest` has the
+positions of training images, the nearest first (images, neighbors), and `captions` those of each by position.
 """
 
 import math
@@ -17,13 +18,13 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.evaluation.metrics.caption_metrics import count_n_grams
+from fne.store.rows import Rows
+
+BLOCK = 1024  # training images compared at once
 
 
 def constant_caption(captions: Sequence[Sequence[str]]) -> str:
     """Return the training caption most similar to all others, as `consensus_captions` measures it.
-
-    Args:
-        captions: the captions of each training image.
 
     Raises:
         InputError: if there is no caption.
@@ -38,15 +39,7 @@ def constant_caption(captions: Sequence[Sequence[str]]) -> str:
 
 
 def nearest_captions(nearest: np.ndarray, captions: Sequence[Sequence[str]]) -> list[str]:
-    """Return the first caption of each image's nearest training image.
-
-    Args:
-        nearest: positions of training images, the nearest first (images, neighbors).
-        captions: the captions of each training image, by position.
-
-    Raises:
-        InputError: if a nearest training image has no caption.
-    """
+    """Return the first caption of each image's nearest training image."""
     for position in np.unique(nearest[:, :1]):
         if not captions[position]:
             raise InputError(f"caption floors: training image {position} has no caption")
@@ -60,13 +53,6 @@ def consensus_captions(nearest: np.ndarray, captions: Sequence[Sequence[str]]) -
     weighted by inverse document frequency over training images. The sum of a caption's similarities to
     all others is one product with the sum of their vectors, so that no pairs are compared. On ties the
     caption of the nearer image wins.
-
-    Args:
-        nearest: positions of training images, the nearest first (images, neighbors).
-        captions: the captions of each training image, by position.
-
-    Raises:
-        InputError: if an image's neighbors have no captions.
     """
     sentences = [caption.split() for each in captions for caption in each]
     texts = [caption for each in captions for caption in each]
@@ -81,6 +67,30 @@ def consensus_captions(nearest: np.ndarray, captions: Sequence[Sequence[str]]) -
         agreement = sum(each.agreement(members) for each in vectors)
         chosen.append(texts[members[int(np.argmax(np.round(agreement, 9)))]])
     return chosen
+
+
+def nearest_training_images(
+    rows: Rows, ids: Sequence[str], training: Sequence[str], neighbors: int
+) -> np.ndarray:
+    """Return the positions of the nearest training images by cosine, the nearest first (images, neighbors).
+
+    Ties go to the earlier training image. Training rows are read in blocks, so that their number does not
+    matter.
+    """
+    ours = _unit(rows.read(ids, np.float32))
+    best = np.zeros((len(ids), 0))
+    positions = np.zeros((len(ids), 0), dtype=np.int64)
+    start = 0
+    for block, values in rows.blocks(training, BLOCK, np.float32):
+        similarity = np.concatenate([best, ours @ _unit(values).T], axis=1)
+        numbers = np.broadcast_to(np.arange(start, start + len(block)), (len(ids), len(block)))
+        candidates = np.concatenate([positions, numbers], axis=1)
+        # Stable: of equal ones the earlier image comes first.
+        order = np.argsort(-similarity, axis=1, kind="stable")[:, :neighbors]
+        best = np.take_along_axis(similarity, order, axis=1)
+        positions = np.take_along_axis(candidates, order, axis=1)
+        start += len(block)
+    return positions
 
 
 class _UnitVectors:
@@ -116,3 +126,11 @@ def _weighted_n_grams(
         offsets = np.searchsorted(grams.sentence, np.arange(len(sentences) + 1))
         found.append((offsets, grams.gram, weight / scale, grams.size))
     return found
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    if np.isnan(rows).any():
+        raise InputError(f"caption floors: {np.isnan(rows).sum()} values of the image rows are NaN")
+    norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+    unit: np.ndarray = rows / np.where(norms > 0, norms, 1)
+    return unit

@@ -1,35 +1,145 @@
-"""The evaluation of written captions: what they are compared with, and the files of their scores."""
+"""The scores of written captions, beside baselines that need no captioner, and the files that hold them.
+
+A captioner must beat all baselines on the same images and features, or it has learned nothing. So every
+score is shown beside three of them: one sentence for all images, a caption of the nearest training image,
+and the consensus of the captions of the nearest ones. The best of them is what a captioner is compared with.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.describing.written import Written
-from fne.evaluation.caption_scores import CAPTIONER, CaptionScores, score_captions
-from fne.evaluation.intervals import LEVEL, SAMPLES
+from fne.describing.annotations import Written
+from fne.describing.data import reference_sentences
+from fne.describing.model_file import CAPTIONER
+from fne.evaluation.caption_baselines import (
+    consensus_captions,
+    constant_caption,
+    nearest_captions,
+    nearest_training_images,
+)
+from fne.evaluation.intervals import (
+    LEVEL,
+    SAMPLES,
+    SEED,
+    caption_intervals,
+    draws,
+    percentiles,
+)
+from fne.evaluation.metrics.caption_metrics import cider_d, collapse_warning, summarize
 from fne.evaluation.metrics.meteor import find_program, meteor
 from fne.evaluation.protocols import FULL, choose_folds, metrics_name
 from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, in_split
 from fne.store.checksums import write_metrics
 from fne.store.rows import Rows
-from fne.text.caption_vocabulary import ptb_words
 
+CONSTANT, NEAREST, CONSENSUS = "constant", "nearest", "consensus"
+BASELINES = (CONSENSUS, NEAREST, CONSTANT)
+USUAL_REFERENCES = 5  # human captions per image, of published figures
 ABOVE = "CIDEr-D_above_best_baseline"
-BLOCK = 1024  # training images compared at once
+
+
+@dataclass(frozen=True)
+class CaptionScores:
+    """The scores of a captioner and of the floors, on the same images.
+
+    Attributes:
+        name: of the split and the protocol.
+        references: the human captions of each image.
+        candidates: of the captioner and of each floor, the caption of each image.
+        metrics: of the captioner and of each floor.
+        intervals: the same keys, 95 % intervals over images.
+        above: by how much the captioner's CIDEr-D is above that of the best baseline, and its interval.
+        per_image: the CIDEr-D of the captioner for each image; empty for a single image.
+        warning: what is wrong with the captioner, if anything.
+        notes: remarks about the figures, for the reader.
+    """
+
+    name: str
+    references: dict[str, list[str]]
+    candidates: dict[str, dict[str, str]]
+    metrics: dict[str, dict[str, float]]
+    intervals: dict[str, dict[str, tuple[float, float]]]
+    above: tuple[float, float, float] | None
+    per_image: dict[str, float]
+    warning: str | None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def best_baseline(self) -> str:
+        """The baseline with the highest CIDEr-D, of several images."""
+        return best_baseline(self.metrics)
+
+    @property
+    def beats_floors(self) -> bool | None:
+        """Whether the captioner is clearly above the best baseline; None for one image."""
+        return None if self.above is None else self.above[1] > 0
+
+
+def best_baseline(metrics: Mapping[str, Mapping[str, float]]) -> str:
+    """Return the baseline with the highest CIDEr-D.
+
+    Example:
+        >>> scores = {"constant": 0.2, "nearest": 0.9, "consensus": 0.7}
+        >>> best_baseline({name: {"CIDEr-D": score} for name, score in scores.items()})
+        'nearest'
+    """
+    return max(BASELINES, key=lambda name: metrics[name]["CIDEr-D"])
+
+
+def score_captions(
+    name: str,
+    candidates: Mapping[str, str],
+    references: Mapping[str, Sequence[str]],
+    training: Mapping[str, Sequence[str]],
+    nearest: np.ndarray,
+) -> CaptionScores:
+    """Score the captions of images, and those of the floors.
+
+    Args:
+        name: of the split and the protocol.
+        candidates: the caption of each image.
+        references: the human captions of each image, cut as `reference_sentences` does.
+        training: the captions of each training image, cut alike.
+        nearest: the positions of the nearest training images, the nearest first (images, neighbors).
+    """
+    captions = list(training.values())
+    ids = list(candidates)
+    constant = constant_caption(captions)
+    written = {
+        CAPTIONER: dict(candidates),
+        CONSTANT: dict.fromkeys(ids, constant),
+        NEAREST: dict(zip(ids, nearest_captions(nearest, captions), strict=True)),
+        CONSENSUS: dict(zip(ids, consensus_captions(nearest, captions), strict=True)),
+    }
+    known = {sentence for own in captions for sentence in own}
+    own_references = {image: list(references[image]) for image in ids}
+    several = len(ids) > 1
+    values = {each: cider_d(written[each], own_references).per_image for each in written} if several else {}
+    warning = collapse_warning(candidates)
+    metrics = {each: summarize(own, own_references, known) for each, own in written.items()}
+    return CaptionScores(
+        name,
+        own_references,
+        written,
+        metrics,
+        {each: caption_intervals(own, own_references) for each, own in written.items()},
+        mean_with_interval(values[CAPTIONER] - values[best_baseline(metrics)]) if several else None,
+        dict(zip(ids, values[CAPTIONER].tolist(), strict=True)) if several else {},
+        warning,
+        _notes(own_references),
+    )
 
 
 def images_to_caption(captioned: Sequence[Captioned], rows: Rows, split: str, images: str) -> list[str]:
-    """Return the ids of the images that get a caption.
+    """Return the ids of the images that get a caption: `all` of the catalog, or those of the `split`.
 
-    Args:
-        captioned: the catalog.
-        rows: the image embeddings; an imported store may have more or fewer images than the catalog.
-        split: the split that is scored.
-        images: `all` of the catalog, or those of the `split`.
+    An imported store may have rows of more or fewer images than the catalog.
 
     Raises:
         InputError: if the split has no captions to score, or if an image of it has no row.
@@ -49,14 +159,7 @@ def evaluate_captions(
     split: str,
     neighbors: int,
 ) -> CaptionScores:
-    """Score the captions of a split beside the floors.
-
-    Args:
-        written: the captions by image.
-        captioned: the catalog.
-        rows: the image embeddings, by which the floors find neighbors.
-        split: what is scored.
-        neighbors: of the consensus floor.
+    """Score the captions of a split beside the floors, of which the consensus has some `neighbors`.
 
     Raises:
         InputError: if there is nothing to score.
@@ -71,9 +174,7 @@ def evaluate_captions(
 def meteor_scores(choice: str, scores: CaptionScores) -> dict[str, float] | str:
     """Return METEOR of the captioner and of each floor, or why there is none.
 
-    Args:
-        choice: `auto` where the program is installed, `always`, or `never`.
-        scores: the captions.
+    The choice is `auto` (where the program is installed), `always` or `never`.
 
     Raises:
         InputError: if it must be computed and cannot be.
@@ -88,39 +189,6 @@ def meteor_scores(choice: str, scores: CaptionScores) -> dict[str, float] | str:
     return {each: meteor(own, scores.references, program) for each, own in scores.candidates.items()}
 
 
-def reference_sentences(captioned: Sequence[Captioned]) -> dict[str, list[str]]:
-    """Return the captions of images as published scores cut them; images without captions are left out."""
-    return {
-        record.id: [" ".join(ptb_words(caption)) for caption in record.captions]
-        for record in captioned
-        if record.captions
-    }
-
-
-def nearest_training_images(
-    rows: Rows, ids: Sequence[str], training: Sequence[str], neighbors: int
-) -> np.ndarray:
-    """Return the positions of the nearest training images by cosine, the nearest first (images, neighbors).
-
-    Ties go to the earlier training image. Training rows are read in blocks, so that their number does not
-    matter.
-    """
-    ours = _unit(rows.read(ids, np.float32))
-    best = np.zeros((len(ids), 0))
-    positions = np.zeros((len(ids), 0), dtype=np.int64)
-    start = 0
-    for block, values in rows.blocks(training, BLOCK, np.float32):
-        similarity = np.concatenate([best, ours @ _unit(values).T], axis=1)
-        numbers = np.broadcast_to(np.arange(start, start + len(block)), (len(ids), len(block)))
-        candidates = np.concatenate([positions, numbers], axis=1)
-        # Stable: of equal ones the earlier image comes first.
-        order = np.argsort(-similarity, axis=1, kind="stable")[:, :neighbors]
-        best = np.take_along_axis(similarity, order, axis=1)
-        positions = np.take_along_axis(candidates, order, axis=1)
-        start += len(block)
-    return positions
-
-
 def write_scores(
     scores: CaptionScores,
     metrics: Path,
@@ -129,16 +197,7 @@ def write_scores(
     lineage: Lineage,
     meteor: Mapping[str, float] | str,
 ) -> str:
-    """Write both files of scores; return the result as one line.
-
-    Args:
-        scores: what was found.
-        metrics: `metrics/captions.json`.
-        bounds: `metrics/caption_intervals.json`.
-        settings: of the stage.
-        lineage: of the captions.
-        meteor: METEOR of the captioner and of each floor, or why there is none.
-    """
+    """Write metrics and their bounds, with METEOR or why there is none; return the result as one line."""
     found: dict[str, Any] = {
         each: own | ({} if isinstance(meteor, str) else {"METEOR": meteor[each]})
         for each, own in scores.metrics.items()
@@ -166,9 +225,21 @@ def write_scores(
     return line if scores.warning is None else f"{line}; {scores.warning}"
 
 
-def _unit(rows: np.ndarray) -> np.ndarray:
-    if np.isnan(rows).any():
-        raise InputError(f"caption floors: {np.isnan(rows).sum()} values of the image rows are NaN")
-    norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
-    unit: np.ndarray = rows / np.where(norms > 0, norms, 1)
-    return unit
+def mean_with_interval(values: np.ndarray) -> tuple[float, float, float]:
+    """Return the mean of a value per image, and its 95 % interval by a bootstrap over images."""
+    folds = np.zeros(len(values), dtype=int)
+    means = [times @ values / len(values) for times in draws(folds, SAMPLES, SEED)]
+    return (float(values.mean()), *percentiles(np.concatenate(means)))
+
+
+def _notes(references: Mapping[str, Sequence[str]]) -> list[str]:
+    counts = {len(each) for each in references.values()}
+    notes = []
+    if len(references) == 1:
+        notes.append("CIDEr-D of a single image is 0 by definition and is left out.")
+    if min(counts) < USUAL_REFERENCES:
+        fewest = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else str(min(counts))
+        notes.append(
+            f"Images have {fewest} human captions; figures cannot be compared with those of five captions."
+        )
+    return notes

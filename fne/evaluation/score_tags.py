@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from fne.core.errors import InputError
+from fne.describing.concepts import ConceptSource
+from fne.describing.settings import SCORED
 from fne.evaluation.intervals import LEVEL, SAMPLES, label_intervals, map_interval
 from fne.evaluation.metrics.tag_metrics import (
     label_metrics,
@@ -19,6 +22,7 @@ from fne.evaluation.metrics.tag_metrics import (
     per_class,
     top_k,
 )
+from fne.store.catalog import Captioned
 from fne.store.checksums import write_metrics
 
 PATH = "path"
@@ -81,6 +85,22 @@ class LabelEvaluation:
     def _ranked(self) -> tuple[np.ndarray, np.ndarray]:
         assert self.probabilities is not None, "callers ask `_is_ranked` first"
         return self.probabilities, self.true[:, : self.concepts]
+
+
+def images_to_tag(captioned: Sequence[Captioned], source: ConceptSource, split: str) -> list[Captioned]:
+    """Return the images of a split that can be scored.
+
+    Raises:
+        InputError: if none has a true tag.
+    """
+    found = source.images(captioned, split)
+    if not any(source.names(record) for record in found):
+        usable = [each for each in SCORED if any(source.names(one) for one in source.images(captioned, each))]
+        remedy = f"use `-S tag.split={usable[0]}`" if usable else "see `catalog` in params.yaml"
+        raise InputError(
+            f"params.yaml: tag.split is '{split}', but no image of it has tags to compare with; {remedy}"
+        )
+    return found
 
 
 def evaluate_labels(

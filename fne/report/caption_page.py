@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fne.describing.written import Written
-from fne.evaluation.caption_scores import CAPTIONER, CONSENSUS, CONSTANT, NEAREST, CaptionScores
+from fne.describing.annotations import Written
+from fne.describing.model_file import CAPTIONER
+from fne.evaluation.score_captions import CONSENSUS, CONSTANT, NEAREST, CaptionScores
 from fne.report.facts import catalog_head, counts, describer_facts, describer_phases, settings_of
 from fne.report.page import render_page
 from fne.report.sources import History

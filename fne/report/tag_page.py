@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fne.describing.written import Tagged
+from fne.describing.annotations import Tagged
 from fne.evaluation.metrics.tag_metrics import average_precisions, per_class
 from fne.report.facts import catalog_head, counts, describer_facts, describer_phases, settings_of
 from fne.report.page import render_page

@@ -2,7 +2,7 @@
 
 Each entry of `PARTS` is a model with the values that it predicts and the pipeline that makes it. All of them
 read the same embeddings, so an image is embedded once. An image of the catalog is described from its stored
-embedding, in NumPy, because importing torch takes longer than the description.
+embedding. Importing torch takes longer than a search, so it is imported when something is described.
 """
 
 import csv
@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,20 +21,13 @@ from fne.core.errors import InputError
 from fne.core.files import plain_cell, write_text
 from fne.core.outputs import check_output
 from fne.core.params import load_params, not_one_of, parse_section
-from fne.describing.captioning.model_file import read_captioner_file, vocabulary
-from fne.describing.model_file import DescriberFile, read_describer_file
-from fne.describing.numpy_model import (
-    ArrayDescriber,
-    Writing,
-    beam_search,
-    greedy_without_repeats,
-)
+from fne.describing.model_file import CAPTIONER, TAGGER, DescriberFile, read_describer_file
 from fne.search.open_project import ExternalImage, Project, QueryImage, parse_query
 from fne.store.artifact import Artifact, merge
 from fne.store.rows import Rows
-from fne.text.caption_vocabulary import END, UNKNOWN
 
 if TYPE_CHECKING:
+    from fne.describing.settings import Writing
     from fne.search.embed_query import Embedder
 
 WRITER = "fne describe"
@@ -84,7 +78,7 @@ class Wanted:
 
     concepts: int
     only: str | None = None
-    writing: Writing | None = None
+    writing: "Writing | None" = None
 
     def includes(self, name: str) -> bool:
         """Return whether a value is wanted."""
@@ -216,23 +210,19 @@ def describe_tags(
         rows: their embeddings (images, features).
         wanted: how many concepts.
     """
-    names, known_hints = file.vocabulary["concepts"]["names"], file.vocabulary["hints"]
+    from fne.describing.write import Writer, likeliest  # torch: slow to import
+
+    names, known_hints = file.vocabulary.concepts.names, file.vocabulary.hints
     hints = np.array([[hint in image.hints for hint in known_hints] for image in images], dtype=np.float32)
-    describer = ArrayDescriber(file.shape, file.weights)
-    probabilities, conditions = describer.see(rows, hints if known_hints else None)
-    written = None
-    if describer.decoder is not None:
-        written = [
-            [word - 1 for word in each] for each in greedy_without_repeats(describer.decoder, conditions)
-        ]
+    tags = Writer(file.load(), file.vocabulary).tag(rows, hints if known_hints else None)
     found: list[dict[str, Any]] = []
     for number in range(len(images)):
         values: dict[str, Any] = {}
-        if probabilities is not None:
-            values["tags"] = list(_likeliest(names, probabilities[number], LIKELIEST))
-            values["concepts"] = _likeliest(names, probabilities[number], wanted.concepts)
-        if written is not None:
-            values["tags"] = [names[each] for each in written[number]]
+        if tags.probabilities is not None:
+            values["tags"] = list(likeliest(names, tags.probabilities[number], LIKELIEST))
+            values["concepts"] = likeliest(names, tags.probabilities[number], wanted.concepts)
+        if tags.written is not None:
+            values["tags"] = [names[each] for each in tags.written[number]]
         found.append(values)
     return found
 
@@ -248,55 +238,36 @@ def describe_captions(
         rows: their embeddings (images, features).
         wanted: how sentences are written, and how many concepts.
     """
-    words, concepts = vocabulary(file)
-    describer = ArrayDescriber(file.shape, file.weights)
-    if describer.decoder is None:
-        raise InputError(
-            f"{file.artifact.path}: has no decoder; run `dvc repro pipelines/captioning/dvc.yaml`"
-        )
-    probabilities, conditions = describer.see(rows)
+    from fne.describing.write import Writer, caption_search, likeliest  # torch: slow to import
+
+    writer, words = Writer(file.load(), file.vocabulary), file.vocabulary.words
+    assert words is not None, "a captioner has words"
+    how = caption_search(**wanted.writing.model_dump()) if wanted.writing else None
+    written = writer.write(rows, None, how)
     found = []
     for number in range(len(images)):
         values: dict[str, Any] = {}
-        if wanted.writing:
-            sentences = beam_search(
-                describer.decoder,
-                conditions[number],
-                end=END,
-                never=[UNKNOWN],
-                **wanted.writing.model_dump(),
-            )
+        if written.hypotheses is not None:
             listed = [
                 {"text": words.decode(each.words), "log_probability": round(each.log_probability, 4)}
-                for each in sentences
+                for each in written.hypotheses[number]
             ]
             values |= {"caption": listed[0]["text"], "sentences": listed}
-        if probabilities is not None:
-            values["concepts"] = _likeliest(concepts.names, probabilities[number], wanted.concepts)
+        if written.probabilities is not None:
+            names = file.vocabulary.concepts.names
+            values["concepts"] = likeliest(names, written.probabilities[number], wanted.concepts)
         found.append(values)
     return found
 
 
-def read_tagger_file(path: Path) -> DescriberFile:
-    """Read a tagger.
-
-    Raises:
-        InputError: if the file is missing or damaged, or holds something else.
-    """
-    file = read_describer_file(path)
-    if file.artifact.name != "tagger":
-        raise InputError(
-            f"{path}: is a {file.artifact.name}, not a tagger; run `dvc repro pipelines/tagging/dvc.yaml`"
-        )
-    return file
-
-
-def read_writing(params: Path, beam: int | None) -> Writing:
+def read_writing(params: Path, beam: int | None) -> "Writing":
     """Return how sentences are written, by the parameter file, with another beam if one is given.
 
     Raises:
         InputError: if the section `caption` is missing or wrong.
     """
+    from fne.describing.settings import Writing  # torch: slow to import
+
     section = load_params(params).get("caption")
     section = section if isinstance(section, dict) else {}
     known = {key: section[key] for key in Writing.model_fields if key in section}
@@ -377,12 +348,6 @@ def _open_embedder(project: Project, model: Artifact) -> "Embedder":
     return open_embedder(model, project.weights, project.statistics, project.runtime, project.scratch)
 
 
-def _likeliest(names: Sequence[str], probabilities: np.ndarray, count: int) -> dict[str, float]:
-    """Return the most probable concepts of an image with their probabilities."""
-    order = np.argsort(-probabilities, kind="stable")[:count]
-    return {names[each]: round(float(probabilities[each]), 4) for each in order.tolist()}
-
-
 def _table_row(description: Description) -> dict[str, Any]:
     """Return the columns of `catalog`'s tables that a description has."""
     row: dict[str, Any] = {"image": description.image.name}
@@ -417,14 +382,14 @@ PARTS: dict[str, Part] = {
         "models/captioner.safetensors",
         "pipelines/captioning/dvc.yaml",
         ("caption", "concepts"),
-        read_captioner_file,
+        partial(read_describer_file, kind=CAPTIONER),
         describe_captions,
     ),
     "tags": Part(
         "models/tagger.safetensors",
         "pipelines/tagging/dvc.yaml",
         ("tags", "concepts"),
-        read_tagger_file,
+        partial(read_describer_file, kind=TAGGER),
         describe_tags,
     ),
 }

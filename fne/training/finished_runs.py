@@ -70,8 +70,10 @@ def digest_of(rows: Rows, captioned: Sequence[Captioned]) -> str:
 
 def load_finished(scratch: Path, key: Mapping[str, Any], processes: Processes = ALONE) -> Finished | None:
     """Return the finished training of a key, to all processes; a damaged file is removed."""
-    found = processes.from_first(_load(_path(scratch, key), key) if processes.first else None)
-    if found is None:
+    path = kept_path(scratch, FOLDER, key)
+    found = processes.from_first(load_kept(path, key) if processes.first else None)
+    # Earlier versions did not keep the number of updates: such a training is made again.
+    if found is None or "updates" not in found[0]:
         return None
     description, tensors = found
     points = [point_from_json(each) for each in description["points"]]
@@ -86,7 +88,7 @@ def keep_finished(scratch: Path, key: Mapping[str, Any], done: Finished) -> None
         "kept": done.points.index(done.kept),
         "updates": done.updates,
     }
-    write_sealed(_path(scratch, key), description, done.state)
+    write_sealed(kept_path(scratch, FOLDER, key), description, done.state)
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,8 @@ def _summary(path: Path) -> str:
         return "damaged"
 
 
-def _load(path: Path, key: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+def load_kept(path: Path, key: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+    """Return the description and the tensors that a key is kept with; a damaged file is removed."""
     check_own(path)
     if not path.exists():
         return None
@@ -126,6 +129,7 @@ def _load(path: Path, key: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
     return None
 
 
-def _path(scratch: Path, key: Mapping[str, Any]) -> Path:
+def kept_path(scratch: Path, folder: str, key: Mapping[str, Any]) -> Path:
+    """Return the file of the scratch folder that keeps the result of a key."""
     digest = text_digest(json.dumps(dict(key), sort_keys=True))
-    return scratch / FOLDER / f"{digest[:32]}.safetensors"
+    return scratch / folder / f"{digest[:32]}.safetensors"

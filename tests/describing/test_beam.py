@@ -6,8 +6,7 @@ import torch
 
 from fne.core.errors import InputError
 from fne.describing.beam import Hypothesis, search
-from fne.describing.decoder import Decoder
-from fne.describing.injections import INJECTIONS
+from fne.describing.decoder import INJECTIONS, Decoder
 from fne.describing.recurrent_cells import CELLS
 
 END, UNKNOWN = 0, 1

@@ -4,7 +4,7 @@ import torch
 
 from fne.core.errors import InputError
 from fne.describing.concept_head import HINT_SUMS, ROWS, HintReader, Recognizer, log_odds
-from fne.describing.label_losses import logistic
+from fne.describing.losses import logistic
 
 
 def drawn_labels(seed, images=50, concepts=6):

@@ -2,8 +2,14 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
-from fne.describing.concepts import FromWords, concept_source, concepts_from_tags, concepts_from_words
-from fne.describing.tag_order import ORDERS, tag_sequences
+from fne.describing.concepts import (
+    ORDERS,
+    FromWords,
+    concept_source,
+    concepts_from_tags,
+    concepts_from_words,
+    tag_sequences,
+)
 from fne.store.catalog import Captioned
 
 CAPTIONS = {

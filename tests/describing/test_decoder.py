@@ -6,13 +6,10 @@ import torch
 
 from fne.describing.beam import search
 from fne.describing.concept_head import Recognizer, log_odds
-from fne.describing.concepts import concepts_from_tags
-from fne.describing.decoder import Decoder, draw_dropout, pack, pack_like
-from fne.describing.injections import INJECTIONS
-from fne.describing.label_losses import logistic
+from fne.describing.concepts import ORDERS, concepts_from_tags, tag_sequences
+from fne.describing.decoder import INJECTIONS, Decoder, draw_dropout, pack, pack_like
+from fne.describing.losses import logistic, word_losses
 from fne.describing.recurrent_cells import CELLS
-from fne.describing.sequence_loss import word_losses
-from fne.describing.tag_order import ORDERS, tag_sequences
 from fne.evaluation.metrics.tag_metrics import label_metrics, mean_average_precision
 
 FAMILY = list(itertools.product(CELLS, INJECTIONS))

@@ -3,7 +3,7 @@ import torch
 
 from fne.core.errors import InputError
 from fne.describing.beam import search
-from fne.describing.injections import INJECTIONS
+from fne.describing.decoder import INJECTIONS
 from fne.describing.model import CONDITIONS, DescriberShape, new_describer
 from fne.describing.recurrent_cells import CELLS
 

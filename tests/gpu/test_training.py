@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fne.describing.captioning import train as captioning
-from fne.describing.tagging import train as tagging
+from fne.describing.run import new_task
 from fne.evaluation.metrics import ranks
 from fne.evaluation.score_retrieval import evaluate
 from fne.matching import encode, task
@@ -120,7 +119,7 @@ def test_a_captioner_trains_on_a_gpu_with_one_read_per_step(tmp_path, dropout):
     captions.write_world(tmp_path)
     settings = captions.settings(tmp_path, learns="joint", dropout=dropout)
     with pretended_gpu() as gpu:
-        made = captioning.new_task(settings, captions.inputs(tmp_path), CUDA)
+        made = new_task(settings, captions.inputs(tmp_path), CUDA)
         trained = Trainer(made, settings.schedule(settings.titles()))
         batches = made.batches(0)
         found = [trained.step(batch)[0] for batch in batches]
@@ -134,7 +133,7 @@ def test_a_tagger_trains_on_a_gpu_with_one_read_per_step(tmp_path, dropout):
     settings = tags.settings(learns="joint", dropout=dropout, batch=10)
     opened = tags.inputs(tmp_path, settings)
     with pretended_gpu() as gpu:
-        made = tagging.new_task(settings, opened, CUDA)
+        made = new_task(settings, opened, CUDA)
         trained = Trainer(made, settings.schedule(settings.titles()))
         batches = made.batches(0)
         found = [trained.step(batch)[0] for batch in batches]

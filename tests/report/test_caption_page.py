@@ -3,8 +3,8 @@ import re
 import numpy as np
 import pytest
 
-from fne.describing.written import Written, WrittenSentence
-from fne.evaluation.caption_scores import score_captions
+from fne.describing.annotations import Written, WrittenSentence
+from fne.evaluation.score_captions import score_captions
 from fne.report.caption_page import MAIN, choose_examples, render_captions
 from fne.report.record import catalog_state
 from fne.report.sources import History

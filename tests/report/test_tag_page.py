@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fne.describing.written import Tagged
+from fne.describing.annotations import Tagged
 from fne.evaluation.intervals import label_intervals
 from fne.evaluation.metrics.tag_metrics import label_metrics
 from fne.report.record import catalog_state

@@ -12,10 +12,9 @@ from click.testing import CliRunner
 from fne.cli import main
 from fne.core.errors import InputError
 from fne.datasets.readers.table import read_table
-from fne.describing.captioning.model_file import read_captioner, vocabulary
-from fne.describing.captioning.write import write_sentences
-from fne.describing.tagging.model import answer, read_tagger
-from fne.search.describe_photo import Described, Wanted, check_table, describe_tags, read_tagger_file
+from fne.describing.model_file import CAPTIONER, TAGGER, read_describer, read_describer_file
+from fne.describing.write import Writer, caption_search
+from fne.search.describe_photo import Described, Wanted, check_table, describe_tags
 from fne.store.catalog import read_captions, write_captions
 from fne.store.rows import Rows
 from fne.store.tensors import read_sealed, write_sealed
@@ -45,12 +44,12 @@ def test_an_image_of_the_catalog_gets_tags_concepts_and_its_true_tags(project):
     assert len(lines) == 4
 
 
-def test_the_answer_is_what_the_model_says_in_torch(project):
-    tagger = read_tagger(MODEL)
+def test_the_answer_is_what_the_model_says(project):
+    tagger, file = read_describer(MODEL, TAGGER)
     rows = Rows.open(Path("features/embeddings")).read(["blue-line.png"]).astype(np.float32)
-    expected = answer(tagger.describer, torch.from_numpy(rows))
+    expected = Writer(tagger, file.vocabulary).tag(rows)
     found = json.loads(said("blue-line.png", "--json", "--k", "3"))
-    names = tagger.concepts.names
+    names = file.vocabulary.concepts.names
     assert found["tags"] == [names[number] for number in expected.written[0]]
     assert list(found["concepts"].values()) == pytest.approx(
         sorted(expected.probabilities[0].tolist(), reverse=True)[:3], abs=1e-4
@@ -178,12 +177,8 @@ def test_a_model_of_another_task_is_refused(project):
     )
 
 
-def test_an_image_of_the_catalog_is_described_without_torch(project):
-    code = (
-        "import sys; from pathlib import Path; from fne.search.describe_photo import *; "
-        "describe(Project(Path('params.yaml')), ['red-circle.png'], None, Wanted(3)); "
-        "sys.exit('torch' in sys.modules)"
-    )
+def test_torch_is_imported_only_where_something_is_described(project):
+    code = "import sys, fne.search.describe_photo; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -222,7 +217,7 @@ def test_hints_of_the_catalog_are_read(project, tmp_path):
     write_sealed(path, description, tensors)
     rows = np.zeros((2, description["shape"]["features"]), np.float32)
     images = [Described("a", None), Described("b", None, ["sunset", "unknown"])]
-    plain, hinted = describe_tags(read_tagger_file(path), images, rows, Wanted(concepts))
+    plain, hinted = describe_tags(read_describer_file(path, TAGGER), images, rows, Wanted(concepts))
     assert all(hinted["concepts"][name] > plain["concepts"][name] for name in plain["concepts"])
 
 
@@ -245,13 +240,13 @@ def test_a_sentence_and_its_alternatives_come_first(captioned):
     assert all(line.endswith(")") for line in lines[1:5])
 
 
-def test_the_sentence_is_what_the_captioner_writes_in_torch(captioned):
-    captioner, file = read_captioner(Path("models/captioner.safetensors"))
-    words, concepts = vocabulary(file)
+def test_the_sentence_is_what_the_captioner_writes(captioned):
+    captioner, file = read_describer(Path("models/captioner.safetensors"), CAPTIONER)
+    writer = Writer(captioner, file.vocabulary)
     ids = ["blue-line.png", "red-circle.png"]
     rows = Rows.open(Path("features/embeddings")).read(ids)
     for beam in (1, 3, 7):
-        expected = write_sentences(captioner, words, concepts.names, ids, rows, beam=beam, max_length=20)
+        expected = writer.caption(ids, rows, caption_search(beam, 20), top=3)
         found = json.loads(said(*ids, "--json", "--only", "caption", "--beam", str(beam)))
         for each, written in zip(found, expected, strict=True):
             assert each.keys() == {"image", "file", "caption", "sentences"}
@@ -305,17 +300,6 @@ def test_a_file_that_is_no_image_is_named_without_advice_about_sentences(caption
     result = run("params.yaml")
     assert result.exit_code == 2
     assert result.stderr.endswith("; use an image file\n")
-
-
-def test_sentences_are_written_without_torch(captioned):
-    code = (
-        "import sys; from pathlib import Path; from fne.search.describe_photo import *; "
-        "wanted = Wanted(3, None, read_writing(Path('params.yaml'), None)); "
-        "answer = describe(Project(Path('params.yaml')), ['red-circle.png'], None, wanted); "
-        "assert 'caption' in answer.descriptions[0].values; "
-        "sys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_table_of_sentences_is_a_data_set(captioned, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from fne.core.files import file_digest
-from fne.describing.written import read_written
+from fne.describing.annotations import read_written
 from fne.store.checksums import parse_metrics
 from stages.caption import main
 from stages.train_captioner import main as train_captioner
@@ -66,6 +66,16 @@ def test_equal_inputs_give_equal_bytes(caption):
     first = [file_digest(path) for path in OUTS]
     caption()
     assert [file_digest(path) for path in OUTS] == first
+
+
+def test_captions_are_not_searched_again_for_another_page(caption, monkeypatch):
+    caption()
+    first = OUTS[0].read_bytes().partition(b"\n")[2]
+    change_params(Path(), {"caption": {"examples": 2, "neighbors": 1}})
+    monkeypatch.delattr("fne.describing.write.search")
+    result = caption()
+    assert result.exit_code == 0, result.output
+    assert OUTS[0].read_bytes().partition(b"\n")[2] == first
 
 
 def test_only_the_scored_images_if_asked_for(caption):

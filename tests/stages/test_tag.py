@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from sklearn.metrics import precision_recall_fscore_support
 
 from fne.cli import main as fne
-from fne.describing.written import read_tagged
+from fne.describing.annotations import read_tagged
 from fne.store.catalog import write_captions
 from fne.store.checksums import parse_metrics
 from stages.tag import main
@@ -77,6 +77,16 @@ def test_two_runs_give_the_same_bytes(project):
     first = [path.read_bytes() for path in paths]
     assert invoke(main, "tag").exit_code == 0
     assert [path.read_bytes() for path in paths] == first
+
+
+def test_images_are_not_tagged_again_for_another_page(project, monkeypatch):
+    invoke(main, "tag")
+    first = TAGS.read_bytes().partition(b"\n")[2]
+    change_params(project, {"tag": {"examples": 2}})
+    monkeypatch.delattr("fne.describing.write.search")
+    result = invoke(main, "tag")
+    assert result.exit_code == 0, result.output
+    assert TAGS.read_bytes().partition(b"\n")[2] == first
 
 
 def test_a_split_without_tags_names_one_that_has_some(project):

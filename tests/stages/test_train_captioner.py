@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fne.describing.captioning.model_file import read_captioner, vocabulary
+from fne.describing.model_file import CAPTIONER, read_describer
 from fne.store.history import read_history_seal
 from fne.training.loop import Trainer
 from stages.train_captioner import main
@@ -52,10 +52,10 @@ def test_the_captioner_records_its_settings_words_and_ancestors(train):
     assert re.search(
         r"^best epoch \d \(phase \d\): validation CIDEr-D \d\.\d{3}", result.stdout, re.MULTILINE
     )
-    _, file = read_captioner(MODEL)
+    _, file = read_describer(MODEL, CAPTIONER)
     assert file.artifact.settings["learns"] == ["apart", "joint"]
     assert list(file.artifact.lineage) == ["captions", "embeddings", "train_images"]
-    assert len(vocabulary(file)[0].words) == 12
+    assert len(file.vocabulary.words.words) == 12
     seal = read_history_seal(Path("models/captioner_history"))
     assert (list(seal.artifact.lineage), seal.model, seal.points) == (["captioner"], file.artifact.digest, 2)
     assert Path("models/captioner_history/plots/metrics/train/terms/concepts.tsv").exists()

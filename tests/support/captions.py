@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from fne.core.params import load_section
-from fne.describing.captioning.data import CaptioningInputs, Reading, read_inputs
-from fne.describing.captioning.settings import TrainCaptioner
-from fne.describing.concepts import FromWords
+from fne.describing.inputs import Inputs, read_inputs
+from fne.describing.settings import TrainCaptioner
 from fne.store.catalog import Captioned, write_captions, write_images
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import write_rows
@@ -23,7 +22,15 @@ EMBEDDINGS, CAPTIONS, IMAGES = (
     Path("data/images.jsonl"),
 )
 SMALL = {"units": 16, "word_dim": 12, "batch": 16, "epochs": 2, "min_count": 1, "dropout": 0.3}
-READING = Reading("ptb", 1, 100, 20, "words", FromWords(count=30, min_images=1, stop_words="keep"))
+SOURCES = {"tags": {"min_images": 1}, "words": {"count": 30, "min_images": 1, "stop_words": "keep"}}
+READING = {
+    "words": "ptb",
+    "min_count": 1,
+    "max_words": 100,
+    "max_length": 20,
+    "concepts": "words",
+    "concept_sources": SOURCES,
+}
 
 
 def write_world(folder: Path, noise: float = 0.1, seed: int = 0) -> None:
@@ -49,9 +56,10 @@ def write_world(folder: Path, noise: float = 0.1, seed: int = 0) -> None:
     write_images(folder / IMAGES, [])
 
 
-def inputs(folder: Path, reading: Reading = READING) -> CaptioningInputs:
-    """Read what `write_world` wrote."""
-    return read_inputs(folder / EMBEDDINGS, folder / CAPTIONS, reading)
+def inputs(folder: Path, **changes) -> Inputs:
+    """Read what `write_world` wrote, for settings with changes."""
+    chosen = settings(folder, **READING | changes)
+    return read_inputs(folder / EMBEDDINGS, folder / CAPTIONS, chosen)
 
 
 def settings(folder: Path, **changes) -> TrainCaptioner:

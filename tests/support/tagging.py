@@ -10,9 +10,8 @@ from ruamel.yaml import YAML
 from fne.core.effective_settings import put
 from fne.core.params import parse_section
 from fne.datasets.demo.dataset import Render, describe_dataset
-from fne.describing.tagging.data import TaggingInputs, read_inputs
-from fne.describing.tagging.settings import TrainTagger
-from fne.describing.tagging.train import source_of
+from fne.describing.inputs import Inputs, read_inputs
+from fne.describing.settings import TrainTagger
 from fne.store.catalog import Captioned, write_captions, write_images
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import write_rows
@@ -82,7 +81,6 @@ def settings(**changes: object) -> TrainTagger:
     return found
 
 
-def inputs(folder: Path, chosen: TrainTagger) -> TaggingInputs:
+def inputs(folder: Path, chosen: TrainTagger) -> Inputs:
     """Open the small world for some settings."""
-    hints = chosen.user_hints.count if chosen.user_hints else 0
-    return read_inputs(folder / EMBEDDINGS, folder / CAPTIONS, source_of(chosen), chosen.order, hints)
+    return read_inputs(folder / EMBEDDINGS, folder / CAPTIONS, chosen)

@@ -7,16 +7,15 @@ import pytest
 import torch
 
 from fne.core.errors import InputError
-from fne.core.processes import Processes
-from fne.describing.captioning.data import CaptionBatch, Reading
-from fne.describing.captioning.task import summary
-from fne.describing.captioning.train import new_task
-from fne.describing.concepts import FromTags
-from fne.describing.injections import INJECTIONS
+from fne.core.processes import ALONE, Processes
+from fne.describing.data import SequenceBatch
+from fne.describing.decoder import INJECTIONS
 from fne.describing.model import CONDITIONS
 from fne.describing.recurrent_cells import CELLS
+from fne.describing.run import new_task, start_describer
 from fne.training.best_epoch import Point, Scores
 from fne.training.loop import Trainer, step_generator
+from tests.support import tagging
 from tests.support.captions import inputs, settings
 from tests.support.training import MemoryCheckpoints
 
@@ -56,11 +55,11 @@ def test_before_any_step_losses_are_entropies(read, tmp_path):
     """The recognizer predicts the concepts' frequencies, and the decoder those of the words."""
     task, _ = task_of(read, tmp_path, batch=96, dropout=0.0)
     loss = first_loss(task)
-    frequencies = read.concepts.frequencies.clip(0.5 / 48, 1 - 0.5 / 48)
-    truth = read.concepts.frequencies
+    frequencies = read.vocabulary.concepts.frequencies.clip(0.5 / 48, 1 - 0.5 / 48)
+    truth = read.vocabulary.concepts.frequencies
     entropy = -(truth * np.log(frequencies) + (1 - truth) * np.log(1 - frequencies)).sum()
     assert loss.terms["concepts"].item() / 96 == pytest.approx(entropy, rel=1e-5)
-    counts = np.array([read.words.sentences, *read.words.counts])
+    counts = np.array([read.vocabulary.words.sentences, *read.vocabulary.words.counts])
     words = -(counts * np.log(counts / counts.sum())).sum() / 96
     assert loss.terms["words"].item() / 96 == pytest.approx(
         words, rel=2e-2
@@ -70,7 +69,7 @@ def test_before_any_step_losses_are_entropies(read, tmp_path):
 def gradients(task, term):
     """Return the gradients of one term of the loss by the part of the model; None where there are none."""
     task.describer.zero_grad()
-    terms = task.losses(CaptionBatch(np.arange(8), np.zeros(8, dtype=int), task._training), None)
+    terms = task.losses(SequenceBatch(np.arange(8), np.zeros(8, dtype=int), task.training), None)
     terms[term].backward()
     parts = {"recognizer": task.describer.recognizer, "decoder": task.describer.decoder}
     return {
@@ -120,7 +119,7 @@ def test_an_image_with_several_captions_in_a_batch_counts_for_each(read, tmp_pat
     task, _ = task_of(read, tmp_path, dropout=0.0)
 
     def terms(images, captions):
-        batch = CaptionBatch(np.array(images), np.array(captions), read.training)
+        batch = SequenceBatch(np.array(images), np.array(captions), read.training)
         loss = task.loss(batch, step_generator(0, 0))
         return torch.stack(list(loss.terms.values()))
 
@@ -154,7 +153,7 @@ def test_several_processes_have_the_loss_and_gradients_of_one(read, tmp_path, mo
 def test_a_process_without_captions_takes_part(read, tmp_path, monkeypatch):
     task, _ = task_of(read, tmp_path, processes=Processes(0, 3))
     monkeypatch.setattr(Processes, "add", lambda self, values: None)
-    batch = CaptionBatch(np.array([0]), np.array([0]), read.training)
+    batch = SequenceBatch(np.array([0]), np.array([0]), read.training)
     loss = task.loss(batch, step_generator(0, 0))
     loss.total.backward()
     assert loss.total.item() == 0
@@ -200,7 +199,7 @@ def test_a_phase_of_the_recognizer_is_judged_by_the_concepts_and_never_the_best_
 
 def test_fewer_images_are_validated_if_asked_for(read, tmp_path):
     task, _ = task_of(read, tmp_path, validation_images=3)
-    assert task._validated == [0, 4, 7]
+    assert task.validation.positions == [0, 4, 7]
     assert task.validate().values["distinct_captions"] == pytest.approx(1 / 3)
 
 
@@ -228,15 +227,16 @@ def test_one_sentence_for_all_images_is_reported_when_it_stays_so(read, tmp_path
     )
 
 
-def test_the_summary_says_so_too():
-    assert summary(point(0.5), 8).endswith("50% distinct captions")
-    assert summary(point(1 / 8), 8).endswith("; the captioner writes the same for (nearly) all images")
+def test_the_summary_says_so_too(read, tmp_path):
+    summary = task_of(read, tmp_path)[0].validation.summary
+    assert summary(point(0.5)).endswith("50% distinct captions")
+    assert summary(point(1 / 8)).endswith("; the captioner writes the same for (nearly) all images")
 
 
 @pytest.mark.parametrize("condition", ["concepts", "embedding"])
 def test_the_world_is_learned(world, tmp_path, condition):
     """Rows that say exactly what is on the images are enough for captions that are true of all of them."""
-    read = inputs(world, Reading("ptb", 1, 100, 20, "tags", FromTags(min_images=1)))
+    read = inputs(world, concepts="tags")
     changes = {"condition": condition, "units": 32, "word_dim": 16, "dropout": 0.1, "patience": 99}
     changes |= {"learning_rate": 0.01, "recognizer_rate": 0.05, "validate_every": 24}
     if condition == "concepts":
@@ -246,3 +246,119 @@ def test_the_world_is_learned(world, tmp_path, condition):
     kept = trainer_of(read, tmp_path, **changes).train()
     assert kept.scores.values["CIDEr-D"] > 4
     assert kept.scores.values["distinct_captions"] > 0.7
+
+
+@pytest.fixture(scope="module")
+def tag_world(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tag_world")
+    tagging.write_world(folder, tagging.scenes(40))
+    return folder
+
+
+def tag_task(tag_world, learns, processes=ALONE, **changes):
+    chosen = tagging.settings(
+        **{"learns": learns, "dropout": 0.0, "batch": 10, "learning_rate": 0.01, "recognizer_rate": 0.001}
+        | changes
+    )
+    made = new_task(chosen, tagging.inputs(tag_world, chosen), CPU, processes)
+    # At first the concepts do not depend on the image: random weights make every gradient visible.
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for value in made.describer.parameters():
+            value.copy_(0.3 * torch.randn(value.shape, generator=generator))
+    return made
+
+
+def tag_gradients(made, term=None):
+    """Return whether the recognizer and the decoder get a gradient, from one term or from all."""
+    batch = made.batches(0)[0]
+    loss = made.losses(batch, None)[term] if term else made.loss(batch, torch.Generator()).total
+    loss.backward()
+    return [
+        any(each.grad is not None and each.grad.abs().sum() > 0 for each in part.parameters())
+        for part in (made.describer.recognizer, made.describer.decoder)
+    ]
+
+
+def test_of_a_tagger_apart_no_gradient_of_one_part_reaches_the_other(tag_world):
+    assert tag_gradients(tag_task(tag_world, "apart"), "tags") == [False, True]
+    assert tag_gradients(tag_task(tag_world, "apart"), "concepts") == [True, False]
+
+
+def test_joint_the_tags_train_the_recognizer_too(tag_world):
+    assert tag_gradients(tag_task(tag_world, "joint"), "tags") == [True, True]
+    assert tag_gradients(tag_task(tag_world, "joint"), "concepts") == [True, False]
+
+
+def test_of_a_tagger_a_fixed_recognizer_gets_no_gradient_and_is_no_parameter(tag_world):
+    made = tag_task(tag_world, "decoder")
+    assert tag_gradients(made) == [False, True]
+    assert [group.name for group in made.parameter_groups()] == ["decoder"]
+
+
+def test_groups_have_rates_of_their_own(tag_world):
+    groups = {group.name: group.rate for group in tag_task(tag_world, "joint").parameter_groups()}
+    assert groups == {"decoder": 1.0, "recognizer": 0.1}
+    assert [group.name for group in tag_task(tag_world, "recognizer").parameter_groups()] == ["recognizer"]
+
+
+def test_before_the_first_step_the_losses_are_the_entropies_of_the_frequencies(tag_world):
+    chosen = tagging.settings(learns="joint", dropout=0.0)
+    opened = tagging.inputs(tag_world, chosen)
+    made = tag_task(tag_world, "joint")
+    made.describer.load_state_dict(start_describer(chosen, opened).state_dict())
+    positions = np.arange(len(opened.training))
+    found = made.losses(SequenceBatch(positions, np.zeros_like(positions), opened.training), None)
+    frequencies = opened.training.labels.mean(axis=0)
+    entropy = -(frequencies * np.log(frequencies) + (1 - frequencies) * np.log(1 - frequencies)).sum()
+    assert found["concepts"].item() / len(positions) == pytest.approx(entropy, rel=1e-4)
+    counts = np.array([len(positions), *opened.training.labels.sum(axis=0)])
+    expected = -(counts * np.log(counts / counts.sum())).sum() / len(positions)
+    assert found["tags"].item() / len(positions) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_loss_of_a_batch_is_its_sum_for_the_history_and_its_mean_for_the_step(tag_world):
+    made = tag_task(tag_world, "joint", concept_weight=0.5)
+    batch = made.batches(0)[0]
+    loss = made.loss(batch, torch.Generator().manual_seed(0))
+    sums = made.losses(batch, None)
+    total = 0.5 * sums["concepts"] + sums["tags"]
+    torch.testing.assert_close(loss.total, total / 10)
+    torch.testing.assert_close(loss.value, total.detach())
+    assert loss.terms.keys() == {"concepts", "tags"}
+
+
+def test_image_and_hints_learn_separately_and_then_together(tag_world):
+    apart, joint = (tag_task(tag_world, learns, hints="user") for learns in ("apart", "joint"))
+    positions = np.arange(5)
+    batch = SequenceBatch(positions, np.zeros_like(positions), apart.training)
+    terms = apart.losses(batch, None)
+    assert terms.keys() == {"concepts", "hints", "tags"}
+    terms["concepts"].backward(retain_graph=True)
+    assert all(each.grad is None for each in apart.describer.hint_reader.parameters())
+    joint.losses(batch, None)["concepts"].backward()
+    assert any(each.grad.abs().sum() > 0 for each in joint.describer.hint_reader.parameters())
+
+
+@pytest.mark.parametrize("learns", ["apart", "joint", "recognizer"])
+def test_the_parts_of_several_processes_add_up_to_the_whole_batch(tag_world, learns, monkeypatch):
+    """Every process holds its rows of the sum, with the dropout that was drawn for the whole batch."""
+    whole = tag_task(tag_world, learns, dropout=0.3)
+    batch = whole.batches(0)[0]
+    expected = whole.loss(batch, torch.Generator().manual_seed(4)).total
+    monkeypatch.setattr(Processes, "add", lambda self, values: None)
+    parts = [
+        tag_task(tag_world, learns, Processes(rank, 3), dropout=0.3).loss(
+            batch, torch.Generator().manual_seed(4)
+        )
+        for rank in range(3)
+    ]
+    torch.testing.assert_close(sum(part.total for part in parts), expected)
+
+
+def test_a_process_without_images_takes_part(tag_world, monkeypatch):
+    monkeypatch.setattr(Processes, "add", lambda self, values: None)
+    made = tag_task(tag_world, "joint", Processes(0, 20))
+    loss = made.loss(made.batches(0)[0], torch.Generator())
+    assert loss.total.item() == 0
+    loss.total.backward()

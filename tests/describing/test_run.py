@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from fne.core.signals import StoppedError
-from fne.describing.tagging.model import answer, written_mask
-from fne.describing.tagging.train import train_tagger
+from fne.describing.run import train_describer
+from fne.describing.validation import tag_examples
+from fne.describing.write import written_mask
 from fne.evaluation.metrics.tag_metrics import label_metrics
 from fne.training import checkpoints
 from fne.training.run import Job
@@ -25,8 +26,8 @@ def world(tmp_path_factory):
 def train(world, scratch, stopping=lambda: False, **changes):
     chosen = settings(**changes)
     opened = inputs(world, chosen)
-    tagger, done = train_tagger(chosen, opened, Job(CPU, scratch, stopping))
-    return tagger, done, opened
+    task, done = train_describer(chosen, opened, Job(CPU, scratch, stopping))
+    return task.describer, done, opened
 
 
 def test_features_that_are_the_truth_are_tagged_with_f1_99(tmp_path):
@@ -34,22 +35,22 @@ def test_features_that_are_the_truth_are_tagged_with_f1_99(tmp_path):
     rates = {"learning_rate": [0.01, 0.003], "recognizer_rate": [0.02, 0.003]}
     tagger, done, opened = train(tmp_path, tmp_path, epochs=14, units=128, patience=14, **rates)
     validation = opened.validation
-    found = answer(tagger, validation.images(range(len(validation))))
+    found = tag_examples(tagger, validation)
     scores = label_metrics(written_mask(found.written, 22), validation.labels)
     assert scores["image_f1"] >= 99
     assert scores["class_f1"] >= 99
     assert scores["pooled_f1"] >= 99
     assert done.kept.scores.values["mAP"] == pytest.approx(100)
     # Rare tags come first: frequencies rise along every path.
-    counts = np.array(opened.concepts.counts)
+    counts = np.array(opened.vocabulary.concepts.counts)
     assert all((np.diff(counts[path]) >= 0).all() for path in found.written)
     assert all(len(set(path)) == len(path) for path in found.written)
 
 
 def test_frequent_tags_can_come_first(world, tmp_path):
     tagger, _, opened = train(world, tmp_path, order="frequent_first", epochs=12, recognizer_rate=0.01)
-    found = answer(tagger, opened.validation.images(range(24)))
-    counts = np.array(opened.concepts.counts)
+    found = tag_examples(tagger, opened.validation)
+    counts = np.array(opened.vocabulary.concepts.counts)
     falling = [(np.diff(counts[path]) <= 0).all() for path in found.written if len(path) > 1]
     assert np.mean(falling) > 0.9
 
@@ -81,7 +82,7 @@ def test_a_recognizer_alone_ranks_the_concepts(world, tmp_path, loss):
     assert tagger.decoder is None
     assert done.kept.scores.name == "mAP"
     assert done.kept.scores.main > 95
-    assert answer(tagger, opened.validation.images([0])).written is None
+    assert tag_examples(tagger, opened.validation).written is None
 
 
 def test_the_recognizer_that_a_first_phase_hands_on_is_its_best_one(world, tmp_path):

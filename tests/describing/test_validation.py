@@ -3,8 +3,7 @@ import pytest
 import torch
 
 from fne.describing.model import DescriberShape, new_describer
-from fne.describing.tagging.model import written_mask
-from fne.describing.tagging.validate import answer_all, collapse_warning, summary, validate
+from fne.describing.validation import TagValidation, tag_examples
 from fne.training.best_epoch import Point, Scores
 from tests.support.tagging import inputs, scenes, settings, write_world
 
@@ -28,7 +27,7 @@ def test_a_recognizer_that_knows_the_truth_has_a_perfect_ranking(validation):
     names = inputs_order(validation)
     with torch.no_grad():
         made.recognizer.concepts.weight.copy_(names)
-    scores = validate(made, validation, "recognizer")
+    scores = TagValidation(validation).scores(made, "recognizer")
     assert scores.name == "mAP"
     assert scores.main == 100
     # Three of at most seven true tags: precision is perfect where there are at least three.
@@ -47,7 +46,7 @@ def inputs_order(validation):
 
 
 def test_a_tagger_that_writes_is_judged_by_what_it_writes(validation):
-    scores = validate(tagger(), validation, "joint")
+    scores = TagValidation(validation).scores(tagger(), "joint")
     assert scores.name == "f1_sum"
     assert scores.main == scores.values["class_f1"] + scores.values["image_f1"]
     # All outputs are equally likely, and END, the first one, wins.
@@ -56,19 +55,15 @@ def test_a_tagger_that_writes_is_judged_by_what_it_writes(validation):
 
 
 def test_a_phase_of_the_recognizer_alone_is_judged_below_all_that_write(validation):
-    scores = validate(tagger(), validation, "recognizer")
+    scores = TagValidation(validation).scores(tagger(), "recognizer")
     assert scores.name == "mAP_below_100"
     assert scores.main == scores.values["mAP"] - 100
 
 
 def test_a_tagger_without_a_recognizer_has_no_map(validation):
-    scores = validate(tagger(concepts=0), validation, "joint")
+    scores = TagValidation(validation).scores(tagger(concepts=0), "joint")
     assert "mAP" not in scores.values
-    assert answer_all(tagger(concepts=0), validation).probabilities is None
-
-
-def test_written_numbers_become_a_mask():
-    assert written_mask([[2, 0], []], 3).tolist() == [[True, False, True], [False, False, False]]
+    assert tag_examples(tagger(concepts=0), validation).probabilities is None
 
 
 def point(distinct):
@@ -76,16 +71,19 @@ def point(distinct):
 
 
 def test_the_same_tags_for_all_images_are_reported_after_five_validations():
-    assert collapse_warning([point(1)] * 4, 5) is None
-    assert collapse_warning([*[point(1)] * 4, point(2)], 5) is None
-    assert collapse_warning([point(1)] * 5, 1) is None
-    assert collapse_warning([point(2), *[point(1)] * 5], 5) == (
+    warning = TagValidation(range(5)).warning
+    assert warning("joint", [point(1)] * 4) is None
+    assert warning("joint", [*[point(1)] * 4, point(2)]) is None
+    assert warning("recognizer", [point(1)] * 5) is None
+    assert TagValidation(range(1)).warning("joint", [point(1)] * 5) is None
+    assert warning("joint", [point(2), *[point(1)] * 5]) == (
         "the tagger ignores the images: it writes the same tags for all 5 validation images; let it train "
         "longer, use train_tagger.rows=standardized, or try another train_tagger.learning_rate"
     )
 
 
 def test_the_summary_names_every_f1():
+    summary = TagValidation(range(5)).summary
     values = {
         "f1_sum": 100.0,
         "class_f1": 40.0,

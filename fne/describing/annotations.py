@@ -120,7 +120,7 @@ def read_written(path: Path, ids: Collection[str] | None = None) -> tuple[dict[s
         if ids is not None:
             starts = tuple(json.dumps({"id": each}, ensure_ascii=False)[:-1] + "," for each in ids)
             lines = [line for line in lines if line.startswith(starts)]
-        records = [_written(json.loads(line)) for line in lines]
+        records = [written_from_json(json.loads(line)) for line in lines]
         return {each.id: each for each in records}, _artifact(path, CAPTIONS, content, header)
     except FAULTS as error:
         raise InputError(f"{path}: not a file of written captions ({error}); {repair_hint(path)}") from None
@@ -146,6 +146,7 @@ def _artifact(path: Path, name: str, content: bytes, header: dict[str, Any]) -> 
     return Artifact(path, name, hashlib.sha256(content).hexdigest(), header["settings"], header["lineage"])
 
 
-def _written(record: dict[str, Any]) -> Written:
+def written_from_json(record: dict[str, Any]) -> Written:
+    """Return what `asdict` of a `Written` made."""
     sentences = tuple(WrittenSentence(**each) for each in record["sentences"])
     return Written(record["id"], sentences, dict(record["concepts"]))

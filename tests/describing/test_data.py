@@ -4,47 +4,50 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
-from fne.describing.captioning.data import Reading
-from fne.describing.concepts import FromTags, FromWords
 from fne.describing.model import row_moments
 from fne.store.catalog import Captioned, read_captions, write_captions
 from fne.store.rows import Rows
 from fne.text.caption_vocabulary import END, UNKNOWN
 from tests.support.captions import CAPTIONS, EMBEDDINGS, inputs, write_world
 
-TAGS = Reading("ptb", 1, 100, 20, "tags", FromTags(min_images=1))
-
 
 def test_captions_become_numbers_that_end(read):
     sequences = read.training.sequences[0]
-    assert [read.words.decode(each) for each in sequences] == read.training.references[read.training.ids[0]]
+    assert [read.vocabulary.words.decode(each) for each in sequences] == read.training.references[
+        read.training.ids[0]
+    ]
     assert {each[-1] for each in sequences} == {END}
 
 
 def test_rare_words_are_left_out(world):
-    frequent = inputs(
-        world, Reading("ptb", 40, 100, 20, "words", FromWords(count=30, min_images=1, stop_words="keep"))
-    )
-    assert frequent.words.words == ["a", "is", "it", "there"]
+    frequent = inputs(world, min_count=40)
+    assert frequent.vocabulary.words.words == ["a", "is", "it", "there"]
 
 
 def test_words_that_are_left_out_are_unknown(world):
-    few = inputs(
-        world, Reading("ptb", 1, 3, 20, "words", FromWords(count=30, min_images=1, stop_words="keep"))
-    )
-    assert len(few.words.words) == 3
+    few = inputs(world, max_words=3)
+    assert len(few.vocabulary.words.words) == 3
     assert any(UNKNOWN in each for own in few.training.sequences for each in own)
 
 
 def test_an_image_has_the_concepts_of_any_of_its_captions(read):
-    names = np.array(read.concepts.names)
+    names = np.array(read.vocabulary.concepts.names)
     for labels, references in zip(read.training.labels, read.training.references.values(), strict=True):
         assert set(names[labels]) == {word for each in references for word in each.split()}
 
 
 def test_concepts_may_be_the_tags_of_the_data_set(world):
-    read = inputs(world, TAGS)
-    assert sorted(read.concepts.names) == ["blue", "circle", "gray", "green", "red", "ring", "square", "star"]
+    read = inputs(world, concepts="tags")
+    assert sorted(read.vocabulary.concepts.names) == [
+        "blue",
+        "circle",
+        "gray",
+        "green",
+        "red",
+        "ring",
+        "square",
+        "star",
+    ]
     assert read.training.labels.sum(axis=1).tolist() == [2] * 48
 
 
@@ -52,7 +55,7 @@ def test_an_epoch_has_every_caption_once_in_an_order_of_its_own(read):
     def order(seed, epoch):
         batches = read.training.batches(seed, epoch, 10, "all")
         assert len(batches) == read.training.steps(10, "all") == 10
-        return [(int(i), int(c)) for each in batches for i, c in zip(each.images, each.captions, strict=True)]
+        return [(int(i), int(c)) for each in batches for i, c in zip(each.images, each.numbers, strict=True)]
 
     assert sorted(order(0, 0)) == [(image, caption) for image in range(48) for caption in (0, 1)]
     assert order(0, 0) == order(0, 0)
@@ -65,7 +68,7 @@ def test_one_caption_of_each_image_is_drawn_per_epoch(read):
     assert sorted(first.images) == sorted(second.images) == list(range(48))
     assert read.training.steps(100, "one") == 1
     assert not np.array_equal(
-        first.captions[np.argsort(first.images)], second.captions[np.argsort(second.images)]
+        first.numbers[np.argsort(first.images)], second.numbers[np.argsort(second.images)]
     )
 
 
@@ -83,20 +86,17 @@ def test_moments_are_those_of_the_training_rows(world):
 
 
 def test_long_captions_are_cut_and_counted(world):
-    short = inputs(
-        world, Reading("ptb", 1, 100, 3, "words", FromWords(count=30, min_images=1, stop_words="keep"))
-    )
-    assert short.notes[0] == "48 of 96 training captions are cut after 3 words"
-    assert "48 of 96" in short.summary()
+    short = inputs(world, max_length=3)
+    assert short.notes[1] == "48 of 96 training captions are cut after 3 words"
 
 
 def test_too_few_captions_for_the_words_give_a_warning_before_training(tmp_path):
     write_world(tmp_path)
-    assert "Warning" not in inputs(tmp_path).summary()
+    assert not any("Warning" in each for each in inputs(tmp_path).notes)
     captioned, _ = read_captions(tmp_path / CAPTIONS)
     own = [replace(each, captions=(*each.captions, f"{each.split} {each.id}")) for each in captioned]
     write_captions(tmp_path / CAPTIONS, own)
-    assert inputs(tmp_path).notes[0] == (
+    assert inputs(tmp_path).notes[1] == (
         "Warning: 48 training images are few for a captioner: 2.4 captions per word, less than 3; expect captions "
         "no better than those of similar images. The figures of docs/captions.md come from 6,000 training images "
         "with 30,000 captions, 8.6 per word"
@@ -105,9 +105,7 @@ def test_too_few_captions_for_the_words_give_a_warning_before_training(tmp_path)
 
 def test_captions_that_are_all_too_long_are_refused(world):
     with pytest.raises(InputError) as error:
-        inputs(
-            world, Reading("ptb", 1, 100, 2, "words", FromWords(count=30, min_images=1, stop_words="keep"))
-        )
+        inputs(world, max_length=2)
     assert error.value.message == (
         f"{world / CAPTIONS}: all 96 training captions have more than 2 words; raise train_captioner.max_length"
     )

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
-from fne.describing.tagging import data
-from fne.describing.tagging.data import TagBatch
+from fne.describing import data
+from fne.describing.data import SequenceBatch
 from fne.store.catalog import Captioned
 from tests.support.tagging import CAPTIONS, inputs, scenes, settings, write_world
 
@@ -26,33 +26,36 @@ def message(folder, records, **changes):
 def test_sequences_are_the_tags_of_an_image_rare_first_and_end(tmp_path):
     found = opened(tmp_path, WORLD)
     training = found.training
-    for sequence, labels in zip(training.sequences, training.labels, strict=True):
+    for (sequence,), labels in zip(training.sequences, training.labels, strict=True):
         assert sequence[-1] == 0
         numbers = [number - 1 for number in sequence[:-1]]
         assert sorted(numbers) == np.flatnonzero(labels).tolist()
-        keys = [(found.concepts.counts[number], found.concepts.names[number]) for number in numbers]
+        keys = [
+            (found.vocabulary.concepts.counts[number], found.vocabulary.concepts.names[number])
+            for number in numbers
+        ]
         assert keys == sorted(keys)
 
 
 def test_frequent_tags_can_come_first(tmp_path):
-    rare = opened(tmp_path, WORLD).training.sequences
+    rare = [each for (each,) in opened(tmp_path, WORLD).training.sequences]
     assert [
-        each[-2::-1] for each in opened(tmp_path, WORLD, order="frequent_first").training.sequences
+        each[-2::-1] for (each,) in opened(tmp_path, WORLD, order="frequent_first").training.sequences
     ] != rare
 
 
 def test_an_image_without_tags_teaches_to_write_none(tmp_path):
     records = [replace(WORLD[0], split="train", tags=()), *WORLD[1:]]
     training = opened(tmp_path, records).training
-    assert training.sequences[training.ids.index(WORLD[0].id)] == [0]
+    assert training.sequences[training.ids.index(WORLD[0].id)] == [[0]]
 
 
 def test_with_words_only_images_with_captions_count(tmp_path):
     silent = [replace(record, captions=()) if number % 2 else record for number, record in enumerate(WORLD)]
     found = opened(tmp_path, silent, concepts="words", concept_sources__words__count=5)
     assert set(found.training.ids) == {r.id for r in silent if r.captions and r.split == "train"}
-    assert found.concepts.names[0] == "purple"
-    assert len(found.concepts.names) == 5
+    assert found.vocabulary.concepts.names[0] == "purple"
+    assert len(found.vocabulary.concepts.names) == 5
 
 
 def test_a_data_set_without_captions_is_tagged_by_its_tags(tmp_path):
@@ -95,15 +98,15 @@ def test_the_most_frequent_hints_of_training_images_are_read(tmp_path):
     for record in WORLD:
         for hint in record.hints if record.split == "train" else ():
             counts[hint] = counts.get(hint, 0) + 1
-    assert found.hints == sorted(counts, key=lambda hint: (-counts[hint], hint))[:2]
+    assert found.vocabulary.hints == sorted(counts, key=lambda hint: (-counts[hint], hint))[:2]
     first = next(record for record in WORLD if record.id == found.validation.ids[0])
-    assert found.validation.hints[0].tolist() == [hint in first.hints for hint in found.hints]
+    assert found.validation.hints[0].tolist() == [hint in first.hints for hint in found.vocabulary.hints]
     assert opened(tmp_path, WORLD).training.hints is None
 
 
 def test_tags_of_too_few_images_are_left_out_and_counted(tmp_path):
     found = opened(tmp_path, WORLD, concept_sources__tags__min_images=6)
-    assert len(found.concepts.names) < 22
+    assert len(found.vocabulary.concepts.names) < 22
     assert found.notes[-1].endswith("tags of fewer training images than min_images are left out")
     assert message(tmp_path, WORLD, concept_sources__tags__min_images=1000).startswith(
         "CATALOG: concepts: no tag has 1000 training images"
@@ -118,24 +121,27 @@ def test_a_tag_that_all_images_have_is_learned_with_a_warning(tmp_path):
 def test_rows_are_standardized_by_the_training_images(tmp_path):
     found = opened(tmp_path, WORLD)
     rows = found.training.images(range(len(found.training))).numpy().astype(np.float64)
-    np.testing.assert_allclose(found.mean, rows.mean(axis=0), atol=1e-6)
-    np.testing.assert_allclose(found.deviation, rows.std(axis=0), atol=1e-6)
+    np.testing.assert_allclose(found.moments[0], rows.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(found.moments[1], rows.std(axis=0), atol=1e-6)
 
 
 def test_batches_depend_on_seed_and_epoch_alone_and_name_their_images(tmp_path):
     training = opened(tmp_path, WORLD).training
     first, again, other = (training.batches(*key, batch=7) for key in ((0, 0), (0, 0), (0, 1)))
-    assert all(np.array_equal(a.positions, b.positions) for a, b in zip(first, again, strict=True))
-    assert not np.array_equal(first[0].positions, other[0].positions)
-    assert sorted(np.concatenate([each.positions for each in first])) == list(range(len(training)))
+    assert all(np.array_equal(a.images, b.images) for a, b in zip(first, again, strict=True))
+    assert not np.array_equal(first[0].images, other[0].images)
+    assert sorted(np.concatenate([each.images for each in first])) == list(range(len(training)))
     assert len(first) == training.steps(7)
-    assert str(TagBatch(np.array([1, 0]), training)) == f"images {training.ids[1]}, {training.ids[0]}"
+    assert (
+        str(SequenceBatch(np.array([1, 0]), np.zeros(2, int), training))
+        == f"images {training.ids[1]}, {training.ids[0]}"
+    )
 
 
 def test_a_tag_can_have_any_text(tmp_path):
     strange = ("<script>alert(1)</script>", "END", "a,b;c\nd", "\U0001f600" * 200, "<unk>")
     found = opened(tmp_path, [*WORLD, Captioned("x.jpg", "train", (), strange)])
-    assert set(strange) <= set(found.concepts.names)
+    assert set(strange) <= set(found.vocabulary.concepts.names)
 
 
 def test_rows_are_the_same_from_memory_and_from_the_store(tmp_path, monkeypatch):

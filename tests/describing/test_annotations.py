@@ -3,7 +3,7 @@ import random
 import pytest
 
 from fne.core.errors import InputError
-from fne.describing.written import (
+from fne.describing.annotations import (
     Tagged,
     Written,
     WrittenSentence,

@@ -1,1 +1,0 @@
-"""The captioning task: sentences that describe images."""

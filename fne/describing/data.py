@@ -1,0 +1,162 @@
+"""Images with the sequences that a describer learns to write about them, and the order of training.
+
+A sequence is a list of numbers of outputs, END included. An image of a tagger has one sequence, its tags; an
+image of a captioner has one per caption.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fne.store.catalog import Captioned
+from fne.store.rows import Rows
+from fne.text.caption_vocabulary import ptb_words
+
+SHOWN = 5  # images that a batch names in a message
+IN_MEMORY = 2**28  # values of a split that are kept in memory at most
+
+
+@dataclass(frozen=True)
+class SequenceBatch:
+    """Some sequences, each with its image."""
+
+    images: np.ndarray  # positions of images, one per sequence (sequences)
+    numbers: np.ndarray  # the number of each sequence among those of its image (sequences)
+    examples: "Examples"
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __str__(self) -> str:
+        named = list(dict.fromkeys(self.examples.ids[position] for position in self.images))
+        more = [f"and {len(named) - SHOWN} more"] if len(named) > SHOWN else []
+        return f"images {', '.join([*named[:SHOWN], *more])}"
+
+    def part(self, part: slice) -> "SequenceBatch":
+        """Return the sequences of one process."""
+        return SequenceBatch(self.images[part], self.numbers[part], self.examples)
+
+    def sequences(self) -> list[list[int]]:
+        """Return the numbers of outputs of each sequence."""
+        chosen = zip(self.images, self.numbers, strict=True)
+        return [self.examples.sequences[image][number] for image, number in chosen]
+
+    def different_images(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the images without repetition, and the place among them of each sequence's image.
+
+        The places are None where every image has one sequence: the images then are those of the batch.
+        """
+        if not self.examples.several:
+            return self.images, None
+        different, places = np.unique(self.images, return_inverse=True)
+        return different, places.reshape(-1)
+
+
+class Examples:
+    """The images of one split, with their rows, concepts, hints and sequences."""
+
+    def __init__(
+        self,
+        records: Sequence[Captioned],
+        rows: Rows,
+        labels: np.ndarray,
+        sequences: list[list[list[int]]],
+        *,
+        hints: np.ndarray | None = None,
+        several: bool = False,
+    ) -> None:
+        """Hold the images of a split.
+
+        Args:
+            records: the images.
+            rows: the store of their embeddings.
+            labels: which concepts each image has (images, concepts).
+            sequences: those of each image.
+            hints: which hints each image has (images, hints), if they are read.
+            several: whether an image may have several sequences.
+        """
+        self.ids = [record.id for record in records]
+        rows.check_ids(self.ids)
+        self.labels, self.sequences, self.hints, self.several = labels, sequences, hints, several
+        self._records, self._rows = records, rows
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def counts(self) -> np.ndarray:
+        """How many sequences each image has (images)."""
+        return np.array([len(each) for each in self.sequences], dtype=np.int64)
+
+    @cached_property
+    def references(self) -> dict[str, list[str]]:
+        """The captions of each image as published scores cut them."""
+        return reference_sentences(self._records)
+
+    def images(self, positions: Sequence[int] | np.ndarray) -> Tensor:
+        """Return image rows (images, features) in float32."""
+        if len(self.ids) * self._rows.features > IN_MEMORY:
+            rows = self._rows.read([self.ids[position] for position in positions])
+        else:
+            rows = self._in_memory[np.asarray(positions)]
+        return torch.from_numpy(rows.astype(np.float32))
+
+    @cached_property
+    def _in_memory(self) -> np.ndarray:
+        """All rows, in the type of the store: an epoch in random order would read every row again."""
+        return self._rows.read(self.ids)
+
+    def truth(self, positions: Sequence[int] | np.ndarray) -> Tensor:
+        """Return 0/1 for the concepts of some images (images, concepts)."""
+        return torch.from_numpy(self.labels[positions].astype(np.float32))
+
+    def read_hints(self, positions: Sequence[int] | np.ndarray) -> Tensor | None:
+        """Return 0/1 for the hints of some images (images, hints), if they are read."""
+        return None if self.hints is None else torch.from_numpy(self.hints[positions].astype(np.float32))
+
+    def batches(self, seed: int, epoch: int, batch: int, draw: str = "all") -> list[SequenceBatch]:
+        """Return the batches of an epoch, in an order that seed and epoch alone decide."""
+        generator = np.random.default_rng((seed, epoch))
+        images, numbers = DRAWS[draw](self.counts, generator)
+        order = generator.permutation(len(images))
+        return [
+            SequenceBatch(images[chosen], numbers[chosen], self)
+            for chosen in (order[start : start + batch] for start in range(0, len(order), batch))
+        ]
+
+    def steps(self, batch: int, draw: str = "all") -> int:
+        """Return the number of batches of an epoch."""
+        drawn = len(self) if draw == "one" else int(self.counts.sum())
+        return -(-drawn // batch)
+
+    def every_sequence(self, positions: Sequence[int]) -> SequenceBatch:
+        """Return all sequences of some images."""
+        counts = self.counts[list(positions)]
+        images = np.repeat(np.asarray(positions, dtype=np.int64), counts)
+        return SequenceBatch(images, np.concatenate([np.arange(count) for count in counts]), self)
+
+
+def reference_sentences(records: Sequence[Captioned]) -> dict[str, list[str]]:
+    """Return the captions of images as published scores cut them; images without captions are left out."""
+    return {
+        record.id: [" ".join(ptb_words(caption)) for caption in record.captions]
+        for record in records
+        if record.captions
+    }
+
+
+def one_sequence(counts: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Every image once, with one of its sequences."""
+    return np.arange(len(counts)), generator.integers(counts)
+
+
+def all_sequences(counts: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Every sequence once, with its image."""
+    return np.repeat(np.arange(len(counts)), counts), np.concatenate([np.arange(each) for each in counts])
+
+
+DRAWS = {"all": all_sequences, "one": one_sequence}

@@ -1,0 +1,105 @@
+"""A tagger or a captioner from its settings and inputs: trained, or taken from the scratch folder."""
+
+import signal
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from fne.core import stat_cache
+from fne.core.device import prepare_device
+from fne.core.errors import InputError
+from fne.core.params import Runtime
+from fne.core.processes import ALONE, Processes, joined
+from fne.core.signals import graceful_stop
+from fne.describing.concept_head import log_odds
+from fne.describing.inputs import Inputs, read_inputs
+from fne.describing.model import Describer, new_describer
+from fne.describing.model_file import write_describer
+from fne.describing.settings import TrainCaptioner, TrainTagger
+from fne.describing.task import Batching, DescriberTask, Objective
+from fne.describing.validation import CaptionValidation, TagValidation, Validation
+from fne.training.finished_runs import Finished
+from fne.training.history import write_history
+from fne.training.run import Job, train_task
+
+Settings = TrainTagger | TrainCaptioner
+
+
+def train_and_write(
+    settings: Settings, runtime: Runtime, embeddings: Path, captions: Path, model: Path, history: Path
+) -> None:
+    """Train a tagger or a captioner; write its file and the history of its training.
+
+    Raises:
+        InputError: if embeddings and captions do not belong together, or if there is too little to learn.
+    """
+    stat_cache.use(runtime.scratch_folder())
+    device = prepare_device(runtime, settings.threads)
+    inputs = read_inputs(embeddings, captions, settings)
+    with (
+        joined(device) as processes,
+        graceful_stop(partial(processes.log, err=True), [signal.SIGTERM]) as stopping,
+    ):
+        for note in inputs.notes:
+            processes.log(note)
+        task, done = train_describer(
+            settings, inputs, Job(device, runtime.scratch_folder(), stopping, processes)
+        )
+        if processes.first:
+            made_with = settings.applied() | {"best_epoch": done.kept.epoch}
+            digest = write_describer(model, task.describer, inputs.vocabulary, made_with, inputs.lineage)
+            write_history(history, done.points, digest, settings.kind)
+            processes.log(task.validation.summary(done.kept))
+
+
+def train_describer(settings: Settings, inputs: Inputs, job: Job) -> tuple[DescriberTask, Finished]:
+    """Train a describer; return its task, with the weights that were kept, and the points of validation."""
+    task = new_task(settings, inputs, job.device, job.processes)
+    return task, train_task(task, settings, settings.schedule(settings.titles()), inputs.read, job)
+
+
+def new_task(
+    settings: Settings, inputs: Inputs, device: torch.device, processes: Processes = ALONE
+) -> DescriberTask:
+    """Return what is learned, with fresh weights.
+
+    Raises:
+        InputError: if too few images are validated.
+    """
+    objective = Objective.of(settings)
+    draw = settings.captions if isinstance(settings, TrainCaptioner) else "all"
+    return DescriberTask(
+        settings.kind,
+        start_describer(settings, inputs).to(device),
+        objective,
+        inputs.training,
+        Batching(settings.seed, settings.batch, draw),
+        _validation(settings, inputs, objective),
+        processes,
+    )
+
+
+def start_describer(settings: Settings, inputs: Inputs) -> Describer:
+    """Return a describer with fresh weights; with biases of frequencies it predicts those at first."""
+    vocabulary, labels = inputs.vocabulary, inputs.training.labels
+    sizes = (inputs.features, len(vocabulary.concepts.names), vocabulary.outputs, len(vocabulary.hints))
+    describer = new_describer(settings.shape(*sizes), settings.seed, settings.forget_bias)
+    describer.fit_rows(*inputs.moments)
+    if describer.recognizer is not None and settings.concept_bias == "frequency":
+        describer.start_concepts(log_odds(labels.sum(axis=0), len(labels)))
+    if describer.decoder is not None and settings.output_bias == "frequency":
+        describer.decoder.start_biases(torch.from_numpy(vocabulary.log_frequencies()).float())
+    return describer
+
+
+def _validation(settings: Settings, inputs: Inputs, objective: Objective) -> Validation:
+    words = inputs.vocabulary.words
+    if words is None or isinstance(settings, TrainTagger):
+        return TagValidation(inputs.validation)
+    if settings.validation_images == 1:
+        raise InputError(
+            "params.yaml: train_captioner.validation_images is 1, but CIDEr-D needs several images; "
+            "use 0 for all of them"
+        )
+    return CaptionValidation(inputs.validation, words, settings, objective.concept_loss)

@@ -1,0 +1,271 @@
+"""What describers write about images: tags or captions by beam search, and the concepts that they see.
+
+The words of an image do not depend on the images that are written together with it. What was written about
+the images of a store is kept in the scratch folder by the model, the rows, the settings and `WRITER_VERSION`,
+as finished trainings are: an edited page or stage does not search all beams again.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fne.core.files import text_digest
+from fne.describing.annotations import DIGITS, Tagged, Written, WrittenSentence, written_from_json
+from fne.describing.beam import Hypothesis, search
+from fne.describing.decoder import Decoder
+from fne.describing.inputs import hint_labels
+from fne.describing.model import Describer
+from fne.describing.model_file import Vocabulary
+from fne.store.catalog import Captioned
+from fne.store.rows import Rows
+from fne.store.tensors import write_sealed
+from fne.text.caption_vocabulary import END, UNKNOWN, CaptionWords
+from fne.training.finished_runs import kept_path, load_kept
+
+# Raised whenever the same model writes other words about the same rows, or sees other concepts.
+WRITER_VERSION = 1
+FOLDER = "written"  # of the scratch folder
+BLOCK = 128  # images written at once
+
+
+@dataclass(frozen=True)
+class Search:
+    """How sequences are searched, as `fne.describing.beam.search` takes it."""
+
+    beam: int
+    max_length: int
+    length_power: float = 0.0
+    never: tuple[int, ...] = ()
+    repeats: bool = True
+
+
+def tag_search(describer: Describer) -> Search:
+    """Write one tag after the other, always the likeliest, none twice."""
+    return Search(1, describer.shape.outputs - 1, repeats=False)
+
+
+def caption_search(beam: int, max_length: int, length_power: float = 0.0) -> Search:
+    """Write the most probable sentences, without unknown words."""
+    return Search(beam, max_length, length_power, (UNKNOWN,))
+
+
+class Tags(NamedTuple):
+    """What a tagger sees in images and writes about them; None where it lacks a part."""
+
+    probabilities: np.ndarray | None  # of the concepts (images, concepts)
+    written: list[list[int]] | None  # the concepts of each image, in the order in which they were written
+
+
+class Words(NamedTuple):
+    """What a describer sees in images and writes about them; None where it lacks a part."""
+
+    probabilities: np.ndarray | None  # of the concepts (images, concepts)
+    hypotheses: list[list[Hypothesis]] | None  # of each image, the best first
+
+    def as_tags(self) -> Tags:
+        """Return the words of a tagger as numbers of concepts."""
+        if self.hypotheses is None:
+            return Tags(self.probabilities, None)
+        # Output 0 is END, so that the concept n is the output n + 1.
+        return Tags(self.probabilities, [[word - 1 for word in each[0].words] for each in self.hypotheses])
+
+
+def join_words(parts: Sequence[Words]) -> Words:
+    """Return the words of several blocks of images as those of one."""
+    probabilities = [each.probabilities for each in parts if each.probabilities is not None]
+    hypotheses = [each.hypotheses for each in parts if each.hypotheses is not None]
+    return Words(
+        np.concatenate(probabilities) if probabilities else None,
+        [own for block in hypotheses for own in block] if hypotheses else None,
+    )
+
+
+@torch.inference_mode()
+def write_block(
+    describer: Describer,
+    decoder: Decoder | None,
+    rows: Tensor,
+    hints: Tensor | None,
+    how: Search | None,
+    fill: int = 0,
+) -> Words:
+    """See some images at once and write about them.
+
+    Args:
+        describer: the model.
+        decoder: its decoder, prepared for writing; None writes nothing.
+        rows: image rows (images, features).
+        hints: 0/1 for each hint that it reads (images, hints).
+        how: how sequences are searched; None writes nothing.
+        fill: with how many images concepts are seen, the first one repeated.
+    """
+    count, device = len(rows), describer.device
+    given = None if hints is None else _filled(hints, fill).to(device)
+    seen = describer.see(_filled(rows, fill).to(device), given)
+    probabilities = None if seen.logits is None else seen.probabilities[:count].cpu().numpy()
+    if decoder is None or how is None:
+        return Words(probabilities, None)
+    conditions = describer.condition(seen)[:count]
+    return Words(probabilities, search(decoder, conditions, end=END, **asdict(how)))
+
+
+class Writer:
+    """A describer that writes about images.
+
+    With a scratch folder it keeps what it writes about the images of a store; `digest` is that of the model.
+    """
+
+    def __init__(
+        self, describer: Describer, vocabulary: Vocabulary, digest: str = "", scratch: Path | None = None
+    ) -> None:
+        self.describer, self.vocabulary = describer, vocabulary
+        self._digest, self._scratch = digest, scratch
+
+    @cached_property
+    def _decoder(self) -> Decoder | None:
+        decoder = self.describer.decoder
+        return None if decoder is None else decoder.prepared()
+
+    def write(self, rows: np.ndarray, hints: np.ndarray | None = None, how: Search | None = None) -> Words:
+        """Write about images, given their rows (images, features) and 0/1 hints (images, hints).
+
+        Blocks are filled up: products of other numbers of rows have other last bits, and the words of an
+        image must not depend on its neighbors.
+        """
+        parts = []
+        for start in range(0, len(rows), BLOCK):
+            block = slice(start, start + BLOCK)
+            own = None if hints is None else torch.from_numpy(hints[block].astype(np.float32))
+            values = torch.from_numpy(rows[block].astype(np.float32, copy=False))
+            parts.append(write_block(self.describer, self._decoder, values, own, how, BLOCK))
+        return join_words(parts)
+
+    def tag(self, rows: np.ndarray, hints: np.ndarray | None = None) -> Tags:
+        """Tag images, given their rows (images, features) and 0/1 hints (images, hints)."""
+        return self.write(rows, hints, tag_search(self.describer)).as_tags()
+
+    def caption(self, ids: Sequence[str], rows: np.ndarray, how: Search, top: int) -> list[Written]:
+        """Write captions for images (images, features), and name the `top` likeliest concepts of each."""
+        words, names = self.vocabulary.words, self.vocabulary.concepts.names
+        found = self.write(rows, None, how)
+        assert words is not None, "a captioner has words"
+        assert found.hypotheses is not None, "a captioner has a decoder"
+        seen: list[dict[str, float]] = [{} for _ in ids]
+        if found.probabilities is not None:
+            seen = [likeliest(names, each, top) for each in found.probabilities]
+        return [
+            Written(image, tuple(_sentence(words, each) for each in hypotheses), concepts)
+            for image, hypotheses, concepts in zip(ids, found.hypotheses, seen, strict=True)
+        ]
+
+    def tag_store(self, store: Rows, records: Sequence[Captioned]) -> Tags:
+        """Tag images of a store."""
+        ids, hints = [record.id for record in records], hint_labels(records, self.vocabulary.hints)
+        store.check_ids(ids)
+
+        def write() -> tuple[Any, np.ndarray | None]:
+            parts = []
+            for number, (_, rows) in enumerate(store.blocks(ids, BLOCK, np.float32)):
+                own = None if hints is None else hints[number * BLOCK :][:BLOCK]
+                parts.append(self.write(rows, own, tag_search(self.describer)))
+            found = join_words(parts).as_tags()
+            return found.written, found.probabilities
+
+        given = [] if hints is None else hints.tolist()
+        written, probabilities = self._keep(store, ids, {"hints": given}, write)
+        return Tags(probabilities, written)
+
+    def caption_store(self, store: Rows, ids: Sequence[str], how: Search, top: int) -> list[Written]:
+        """Write captions for images of a store, and name the `top` likeliest concepts of each."""
+
+        def write() -> tuple[Any, None]:
+            blocks = store.blocks(ids, BLOCK, np.float32)
+            found = (each for own, rows in blocks for each in self.caption(own, rows, how, top))
+            return [asdict(each) for each in found], None
+
+        listed, _ = self._keep(store, ids, asdict(how) | {"top": top}, write)
+        return [written_from_json(each) for each in listed]
+
+    def _keep(
+        self,
+        store: Rows,
+        ids: Sequence[str],
+        settings: Mapping[str, Any],
+        write: Callable[[], tuple[Any, np.ndarray | None]],
+    ) -> tuple[Any, np.ndarray | None]:
+        """Return words as JSON has them, and probabilities: kept ones, or those that `write` returns."""
+        if self._scratch is None:
+            return write()
+        key = {
+            "version": WRITER_VERSION,
+            "model": self._digest,
+            "rows": store.digest(ids),
+            "settings": text_digest(json.dumps(settings)),
+            "device": self.describer.device.type,
+            "threads": torch.get_num_threads(),
+        }
+        path = kept_path(self._scratch, FOLDER, key)
+        kept = load_kept(path, key)
+        if kept is not None:
+            seen = kept[1].get("probabilities")
+            words = json.loads(kept[1]["words"].numpy().tobytes())
+            return words, None if seen is None else seen.numpy()
+        words, probabilities = write()
+        # The words are a tensor, too: a header is limited to 100 MB.
+        text = bytearray(json.dumps(words).encode())
+        tensors = {"words": torch.frombuffer(text, dtype=torch.uint8)}
+        if probabilities is not None:
+            tensors["probabilities"] = torch.from_numpy(probabilities)
+        write_sealed(path, {"key": key}, tensors)
+        return words, probabilities
+
+
+def tagged_images(ids: Sequence[str], tags: Tags, concepts: Sequence[str], top: int) -> list[Tagged]:
+    """Return tags in words, as `annotations/tags.jsonl` has them."""
+    found = []
+    for number, image in enumerate(ids):
+        written = None if tags.written is None else [concepts[each] for each in tags.written[number]]
+        best, rounded = None, None
+        if tags.probabilities is not None:
+            own = tags.probabilities[number]
+            best = list(likeliest(concepts, own, top))
+            rounded = [round(float(each), DIGITS) for each in own]
+        found.append(Tagged(image, written, best, rounded))
+    return found
+
+
+def likeliest(names: Sequence[str], probabilities: np.ndarray, count: int) -> dict[str, float]:
+    """Return the most probable concepts of an image, given the probabilities of all (concepts)."""
+    order = np.argsort(-probabilities, kind="stable")[:count]
+    return {names[each]: round(float(probabilities[each]), DIGITS) for each in order.tolist()}
+
+
+def written_mask(written: Sequence[Sequence[int]], concepts: int) -> np.ndarray:
+    """Return which concepts were written for each image (images, concepts)."""
+    mask = np.zeros((len(written), concepts), dtype=bool)
+    for row, numbers in zip(mask, written, strict=True):
+        row[list(numbers)] = True
+    return mask
+
+
+def _filled(rows: Tensor, count: int) -> Tensor:
+    """Repeat the first row until there are `count`."""
+    missing = max(count - len(rows), 0)
+    return torch.cat([rows, rows[:1].expand(missing, *rows.shape[1:])]) if missing else rows
+
+
+def _sentence(words: CaptionWords, hypothesis: Hypothesis) -> WrittenSentence:
+    # A caption that stops at the maximum length has no end; `decode` takes both.
+    return WrittenSentence(
+        words.decode(hypothesis.words),
+        round(hypothesis.log_probability, 6),
+        round(hypothesis.score, 6),
+        hypothesis.ended,
+    )
