@@ -48,6 +48,10 @@ class NoProjectError(InputError):
     """A folder does not belong to a DVC project."""
 
 
+class DvcError(Exception):
+    """An exception of DVC, with its message in one line."""
+
+
 @dataclass(frozen=True)
 class Stage:
     """A stage: what its pipeline file declares, and what its lock file records of the last run.
@@ -122,6 +126,18 @@ def open_repo(folder: Path | None = None) -> Iterator[Any]:
         yield repo
 
 
+@contextmanager
+def dvc_errors(*others: type[Exception]) -> Iterator[None]:
+    """Turn exceptions of DVC and its Git library, and others, into a `DvcError`."""
+    from dvc.exceptions import DvcException  # dvc: slow to import
+    from scmrepo.exceptions import SCMError
+
+    try:
+        yield
+    except (DvcException, SCMError, *others) as error:
+        raise DvcError(one_line(error)) from None
+
+
 def one_line(error: Exception) -> str:
     """Return the message of an exception of DVC in one line that is not too long."""
     return " ".join(str(error).split())[:300] or type(error).__name__
@@ -194,6 +210,74 @@ def last_run(out: Path) -> Stage:
         if str(out) in stage.outs:
             return stage
     raise InputError(f"{out}: no lock file records it; run `dvc repro`")
+
+
+def split_sweeps(file: Path, overrides: Sequence[str]) -> list[list[str]]:
+    """Return the overrides of each combination that values such as `-S train.margin=0.1,0.2` stand for.
+
+    Raises:
+        DvcError: if one cannot be parsed.
+    """
+    from dvc.utils.hydra import get_hydra_sweeps  # dvc: slow to import
+    from hydra.errors import HydraException
+
+    with dvc_errors(HydraException):
+        return [sweep[str(file)] for sweep in get_hydra_sweeps({str(file): list(overrides)})]
+
+
+def apply_overrides(file: Path, overrides: Sequence[str]) -> None:
+    """Change a parameter file as `dvc exp run -S` does.
+
+    Raises:
+        DvcError: if one does not fit the file.
+    """
+    from dvc.utils import hydra  # dvc: slow to import
+    from hydra.errors import HydraException
+
+    with dvc_errors(HydraException):
+        hydra.apply_overrides(str(file), list(overrides))
+
+
+def has_git(repo: Any) -> bool:
+    """Return whether an open project is in a Git repository."""
+    from dvc.scm import NoSCM  # dvc: slow to import
+
+    return not isinstance(repo.scm, NoSCM)
+
+
+def experiment_commits(repo: Any) -> list[tuple[str, str, str]]:
+    """Return the name, the commit it started from and the commit of each experiment, sorted."""
+    from dvc.repo.experiments.utils import exp_refs  # dvc: slow to import
+
+    # `experiments.ls` would wait for a running pipeline.
+    return sorted((each.name, each.baseline_sha, repo.scm.get_ref(str(each))) for each in exp_refs(repo.scm))
+
+
+def revision_files(repo: Any, revision: str) -> Any | None:
+    """Return the file system of a Git revision, or None if there is no such revision."""
+    from dvc.scm import RevError, resolve_rev  # dvc: slow to import
+
+    try:
+        return repo.scm.get_fs(resolve_rev(repo.scm, revision))
+    except RevError:
+        return None
+
+
+def link_function(kind: str) -> Callable[[str, str], None]:
+    """Return the function with which DVC makes links of a kind, such as `hardlink`."""
+    from dvc_objects.fs import system  # dvc: slow to import
+
+    make: Callable[[str, str], None] = getattr(system, kind)
+    return make
+
+
+def copy_objects(oids: Sequence[str], source: Any, target: Any, title: str) -> None:
+    """Copy objects of one store of DVC into another, also those that it seems to have, and show a bar."""
+    from dvc.fs.callbacks import TqdmCallback  # dvc: slow to import
+
+    with TqdmCallback(desc=title, unit="file") as shown:
+        paths = [source.oid_to_path(oid) for oid in oids]
+        target.add(paths, source.fs, list(oids), check_exists=False, callback=shown)
 
 
 def default_remote() -> str | None:
