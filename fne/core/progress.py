@@ -15,13 +15,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from fne.core.terminal import say
+from fne.core.terminal import BYTES, format_rate, format_time, say
 
 # Between two lines that no mark asked for.
 SECONDS = 60.0
 # The columns that a bar needs to show more than its title.
 MIN_WIDTH = 60
-BYTES = "B"  # the unit of work that is counted in bytes
 
 Item = TypeVar("Item")
 
@@ -206,36 +205,3 @@ def has_room_for_a_bar() -> bool:
         return os.get_terminal_size(sys.stderr.fileno()).columns >= MIN_WIDTH
     except (OSError, ValueError, AttributeError):  # closed, or replaced by an object without a file
         return False
-
-
-def format_time(seconds: float) -> str:
-    """Return a duration as text.
-
-    Example:
-        >>> [format_time(each) for each in (4.2, 75, 4000, 200_000)]
-        ['4 s', '1 min 15 s', '1 h 7 min', '2 d 8 h']
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    minutes = round(seconds / 60)
-    if minutes < 24 * 60:
-        return f"{minutes // 60} h {minutes % 60} min"
-    hours = round(seconds / 3600)
-    return f"{hours // 24} d {hours % 24} h"
-
-
-def format_rate(rate: float, unit: str) -> str:
-    """Return a speed as text: items per second, or seconds per item if that is easier to read.
-
-    Example:
-        >>> [format_rate(each, "image") for each in (1.4, 0.05, 1500)]
-        ['1.40 images/s', '20.0 s per image', '1,500 images/s']
-    """
-    if unit == BYTES:
-        return f"{rate / 1e6:,.1f} MB/s"
-    if rate < 0.2:
-        return f"{1 / rate:.1f} s per {unit}"
-    return f"{rate:.2f} {unit}s/s" if rate < 100 else f"{rate:,.0f} {unit}s/s"

@@ -17,7 +17,7 @@ from fne.core.errors import InputError
 from fne.core.files import text_digest
 from fne.core.params import Runtime
 from fne.core.processes import ALONE, Processes
-from fne.extraction.cost import format_duration
+from fne.core.terminal import format_bytes, format_time
 from fne.extraction.extractor import ExtractorSettings
 from fne.extraction.forward_pass import build_network
 from fne.extraction.networks import BACKBONES
@@ -30,7 +30,7 @@ from fne.finetuning.settings import ALL, Finetune
 from fne.finetuning.task import FinetuningTask, Images, Objective, Rates, network_rates
 from fne.finetuning.tuned_network import TunedNetwork, trained_taps
 from fne.matching.classifier_file import ClassifierFile, read_classifier
-from fne.matching.instance_loss import FLOAT, Classes, Instance, format_bytes
+from fne.matching.instance_loss import FLOAT, Classes, Instance
 from fne.matching.model import Matcher
 from fne.matching.model_file import read_model
 from fne.store.arrays import arrays_digest
@@ -279,7 +279,7 @@ def announcement(task: FinetuningTask, settings: Finetune, backbone: str, device
     cheaper = f"-S finetune.first={last} trains the last layers only" if settings.first == ALL else OFF
     return (
         f"fine-tuning from layer '{settings.first}': {images} images per epoch, {epochs} epochs, about "
-        f"{format_duration(seconds * images * epochs)} on {device.type}; memory {format_bytes(memory)} with "
+        f"{format_time(seconds * images * epochs)} on {device.type}; memory {format_bytes(memory)} with "
         f"{network.part} images at once (runtime.batch), {format_bytes(free_memory(device))} are free; a "
         f"checkpoint has {format_bytes(weights * (1 + copies))}; cheaper: {cheaper}"
     )
