@@ -56,11 +56,7 @@ class OneOf:
     allowed: tuple[str, ...]
 
     def __call__(self, name: str) -> str:
-        """Return the name.
-
-        Raises:
-            ValueError: if it is not allowed.
-        """
+        """Return the name, or raise `ValueError` if it is not allowed."""
         if name not in self.allowed:
             raise ValueError(not_one_of(name, self.allowed))
         return name
@@ -82,22 +78,14 @@ def not_one_of(name: str, allowed: Iterable[str]) -> str:
 
 
 def load_params(path: Path) -> dict[str, Any]:
-    """Read all sections of a parameter file without validating them.
-
-    Raises:
-        InputError: if the file is missing or not valid YAML, or if it has no sections.
-    """
+    """Read all sections of a parameter file without validating them."""
     content = _read_once.get(path)
     return parse_yaml(read_bytes(path, IN_PROJECT) if content is None else content, str(path))
 
 
 @contextmanager
 def reading_once(path: Path) -> Iterator[None]:
-    """Within the block, `load_params` returns what the file holds now, whatever is written to it.
-
-    Raises:
-        InputError: if the file is missing.
-    """
+    """Within the block, `load_params` returns what the file holds now, whatever is written to it."""
     before = _read_once.get(path)
     _read_once[path] = read_bytes(path, IN_PROJECT)
     try:
@@ -113,12 +101,7 @@ def parse_yaml(content: bytes, place: str, aliases: bool = True) -> dict[str, An
     """Return the mapping that a YAML file holds.
 
     Args:
-        content: the content of the file.
-        place: the name of the file in messages.
         aliases: whether the file may refer to its own nodes (`*name`), which programs never write.
-
-    Raises:
-        InputError: if the content is not valid YAML, or not a mapping.
     """
     if len(content) > MAX_SIZE:
         raise InputError(f"{place}: {len(content)} bytes, more than the {MAX_SIZE} that are read")
@@ -153,11 +136,7 @@ def _is_bounded(mapping: dict[str, Any], limit: int) -> bool:
 
 
 def load_section(path: Path, name: str, schema: type[AnySection]) -> AnySection:
-    """Read and validate one section of a parameter file.
-
-    Raises:
-        InputError: naming every fault of the section at once.
-    """
+    """Read and validate one section of a parameter file."""
     section, faults = parse_section(load_params(path), name, schema)
     if section is None:
         raise LinesError(f"{path}: section '{name}': {'; '.join(faults)}")

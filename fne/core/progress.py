@@ -26,12 +26,7 @@ Item = TypeVar("Item")
 
 
 class Progress:
-    """The progress of one piece of work; `progress` makes it.
-
-    Attributes:
-        done: the finished items, with those of earlier runs.
-        total: all items.
-    """
+    """The progress of one piece of work; `progress` makes it."""
 
     def __init__(
         self,
@@ -57,7 +52,6 @@ class Progress:
         """Count finished items.
 
         Args:
-            count: how many there are.
             status: what else is known now; it stays until the next one.
         """
         self.done += count
@@ -165,13 +159,10 @@ def progress(
     """Show the progress of the block, as a bar or as lines.
 
     Args:
-        title: what is done, such as `extract`.
-        total: the number of items.
         done: how many of them earlier runs have finished.
         unit: what an item is, in the singular; `B` counts bytes.
         at_most: whether the work may end before all items are done.
         leave: whether a bar stays on the terminal when it is full.
-        shown: whether this process prints anything.
     """
     if not shown:
         yield _Hidden(title, total, done, unit, at_most)

@@ -18,10 +18,6 @@ BYTES = "B"  # the unit of work that is counted in bytes
 def harmless(text: str, keep: str = "\n") -> str:
     r"""Return a text whose control characters are shown as escapes.
 
-    Args:
-        text: the text.
-        keep: control characters that stay, by default line breaks.
-
     Example:
         >>> print(harmless("photo\x1b]0;title\x07.jpg"))
         photo\u001b]0;title\u0007.jpg

@@ -31,14 +31,10 @@ class NoSettings(Section):
 
 @dataclass(frozen=True)
 class Variant(Generic[Made]):
-    """One entry of a family.
+    """One entry of a family."""
 
-    Attributes:
-        make: makes it; every variant of a family is called alike, with its settings last.
-        settings: the model of its block in `params.yaml`: types and bounds, no defaults.
-    """
-
-    make: Callable[..., Made]
+    make: Callable[..., Made]  # makes it; every variant of a family is called alike, with its settings last
+    # The model of its block in `params.yaml`: types and bounds, no defaults.
     settings: type[Section] = NoSettings
 
     @property
@@ -70,11 +66,7 @@ def blocks(family: Mapping[str, Variant[Any]]) -> Any:
 
 
 def parse_blocks(value: object, family: Mapping[str, Variant[Any]]) -> dict[str, Section]:
-    """Validate the blocks of a family.
-
-    Raises:
-        ValueError: naming every unknown, foreign, missing and wrong key, and what to write.
-    """
+    """Validate the blocks of a family, or raise `ValueError` with every faulty key and what to write."""
     owners = {name: variant for name, variant in family.items() if variant.has_keys}
     if value is None:
         value = {}
@@ -110,11 +102,7 @@ def parse_blocks(value: object, family: Mapping[str, Variant[Any]]) -> dict[str,
 
 
 def load_block(path: Path, section: str, family: str, name: str, schema: type[AnySection]) -> AnySection:
-    """Read and validate the block of one variant, for a stage that needs nothing else of the section.
-
-    Raises:
-        InputError: naming every fault of the block.
-    """
+    """Read and validate the block of one variant, for a stage that needs nothing else of the section."""
     content = load_params(path).get(section)
     blocks_of = content.get(family) if isinstance(content, dict) else None
     block, faults = parse_section(blocks_of if isinstance(blocks_of, dict) else {}, name, schema)
