@@ -19,7 +19,7 @@ _compiled = numba.njit(cache=True, nogil=True)
 def add_rows(
     block: np.ndarray, places: np.ndarray, count: int, mean: np.ndarray, squares: np.ndarray
 ) -> None:
-    """Add rows of a block (rows, columns) to the means and the summed squares of deviations (columns), in place.
+    """Add rows of a block (rows, columns) to the means and summed squares of deviations (columns), in place.
 
     The mean of a few rows is computed first, then their deviations from it, while the rows
     are in the cache. Both are merged with the earlier rows (Chan et al., 1979). One thread
