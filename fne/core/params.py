@@ -164,6 +164,13 @@ def parse_section(
         return None, [_fault(detail, schema) for detail in error.errors()]
 
 
+def unknown_key(key: str, schema: type[Section]) -> str:
+    """Return the message for a key that a section does not have."""
+    close = get_close_matches(key, schema.model_fields, n=1)
+    hint = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(schema.model_fields)}"
+    return f"unknown key '{key}' ({hint})"
+
+
 class _ComposerWithoutAliases(Composer):
     """A few nested aliases can stand for more nodes than there is memory, or for themselves."""
 
@@ -182,9 +189,7 @@ def _fault(detail: ErrorDetails, schema: type[Section]) -> str:
             examples = schema.model_fields[key].examples
             return f"missing key '{key}'" + (f" (add `{key}: {examples[0]}`)" if examples else "")
         case "extra_forbidden":
-            close = get_close_matches(key, schema.model_fields, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(schema.model_fields)}"
-            return f"unknown key '{key}' ({hint})"
+            return unknown_key(key, schema)
         case "value_error":
             fault = str(detail["ctx"]["error"])
             return f"{key}: {fault}" if key else fault

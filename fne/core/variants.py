@@ -13,14 +13,13 @@ variant adds a block without touching the others'.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError
 
 from fne.core.errors import InputError
-from fne.core.params import AnySection, Section, load_params, not_one_of, parse_section
+from fne.core.params import AnySection, Section, load_params, not_one_of, parse_section, unknown_key
 
 Made = TypeVar("Made")
 
@@ -131,10 +130,7 @@ def _foreign(key: str, name: str, owners: Mapping[str, Variant[Any]]) -> str:
     others = [other for other, variant in owners.items() if key in variant.settings.model_fields]
     if others:
         return f"has no key '{key}'; {' and '.join(repr(other) for other in others)} has it"
-    known = owners[name].settings.model_fields
-    close = get_close_matches(key, known, n=1)
-    hint = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(known)}"
-    return f"unknown key '{key}' ({hint})"
+    return unknown_key(key, owners[name].settings)
 
 
 def _lines_to_add(owners: Mapping[str, Variant[Any]], missing: Mapping[str, Iterable[str]]) -> str:
