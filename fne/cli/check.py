@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from fne.core.dvc import DvcError, apply_overrides, split_sweeps
 from fne.core.effective_settings import flattened
 from fne.core.errors import InputError, LinesError
 from fne.core.options import params_option
@@ -145,22 +146,17 @@ def check_overrides(path: Path, overrides: Sequence[str], show: bool) -> None:
     Raises:
         InputError: if DVC cannot parse an override, or if there are faults.
     """
-    from dvc.exceptions import DvcException  # dvc: slow to import
-    from dvc.utils.hydra import apply_overrides, get_hydra_sweeps
-    from hydra.errors import HydraException
-
     faults = _unknown_keys(load_params(path), overrides)
     if faults:
         raise LinesError("\n".join(f"{path}: {fault}" for fault in faults))
     try:
-        sweeps = [sweep[str(path)] for sweep in get_hydra_sweeps({str(path): list(overrides)})]
-        for sweep in sweeps:
+        for sweep in split_sweeps(path, overrides):
             named = f"{path} with {' '.join(sweep)}"
             # In the same folder, because the paths in the file are relative to it.
             with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".check-", suffix=".yaml") as file:
                 changed = path.with_name(Path(file.name).name)
                 changed.write_bytes(path.read_bytes())
-                apply_overrides(str(changed), sweep)
+                apply_overrides(changed, sweep)
                 try:
                     sections = check_params(changed)
                 except InputError as error:
@@ -168,8 +164,8 @@ def check_overrides(path: Path, overrides: Sequence[str], show: bool) -> None:
             say(f"{named}: all valid")
             if show:
                 say(applied_settings(sections["train"]))
-    except (DvcException, HydraException) as error:
-        raise InputError(f"-S: {' '.join(str(error).split())}") from None
+    except DvcError as error:
+        raise InputError(f"-S: {error}") from None
 
 
 def applied_settings(train: Train) -> str:

@@ -91,11 +91,7 @@ def import_(
 
 
 def import_weights(source: Path, target: Path, backbone: str | None) -> str:
-    """Convert a `.caffemodel`, and return what was converted and the next commands as text.
-
-    Raises:
-        InputError: if the network is not given, or if the file cannot be converted.
-    """
+    """Convert a `.caffemodel`, and return what was converted and the next commands as text."""
     from fne.extraction.caffe_weights import convert_caffemodel  # torch: slow to import
 
     if backbone is None:
@@ -115,11 +111,7 @@ def import_weights(source: Path, target: Path, backbone: str | None) -> str:
 
 
 def recognize_network(store: Path, photos: Path) -> str:
-    """Record the network of `extract` in a store whose rows it computes, and return what was compared.
-
-    Raises:
-        InputError: if it computes others; the store is imported without its network then.
-    """
+    """Record the network of `extract` in a store whose rows it computes, and return what was compared."""
     from fne.core.device import prepare_device  # torch: slow to import
     from fne.extraction.extractor import Extract, build_extractor
     from fne.extraction.recorded_extractor import record_network
@@ -149,15 +141,7 @@ def import_features(
     """Import a file, and return what was imported and the next commands as text.
 
     Args:
-        source: an HDF5, `.npy`, `.npz` or Parquet file.
-        store: the folder of the new store; an existing row store is replaced.
-        names: the names of the arrays in the file.
-        ids_file: a text file with one id per line, for files without ids.
         catalog: the catalog whose images need rows; if None, that of the pipeline, if it exists.
-        of_captions: whether the rows are of captions.
-
-    Raises:
-        InputError: if the file cannot be imported, or if `store` belongs to a stage or is another folder.
     """
     check_target(store, CAPTION_FEATURES if of_captions else "activations")
     captions, wanted = catalog or CAPTIONS_FILE, None

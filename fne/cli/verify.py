@@ -36,8 +36,8 @@ from fne.core.dvc import (
 from fne.core.errors import InputError
 from fne.core.files import file_digest, files_in, missing_path
 from fne.core.options import INPUT
-from fne.core.progress import BYTES, progress
-from fne.core.terminal import harmless, printable, say
+from fne.core.progress import progress
+from fne.core.terminal import BYTES, harmless, printable, say
 from fne.extraction.preprocess import INPUTS
 from fne.extraction.weights import has_digest
 from fne.sharing import git_hook

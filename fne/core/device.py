@@ -116,9 +116,6 @@ def use_training_threads(threads: int) -> None:
 
     Args:
         threads: of all processes together; each of torchrun's processes takes its part.
-
-    Raises:
-        InputError: if the environment lets OpenMP use another number.
     """
     own = max(1, threads // int(os.environ.get("WORLD_SIZE", "1")))
     limit, dynamic = (os.environ.get(f"OMP_{name}", "") for name in ("THREAD_LIMIT", "DYNAMIC"))
@@ -133,11 +130,7 @@ def prepare_device(runtime: Runtime, training_threads: int = 0) -> torch.device:
     """Configure torch and return the device that `runtime` asks for.
 
     Args:
-        runtime: the section `runtime`.
         training_threads: for a training, its key `threads`, which replaces `runtime.threads`.
-
-    Raises:
-        InputError: if that is a GPU and torch finds none, or if the threads of a training cannot be used.
     """
     if training_threads:
         use_training_threads(training_threads)

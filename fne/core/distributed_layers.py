@@ -21,20 +21,14 @@ from fne.core.processes import ALONE, Processes
 
 @dataclass(frozen=True)
 class Step:
-    """The rows of one training batch that this process computes.
+    """The rows of one training batch that this process computes."""
 
-    Args:
-        generator: on the CPU, and in the same state in all processes, such as one that is seeded by
-            (seed, update). Random numbers are drawn for the whole batch, so that a resumed run
-            and a run of several processes draw what an undisturbed single process does.
-        total: the number of rows of the whole batch.
-        rows: the rows of this process.
-        processes: the processes that share the batch.
-    """
-
+    # On the CPU, and in the same state in all processes, such as one that is seeded by (seed, update). Random
+    # numbers are drawn for the whole batch, so that a resumed run and a run of several processes draw what an
+    # undisturbed single process does.
     generator: torch.Generator
-    total: int
-    rows: slice
+    total: int  # rows of the whole batch
+    rows: slice  # those of this process
     processes: Processes = ALONE
 
     def uniform(self, *shape: int) -> Tensor:

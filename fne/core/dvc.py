@@ -48,43 +48,34 @@ class NoProjectError(InputError):
     """A folder does not belong to a DVC project."""
 
 
+class DvcError(Exception):
+    """An exception of DVC, with its message in one line."""
+
+
 @dataclass(frozen=True)
 class Stage:
-    """A stage: what its pipeline file declares, and what its lock file records of the last run.
-
-    Attributes:
-        address: its name for `dvc repro`.
-        declared: all outs, and whether DVC caches each; Git keeps the others.
-        deps: the MD5 of each dependency at the last run, by path; none for a stage that only checks.
-        outs: the MD5 of each out at the last run, by path.
-        params: the parameters of the last run: a mapping from keys to values for each parameter file; none
-            for a stage that only checks.
-        folder: the folder that it runs in, which paths among its parameters start from.
-    """
+    """A stage: what its pipeline file declares, and what its lock file records of the last run."""
 
     address: str
+    # All outs, and whether DVC caches each; Git keeps the others.
     declared: dict[str, bool] = field(default_factory=dict)
+    # The MD5 of each dependency at the last run, by path; none for a stage that only checks.
     deps: dict[str, str] = field(default_factory=dict)
-    outs: dict[str, str] = field(default_factory=dict)
+    outs: dict[str, str] = field(default_factory=dict)  # the MD5 of each out at the last run, by path
+    # The parameters of the last run: a mapping from keys to values for each parameter file; none for a stage
+    # that only checks.
     params: dict[str, dict[str, Any]] = field(default_factory=dict)
-    folder: str = "."
+    folder: str = "."  # the folder that it runs in, which paths among its parameters start from
 
 
 @dataclass(frozen=True)
 class PipelineOut:
-    """Something that DVC tracks.
-
-    Attributes:
-        path: where it is.
-        stage: the address of the stage that writes it; None for what was added or imported.
-        md5: what the lock file or the `.dvc` file records; None before the first run.
-        cached: whether it is in DVC's cache, and not in Git.
-    """
+    """Something that DVC tracks."""
 
     path: Path
-    stage: str | None
-    md5: str | None
-    cached: bool
+    stage: str | None  # the address of the stage that writes it; None for what was added or imported
+    md5: str | None  # what the lock file or the `.dvc` file records; None before the first run
+    cached: bool  # whether it is in DVC's cache, and not in Git
 
 
 @contextmanager
@@ -93,7 +84,6 @@ def open_repo(folder: Path | None = None) -> Iterator[Any]:
 
     Raises:
         NoProjectError: if the folder belongs to no DVC project.
-        InputError: if the project is not in a Git repository, or if its configuration is broken.
     """
     from dvc.config import ConfigError  # dvc: slow to import
     from dvc.exceptions import NotDvcRepoError
@@ -122,6 +112,18 @@ def open_repo(folder: Path | None = None) -> Iterator[Any]:
         yield repo
 
 
+@contextmanager
+def dvc_errors(*others: type[Exception]) -> Iterator[None]:
+    """Turn exceptions of DVC and its Git library, and others, into a `DvcError`."""
+    from dvc.exceptions import DvcException  # dvc: slow to import
+    from scmrepo.exceptions import SCMError
+
+    try:
+        yield
+    except (DvcException, SCMError, *others) as error:
+        raise DvcError(one_line(error)) from None
+
+
 def one_line(error: Exception) -> str:
     """Return the message of an exception of DVC in one line that is not too long."""
     return " ".join(str(error).split())[:300] or type(error).__name__
@@ -137,12 +139,7 @@ def read_stages(pipelines: Iterable[str], read: Read, place: str = "") -> list[S
     """Return the stages of pipeline files, with what their lock files record.
 
     Args:
-        pipelines: the paths of pipeline files; one that does not exist has no stages.
-        read: reads a file of the project, in the work tree or in a commit.
         place: what precedes the names of files in messages.
-
-    Raises:
-        InputError: if a pipeline or lock file is damaged.
     """
     stages = []
     for pipeline in pipelines:
@@ -158,11 +155,7 @@ def read_stages(pipelines: Iterable[str], read: Read, place: str = "") -> list[S
 
 
 def pipeline_outs(folder: Path = Path()) -> dict[Path, PipelineOut]:
-    """Return everything that the stages of the project in `folder` write, in their order.
-
-    Raises:
-        InputError: if a pipeline or lock file is damaged.
-    """
+    """Return everything that the stages of the project in `folder` write, in their order."""
     return {
         Path(path): PipelineOut(Path(path), stage.address, stage.outs.get(path), cached)
         for stage in _stages_here(folder)
@@ -176,24 +169,84 @@ def locked_dependencies() -> list[Path]:
 
 
 def recorded_stages() -> list[Stage]:
-    """Return the stages of this folder's project; none if it has no lock file.
-
-    Raises:
-        InputError: if a pipeline or lock file is damaged.
-    """
+    """Return the stages of this folder's project; none if it has no lock file."""
     return _stages_here() if Path(LOCK).is_file() else []
 
 
 def last_run(out: Path) -> Stage:
-    """Return the stage of this folder's project whose last run wrote `out`, by the lock files.
-
-    Raises:
-        InputError: if no lock file records `out`, or if one is damaged.
-    """
+    """Return the stage of this folder's project whose last run wrote `out`, by the lock files."""
     for stage in _stages_here():
         if str(out) in stage.outs:
             return stage
     raise InputError(f"{out}: no lock file records it; run `dvc repro`")
+
+
+def split_sweeps(file: Path, overrides: Sequence[str]) -> list[list[str]]:
+    """Return the overrides of each combination that values such as `-S train.margin=0.1,0.2` stand for.
+
+    Raises:
+        DvcError: if one cannot be parsed.
+    """
+    from dvc.utils.hydra import get_hydra_sweeps  # dvc: slow to import
+    from hydra.errors import HydraException
+
+    with dvc_errors(HydraException):
+        return [sweep[str(file)] for sweep in get_hydra_sweeps({str(file): list(overrides)})]
+
+
+def apply_overrides(file: Path, overrides: Sequence[str]) -> None:
+    """Change a parameter file as `dvc exp run -S` does.
+
+    Raises:
+        DvcError: if an override does not fit the file.
+    """
+    from dvc.utils import hydra  # dvc: slow to import
+    from hydra.errors import HydraException
+
+    with dvc_errors(HydraException):
+        hydra.apply_overrides(str(file), list(overrides))
+
+
+def has_git(repo: Any) -> bool:
+    """Return whether an open project is in a Git repository."""
+    from dvc.scm import NoSCM  # dvc: slow to import
+
+    return not isinstance(repo.scm, NoSCM)
+
+
+def experiment_commits(repo: Any) -> list[tuple[str, str, str]]:
+    """Return the name, the commit it started from and the commit of each experiment, sorted."""
+    from dvc.repo.experiments.utils import exp_refs  # dvc: slow to import
+
+    # `experiments.ls` would wait for a running pipeline.
+    return sorted((each.name, each.baseline_sha, repo.scm.get_ref(str(each))) for each in exp_refs(repo.scm))
+
+
+def revision_files(repo: Any, revision: str) -> Any | None:
+    """Return the file system of a Git revision, or None if there is no such revision."""
+    from dvc.scm import RevError, resolve_rev  # dvc: slow to import
+
+    try:
+        return repo.scm.get_fs(resolve_rev(repo.scm, revision))
+    except RevError:
+        return None
+
+
+def link_function(kind: str) -> Callable[[str, str], None]:
+    """Return the function with which DVC makes links of a kind, such as `hardlink`."""
+    from dvc_objects.fs import system  # dvc: slow to import
+
+    make: Callable[[str, str], None] = getattr(system, kind)
+    return make
+
+
+def copy_objects(oids: Sequence[str], source: Any, target: Any, title: str) -> None:
+    """Copy objects of one store of DVC into another, also those that it seems to have, and show a bar."""
+    from dvc.fs.callbacks import TqdmCallback  # dvc: slow to import
+
+    with TqdmCallback(desc=title, unit="file") as shown:
+        paths = [source.oid_to_path(oid) for oid in oids]
+        target.add(paths, source.fs, list(oids), check_exists=False, callback=shown)
 
 
 def default_remote() -> str | None:
@@ -204,11 +257,7 @@ def default_remote() -> str | None:
 
 
 def added_out(path: Path) -> PipelineOut | None:
-    """Return what `dvc add` or `dvc import` put at `path`, or None if it came in another way.
-
-    Raises:
-        InputError: if its `.dvc` file is damaged.
-    """
+    """Return what `dvc add` or `dvc import` put at `path`, or None if it came in another way."""
     file = path.with_name(f"{path.name}.dvc")
     if not file.is_file():
         return None
@@ -273,7 +322,6 @@ def content_md5(path: Path, records: VerifiedFiles = NO_RECORDS) -> str:
     """Return the digest by which DVC knows a file or a folder.
 
     Args:
-        path: the file or folder.
         records: digests of unchanged files, which are not read again.
     """
     if path.is_file():
@@ -299,11 +347,7 @@ def bytes_md5(content: bytes) -> str:
 
 
 def cache_folder(folder: Path | None = None) -> Path:
-    """Return the folder of DVC's cache that holds the objects of a project.
-
-    Raises:
-        InputError: as `open_repo` does, but not outside a project: there it is where it would be.
-    """
+    """Return the folder of DVC's cache with a project's objects; outside a project, where it would be."""
     try:
         with open_repo(folder) as repo:
             return Path(repo.cache.local.path)
@@ -317,11 +361,7 @@ def cache_object(cache: Path, md5: str) -> Path:
 
 
 def read_listing(cache: Path, md5: str) -> dict[str, str]:
-    """Return what `parse_listing` returns for an object of a cache, after checking its MD5.
-
-    Raises:
-        InputError: if the object is missing, damaged, or no listing.
-    """
+    """Return what `parse_listing` returns for an object of a cache, after checking its MD5."""
     place = cache_object(cache, md5)
     content = read_bytes(place)
     if bytes_md5(content) != md5.removesuffix(".dir"):
@@ -330,15 +370,7 @@ def read_listing(cache: Path, md5: str) -> dict[str, str]:
 
 
 def parse_listing(content: bytes, place: str) -> dict[str, str]:
-    """Return the MD5 of each file of a tracked folder by its path below that folder.
-
-    Args:
-        content: the content of the folder's object, whose name ends in `.dir`.
-        place: the name of the object in messages.
-
-    Raises:
-        InputError: if it is no such listing, or if a path leads out of the folder.
-    """
+    """Return the MD5 of each file of a tracked folder by its path below that folder."""
     try:
         entries = json.loads(content)
     except (ValueError, RecursionError):
@@ -355,10 +387,6 @@ def repair_advice(path: Path, out: PipelineOut | None) -> str:
 
     What a stage writes can be removed. Data that was added is the user's, and may have changed on purpose:
     the commands move it aside.
-
-    Args:
-        path: where it is.
-        out: what DVC knows about it; None if DVC does not track it.
     """
     if out is None:
         return "no stage writes it; copy it again from where it came, or import it again with `fne import`"

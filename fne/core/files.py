@@ -127,11 +127,6 @@ def readable_os_errors(path: Path) -> Iterator[None]:
 def missing_path(path: Path | str, advice: str = FETCH, what: str = "file") -> InputError:
     """Return the error for a path that does not exist.
 
-    Args:
-        path: the path, as the user knows it.
-        advice: what to do about it.
-        what: what was expected there.
-
     Example:
         >>> missing_path("photos", "name a folder of photos", "folder").message
         'photos: no such folder; name a folder of photos'
@@ -140,11 +135,7 @@ def missing_path(path: Path | str, advice: str = FETCH, what: str = "file") -> I
 
 
 def read_bytes(path: Path, advice: str = FETCH) -> bytes:
-    """Return the content of a file.
-
-    Raises:
-        InputError: if the file is missing, which ends with `advice`, or cannot be read.
-    """
+    """Return the content of a file."""
     with _readable_read_errors(path, advice):
         check_regular(path)
         return path.read_bytes()
@@ -157,11 +148,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal.
-
-    Raises:
-        InputError: if the file is missing or cannot be read.
-    """
+    """Return the SHA-256 of a file, in hexadecimal."""
     with _readable_read_errors(path, FETCH):
         check_regular(path)
         with path.open("rb") as file:
@@ -172,7 +159,6 @@ def check_regular(path: Path) -> None:
     """Refuse a pipe, a device or a socket, which could block or never end; links are followed.
 
     Raises:
-        InputError: if it is no regular file.
         OSError: if there is nothing at `path`.
     """
     mode = path.stat().st_mode
@@ -186,9 +172,6 @@ def check_own(path: Path) -> None:
     """Refuse what is not a regular file in the place of a file of the scratch folder; links are not followed.
 
     A link could lead to a file of the user, a pipe could block, and a folder cannot be written.
-
-    Raises:
-        InputError: with the command that removes it.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise InputError(
@@ -198,11 +181,7 @@ def check_own(path: Path) -> None:
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """Yield all files in a folder and its subfolders, sorted by folder; links to folders are not followed.
-
-    Raises:
-        InputError: if folders are nested deeper than `MAX_DEPTH`.
-    """
+    """Yield all files in a folder and its subfolders, sorted by folder; links to folders are not followed."""
     pending = [(folder, 0)]
     while pending:
         place, depth = pending.pop()
@@ -215,11 +194,7 @@ def files_in(folder: Path) -> Iterator[Path]:
 
 
 def check_depth(folder: Path, depth: int) -> None:
-    """Refuse folders that are nested too deeply: each level costs memory, and names have a maximum length.
-
-    Raises:
-        InputError: if `depth` is more than `MAX_DEPTH`.
-    """
+    """Refuse folders that are nested too deeply: each level costs memory, and names have a maximum length."""
     if depth > MAX_DEPTH:
         raise InputError(
             f"{str(folder)[:200]}…: more than {MAX_DEPTH} folders are nested here, which is the limit; "

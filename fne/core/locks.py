@@ -38,11 +38,7 @@ class FileLock:
         self._handle: int | None = None
 
     def acquire(self) -> bool:
-        """Take the lock if it is free, without waiting; return whether this object now holds it.
-
-        Raises:
-            InputError: if the file cannot be written, or if something else is in its place.
-        """
+        """Take the lock if it is free, without waiting; return whether this object now holds it."""
         with readable_os_errors(self.path):
             while (handle := self._open()) is not None:
                 try:
@@ -95,12 +91,8 @@ def locked(path: Path, activity: str, log: Callable[[str], None]) -> Iterator[No
     """Hold a lock while the block runs; wait for it first if another process has it.
 
     Args:
-        path: the lock's file, which stays.
         activity: what the owner does meanwhile, for the message of those who wait.
         log: called at most once, if another process holds the lock.
-
-    Raises:
-        InputError: if the file cannot be written.
     """
     lock = FileLock(path)
     logged = False

@@ -16,13 +16,8 @@ def check_output(path: Path, option: str, is_own: Callable[[bytes], bool], *inpu
     """Refuse to replace anything but an earlier output of the same command.
 
     Args:
-        path: the file that the command will write.
-        option: the option that names it, for the message.
         is_own: tells from the first `HEAD` bytes of a file whether the command wrote it.
         inputs: files that the command reads, which are never replaced.
-
-    Raises:
-        InputError: if a file of the user is there, or a folder, a device or a link that leads nowhere.
     """
     hint = f"choose another name with {option}, or remove it first"
     with readable_os_errors(path):

@@ -56,11 +56,7 @@ class OneOf:
     allowed: tuple[str, ...]
 
     def __call__(self, name: str) -> str:
-        """Return the name.
-
-        Raises:
-            ValueError: if it is not allowed.
-        """
+        """Return the name, or raise `ValueError` if it is not allowed."""
         if name not in self.allowed:
             raise ValueError(not_one_of(name, self.allowed))
         return name
@@ -82,22 +78,14 @@ def not_one_of(name: str, allowed: Iterable[str]) -> str:
 
 
 def load_params(path: Path) -> dict[str, Any]:
-    """Read all sections of a parameter file without validating them.
-
-    Raises:
-        InputError: if the file is missing or not valid YAML, or if it has no sections.
-    """
+    """Read all sections of a parameter file without validating them."""
     content = _read_once.get(path)
     return parse_yaml(read_bytes(path, IN_PROJECT) if content is None else content, str(path))
 
 
 @contextmanager
 def reading_once(path: Path) -> Iterator[None]:
-    """Within the block, `load_params` returns what the file holds now, whatever is written to it.
-
-    Raises:
-        InputError: if the file is missing.
-    """
+    """Within the block, `load_params` returns what the file holds now, whatever is written to it."""
     before = _read_once.get(path)
     _read_once[path] = read_bytes(path, IN_PROJECT)
     try:
@@ -113,12 +101,7 @@ def parse_yaml(content: bytes, place: str, aliases: bool = True) -> dict[str, An
     """Return the mapping that a YAML file holds.
 
     Args:
-        content: the content of the file.
-        place: the name of the file in messages.
         aliases: whether the file may refer to its own nodes (`*name`), which programs never write.
-
-    Raises:
-        InputError: if the content is not valid YAML, or not a mapping.
     """
     if len(content) > MAX_SIZE:
         raise InputError(f"{place}: {len(content)} bytes, more than the {MAX_SIZE} that are read")
@@ -153,11 +136,7 @@ def _is_bounded(mapping: dict[str, Any], limit: int) -> bool:
 
 
 def load_section(path: Path, name: str, schema: type[AnySection]) -> AnySection:
-    """Read and validate one section of a parameter file.
-
-    Raises:
-        InputError: naming every fault of the section at once.
-    """
+    """Read and validate one section of a parameter file."""
     section, faults = parse_section(load_params(path), name, schema)
     if section is None:
         raise LinesError(f"{path}: section '{name}': {'; '.join(faults)}")
@@ -185,6 +164,13 @@ def parse_section(
         return None, [_fault(detail, schema) for detail in error.errors()]
 
 
+def unknown_key(key: str, schema: type[Section]) -> str:
+    """Return the message for a key that a section does not have."""
+    close = get_close_matches(key, schema.model_fields, n=1)
+    hint = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(schema.model_fields)}"
+    return f"unknown key '{key}' ({hint})"
+
+
 class _ComposerWithoutAliases(Composer):
     """A few nested aliases can stand for more nodes than there is memory, or for themselves."""
 
@@ -203,9 +189,7 @@ def _fault(detail: ErrorDetails, schema: type[Section]) -> str:
             examples = schema.model_fields[key].examples
             return f"missing key '{key}'" + (f" (add `{key}: {examples[0]}`)" if examples else "")
         case "extra_forbidden":
-            close = get_close_matches(key, schema.model_fields, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(schema.model_fields)}"
-            return f"unknown key '{key}' ({hint})"
+            return unknown_key(key, schema)
         case "value_error":
             fault = str(detail["ctx"]["error"])
             return f"{key}: {fault}" if key else fault

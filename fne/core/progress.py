@@ -15,24 +15,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from fne.core.terminal import say
+from fne.core.terminal import BYTES, format_rate, format_time, say
 
 # Between two lines that no mark asked for.
 SECONDS = 60.0
 # The columns that a bar needs to show more than its title.
 MIN_WIDTH = 60
-BYTES = "B"  # the unit of work that is counted in bytes
 
 Item = TypeVar("Item")
 
 
 class Progress:
-    """The progress of one piece of work; `progress` makes it.
-
-    Attributes:
-        done: the finished items, with those of earlier runs.
-        total: all items.
-    """
+    """The progress of one piece of work; `progress` makes it."""
 
     def __init__(
         self,
@@ -58,7 +52,6 @@ class Progress:
         """Count finished items.
 
         Args:
-            count: how many there are.
             status: what else is known now; it stays until the next one.
         """
         self.done += count
@@ -166,13 +159,10 @@ def progress(
     """Show the progress of the block, as a bar or as lines.
 
     Args:
-        title: what is done, such as `extract`.
-        total: the number of items.
         done: how many of them earlier runs have finished.
         unit: what an item is, in the singular; `B` counts bytes.
         at_most: whether the work may end before all items are done.
         leave: whether a bar stays on the terminal when it is full.
-        shown: whether this process prints anything.
     """
     if not shown:
         yield _Hidden(title, total, done, unit, at_most)
@@ -206,36 +196,3 @@ def has_room_for_a_bar() -> bool:
         return os.get_terminal_size(sys.stderr.fileno()).columns >= MIN_WIDTH
     except (OSError, ValueError, AttributeError):  # closed, or replaced by an object without a file
         return False
-
-
-def format_time(seconds: float) -> str:
-    """Return a duration as text.
-
-    Example:
-        >>> [format_time(each) for each in (4.2, 75, 4000, 200_000)]
-        ['4 s', '1 min 15 s', '1 h 7 min', '2 d 8 h']
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    minutes = round(seconds / 60)
-    if minutes < 24 * 60:
-        return f"{minutes // 60} h {minutes % 60} min"
-    hours = round(seconds / 3600)
-    return f"{hours // 24} d {hours % 24} h"
-
-
-def format_rate(rate: float, unit: str) -> str:
-    """Return a speed as text: items per second, or seconds per item if that is easier to read.
-
-    Example:
-        >>> [format_rate(each, "image") for each in (1.4, 0.05, 1500)]
-        ['1.40 images/s', '20.0 s per image', '1,500 images/s']
-    """
-    if unit == BYTES:
-        return f"{rate / 1e6:,.1f} MB/s"
-    if rate < 0.2:
-        return f"{1 / rate:.1f} s per {unit}"
-    return f"{rate:.2f} {unit}s/s" if rate < 100 else f"{rate:,.0f} {unit}s/s"

@@ -53,7 +53,6 @@ def graceful_stop(
 
     Args:
         log: called with one line when the block raises `StoppedError`.
-        signals: what is delayed; other signals act at once.
     """
     request = StopRequest()
     try:

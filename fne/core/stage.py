@@ -117,18 +117,7 @@ def publishing(
     inputs: Iterable[Path],
     outputs: Iterable[Path],
 ) -> Iterator[None]:
-    """Publish outputs at the end of the block, if the settings, inputs and code are the same as now.
-
-    Args:
-        params: the parameter file, which is read only once within the block.
-        keys: sections and keys that decide the outputs.
-        paths: keys whose values are inputs.
-        inputs: files and folders that are read.
-        outputs: files and folders that are written with `fne.core.files`.
-
-    Raises:
-        InputError: if something changed, with the value of each changed key before and now.
-    """
+    """Publish outputs at the end of the block, if the settings, inputs and code are the same as now."""
     with reading_once(params):
         content = load_params(params)
         applied = applied_settings(content, keys)
@@ -152,11 +141,7 @@ def publishing(
 
 
 def refuse_foreign_folders(outputs: Iterable[Path]) -> None:
-    """Refuse an output that would replace a folder of the user, for stages that are called by hand.
-
-    Raises:
-        InputError: if a folder with files is there, which no pipeline file declares and which is no artifact.
-    """
+    """Refuse an output that would replace a folder of the user, for stages that are called by hand."""
     for path in outputs:
         if not path.is_dir() or not any(path.iterdir()) or any((path / name).exists() for name in OWN_FILES):
             continue

@@ -33,23 +33,14 @@ NAME = "verified"
 
 @dataclass(frozen=True)
 class FileState:
-    """What tells whether a file has changed.
+    """What tells whether a file has changed."""
 
-    Attributes:
-        identity: device, inode, size, modification time and status change time.
-        settled: whether any later change will alter the identity.
-    """
-
-    identity: str
-    settled: bool
+    identity: str  # device, inode, size, modification time and status change time
+    settled: bool  # whether any later change will alter the identity
 
 
 def file_state(path: Path) -> FileState:
-    """Return the state of a file; call this before the file is read.
-
-    Raises:
-        OSError: if there is no such file.
-    """
+    """Return the state of a file; call this before the file is read."""
     now = time.time_ns()
     found = path.stat()
     identity = f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
@@ -70,7 +61,6 @@ class VerifiedFiles:
         """Return what was recorded for a file in this state, or None.
 
         Args:
-            state: the state of the file.
             purpose: what else the value depends on, such as the version of a decoder.
         """
         key = _key(state, purpose)
@@ -136,11 +126,7 @@ def current() -> VerifiedFiles:
 
 
 def remembered_digest(path: Path, state: FileState) -> str:
-    """Return the SHA-256 of a file in this state, hashed only if no earlier process recorded it.
-
-    Raises:
-        InputError: if the file is missing or cannot be read.
-    """
+    """Return the SHA-256 of a file in this state, hashed only if no earlier process recorded it."""
     found = _current.lookup(state, "sha256")
     if found is None:
         found = file_digest(path)

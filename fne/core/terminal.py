@@ -1,4 +1,4 @@
-r"""Text for the terminal: file names, captions and manifests of others may hold control characters.
+r"""Text for the terminal: durations, sizes and rates, and text of others, which may hold control characters.
 
 A control character can move the cursor, rename the terminal, and hide or forge lines. `harmless` shows each
 as an escape such as `\u001b`, as in JSON. Everything that the stages and the `fne` command print passes it.
@@ -12,14 +12,11 @@ import click
 _CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
 # They reverse the order in which the rest of a line is shown.
 _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+BYTES = "B"  # the unit of work that is counted in bytes
 
 
 def harmless(text: str, keep: str = "\n") -> str:
     r"""Return a text whose control characters are shown as escapes.
-
-    Args:
-        text: the text.
-        keep: control characters that stay, by default line breaks.
 
     Example:
         >>> print(harmless("photo\x1b]0;title\x07.jpg"))
@@ -44,6 +41,49 @@ def printable(text: str) -> str:
 def say(text: str, err: bool = False) -> None:
     """Print a text of one or more lines, with `harmless` control characters, to standard output or error."""
     click.echo(harmless(text), err=err)
+
+
+def format_time(seconds: float) -> str:
+    """Return a duration as text.
+
+    Example:
+        >>> [format_time(each) for each in (4.2, 75, 4000, 200_000)]
+        ['4 s', '1 min 15 s', '1 h 7 min', '2 d 8 h']
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    minutes = round(seconds / 60)
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    hours = round(seconds / 3600)
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def format_rate(rate: float, unit: str) -> str:
+    """Return a speed as text: items per second, or seconds per item if that is easier to read.
+
+    Example:
+        >>> [format_rate(each, "image") for each in (1.4, 0.05, 1500)]
+        ['1.40 images/s', '20.0 s per image', '1,500 images/s']
+    """
+    if unit == BYTES:
+        return f"{rate / 1e6:,.1f} MB/s"
+    if rate < 0.2:
+        return f"{1 / rate:.1f} s per {unit}"
+    return f"{rate:.2f} {unit}s/s" if rate < 100 else f"{rate:,.0f} {unit}s/s"
+
+
+def format_bytes(count: float) -> str:
+    """Return a size as text.
+
+    Example:
+        >>> format_bytes(2_870_000_000), format_bytes(450_000)
+        ('2.9 GB', '0.5 MB')
+    """
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
 
 
 def _is_control(character: str) -> bool:

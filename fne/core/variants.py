@@ -13,14 +13,13 @@ variant adds a block without touching the others'.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError
 
 from fne.core.errors import InputError
-from fne.core.params import AnySection, Section, load_params, not_one_of, parse_section
+from fne.core.params import AnySection, Section, load_params, not_one_of, parse_section, unknown_key
 
 Made = TypeVar("Made")
 
@@ -31,14 +30,10 @@ class NoSettings(Section):
 
 @dataclass(frozen=True)
 class Variant(Generic[Made]):
-    """One entry of a family.
+    """One entry of a family."""
 
-    Attributes:
-        make: makes it; every variant of a family is called alike, with its settings last.
-        settings: the model of its block in `params.yaml`: types and bounds, no defaults.
-    """
-
-    make: Callable[..., Made]
+    make: Callable[..., Made]  # makes it; every variant of a family is called alike, with its settings last
+    # The model of its block in `params.yaml`: types and bounds, no defaults.
     settings: type[Section] = NoSettings
 
     @property
@@ -70,11 +65,7 @@ def blocks(family: Mapping[str, Variant[Any]]) -> Any:
 
 
 def parse_blocks(value: object, family: Mapping[str, Variant[Any]]) -> dict[str, Section]:
-    """Validate the blocks of a family.
-
-    Raises:
-        ValueError: naming every unknown, foreign, missing and wrong key, and what to write.
-    """
+    """Validate the blocks of a family, or raise `ValueError` with every faulty key and what to write."""
     owners = {name: variant for name, variant in family.items() if variant.has_keys}
     if value is None:
         value = {}
@@ -110,11 +101,7 @@ def parse_blocks(value: object, family: Mapping[str, Variant[Any]]) -> dict[str,
 
 
 def load_block(path: Path, section: str, family: str, name: str, schema: type[AnySection]) -> AnySection:
-    """Read and validate the block of one variant, for a stage that needs nothing else of the section.
-
-    Raises:
-        InputError: naming every fault of the block.
-    """
+    """Read and validate the block of one variant, for a stage that needs nothing else of the section."""
     content = load_params(path).get(section)
     blocks_of = content.get(family) if isinstance(content, dict) else None
     block, faults = parse_section(blocks_of if isinstance(blocks_of, dict) else {}, name, schema)
@@ -143,10 +130,7 @@ def _foreign(key: str, name: str, owners: Mapping[str, Variant[Any]]) -> str:
     others = [other for other, variant in owners.items() if key in variant.settings.model_fields]
     if others:
         return f"has no key '{key}'; {' and '.join(repr(other) for other in others)} has it"
-    known = owners[name].settings.model_fields
-    close = get_close_matches(key, known, n=1)
-    hint = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(known)}"
-    return f"unknown key '{key}' ({hint})"
+    return unknown_key(key, owners[name].settings)
 
 
 def _lines_to_add(owners: Mapping[str, Variant[Any]], missing: Mapping[str, Iterable[str]]) -> str:

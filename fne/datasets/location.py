@@ -37,11 +37,6 @@ def dataset_root(root: str, format_name: str, annotations: str) -> tuple[Path, s
 
     Args:
         root: the folder of the data set, or its annotation file.
-        format_name: a name of a reader, or `auto`.
-        annotations: a file below the folder, a pattern for several, or `auto`.
-
-    Raises:
-        InputError: if `root` does not exist, or if it is a file and other settings contradict it.
     """
     path = Path(root)
     if not path.is_dir() and not path.is_file():
@@ -73,9 +68,6 @@ def image_folder(root: Path, images: str, names: Sequence[str]) -> str:
     """Return the folder below `root`, in POSIX form, that contains the files `names`.
 
     With `images: auto`, it is the entry of `FOLDERS` that contains most of a sample of the files.
-
-    Raises:
-        InputError: if none of the sample is found.
     """
     if images != AUTO and path_fault(images):
         raise InputError(f"catalog.images: {images!r} {path_fault(images)}; use a folder below {root}")
@@ -99,7 +91,6 @@ def warn_if_untracked(root: Path, folder: Path) -> None:
     repository, with an absolute path, is always found.
 
     Args:
-        root: the value of `catalog.root`.
         folder: the folder of the data set; if `root` is a file in it, other files must be tracked too.
     """
     # Only the folder is resolved, because the file may be a link into DVC's cache.

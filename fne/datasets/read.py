@@ -66,23 +66,14 @@ Folder = Annotated[Name, AfterValidator(lambda name: str(Path(name)))]  # `./dat
 
 @dataclass(frozen=True)
 class Splitting:
-    """What to do with the split `restval`, and how to split a data set without splits.
-
-    Attributes:
-        restval: `drop` or `train`.
-        val_share: the fraction of images for `val`.
-        test_share: the fraction of images for `test`.
-        seed: the seed of the random order.
-        val_images: how many images of `val` stay, the first ones in the data set's order; 0: all.
-        test_from_train: the fraction of `train` that becomes `test`, for a data set without one.
-    """
+    """What to do with the split `restval`, and how to split a data set without splits."""
 
     restval: str
-    val_share: float
-    test_share: float
+    val_share: float  # the fraction of images for `val`
+    test_share: float  # the fraction of images for `test`
     seed: int
-    val_images: int = 0
-    test_from_train: float = 0.0
+    val_images: int = 0  # how many images of `val` stay, the first ones in the data set's order; 0: all
+    test_from_train: float = 0.0  # the fraction of `train` that becomes `test`, for a data set without one
 
 
 COLUMNS_EXAMPLE = f"{{{', '.join(f'{name}: auto' for name in COLUMNS)}}}"
@@ -128,20 +119,13 @@ class UnusableCaptionError(ValueError):
 
 @dataclass(frozen=True)
 class CatalogResult:
-    """The catalog of a data set.
+    """The catalog of a data set."""
 
-    Attributes:
-        images: the usable images.
-        captioned: the split, captions and tags of every image that stays in the data set.
-        rejects: the images and captions that cannot be used.
-        counts: what was left out, changed or unusual, by description.
-        pixels: the digest of the decoded pixels of each image, by image id.
-    """
-
-    images: list[Image]
-    captioned: list[Captioned]
-    rejects: list[Reject]
-    counts: Counter[str]
+    images: list[Image]  # the usable images
+    captioned: list[Captioned]  # the split, captions and tags of every image that stays in the data set
+    rejects: list[Reject]  # the images and captions that cannot be used
+    counts: Counter[str]  # what was left out, changed or unusual, by description
+    # The digest of the decoded pixels of each image, by image id.
     pixels: dict[str, str] = field(default_factory=dict)
 
 
@@ -166,16 +150,9 @@ def build_catalog(
     """Check and normalize a data set.
 
     Args:
-        root: the folder of the data set.
-        reading: the result of its reader.
         images: the folder of the images below `root`, `auto`, or `none`.
-        splitting: how to assign splits.
-        workers: the number of processes that decode images.
         cache: a folder that keeps the findings about image files for the next run, or None.
         captions_per_image: how many captions of an image stay, the first ones; 0: all.
-
-    Raises:
-        InputError: on faults that concern the data set as a whole.
     """
     _check_records(reading.records)
     captions = {record.id: _clean(record, captions_per_image) for record in reading.records}
@@ -216,9 +193,6 @@ def check_catalog(root: Path, result: CatalogResult) -> None:
 
     Two images are the same if their decoded pixels are equal, or if their names refer to the
     same photograph on Flickr. A resized or recompressed copy is not detected.
-
-    Raises:
-        InputError: if an image is in two splits, or if no image is in the split `train`.
     """
     splits = {record.id: record.split for record in result.captioned}
     first: dict[str, Image] = {}
@@ -266,9 +240,6 @@ def resolve_splits(
 
     Images whose id is not in `described` have neither a usable caption nor tags and go to the split
     `gallery`.
-
-    Raises:
-        InputError: if only some images have a split, or if test images are to be held out and exist.
     """
     without = [record for record in records if record.split is None]
     if without and len(without) < len(records):
@@ -369,11 +340,7 @@ class _Captions:
 
 
 def _check_records(records: Iterable[Record]) -> None:
-    """Refuse unsafe names, repeated ids, unknown splits and captions that are not strings.
-
-    Raises:
-        InputError: with all faults of the first file that has any.
-    """
+    """Refuse unsafe names, repeated ids, unknown splits and captions that are not strings."""
     faults: defaultdict[Path, list[str]] = defaultdict(list)
     first: dict[str, Record] = {}
     for record in records:
@@ -426,9 +393,6 @@ def _refuse_empty_train(root: Path, sizes: Counter[str], rejected: int, dropped:
     """Refuse a data set without training images, unless all its images are in the split `gallery`.
 
     Args:
-        root: the folder of the data set.
-        sizes: the number of images per split.
-        rejected: the number of rejected images and captions.
         dropped: the number of images of the split `restval` that were left out.
     """
     if sizes["train"] or sizes.keys() == {"gallery"}:

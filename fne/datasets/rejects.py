@@ -25,11 +25,7 @@ class Reject:
 
 
 def write_rejects(path: Path, rejects: Iterable[Reject]) -> str:
-    """Write `rejects.csv`, sorted by id; names and captions of others are never formulas in it.
-
-    Returns:
-        the digest of the file.
-    """
+    """Write `rejects.csv`, sorted by id; names and captions of others are never formulas in it."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
@@ -42,16 +38,7 @@ def write_rejects(path: Path, rejects: Iterable[Reject]) -> str:
 
 
 def refuse_rejects(path: Path, rejects: Sequence[Reject], max_rejects: int) -> None:
-    """Refuse a data set with more rejects than the user allows.
-
-    Args:
-        path: the file that lists the rejects.
-        rejects: the rejects.
-        max_rejects: the largest allowed number.
-
-    Raises:
-        InputError: with the first of the rejects.
-    """
+    """Refuse a data set with more rejects than the user allows."""
     if len(rejects) > max_rejects:
         ordered = sorted(rejects, key=lambda each: each.id)
         shown = shorten([f"{reject.id!r} ({reject.reason})" for reject in ordered])

@@ -25,10 +25,13 @@ from fne.core.dvc import (
     Stage,
     bytes_md5,
     cache_object,
+    experiment_commits,
+    has_git,
     open_repo,
     pipeline_files,
     read_listing,
     read_stages,
+    revision_files,
 )
 from fne.core.effective_settings import applies, flattened
 from fne.core.errors import InputError
@@ -177,10 +180,8 @@ class RecordedRuns:
     """A DVC project, opened from any folder inside it; without Git it has no experiments."""
 
     def __init__(self, repo: Any) -> None:
-        from dvc.scm import NoSCM  # dvc: slow to import
-
         self._repo = repo
-        self._git = None if isinstance(repo.scm, NoSCM) else repo.scm
+        self._has_git = has_git(repo)
         self.root = Path(self._repo.root_dir)
         self._splits: dict[str, tuple[Counts | None, dict[str, str] | None]] = {}
 
@@ -198,21 +199,16 @@ class RecordedRuns:
         Experiments that started from different commits may have the same name. The name is then
         followed by the commit: `name@1234567`.
         """
-        from dvc.repo.experiments.utils import exp_refs  # dvc: slow to import
-
-        if self._git is None:
-            return {}
-        # `experiments.ls` would wait for a running pipeline.
-        refs = sorted(exp_refs(self._git), key=lambda info: (info.name, info.baseline_sha))
-        counts = Counter(info.name for info in refs)
-        names = [
-            info.name if counts[info.name] == 1 else f"{info.name}@{info.baseline_sha[:7]}" for info in refs
-        ]
-        return {name: self._git.get_ref(str(info)) for name, info in zip(names, refs, strict=True)}
+        found = experiment_commits(self._repo) if self._has_git else []
+        counts = Counter(name for name, _, _ in found)
+        return {
+            name if counts[name] == 1 else f"{name}@{baseline[:7]}": commit
+            for name, baseline, commit in found
+        }
 
     def queued(self) -> list[Settings]:
         """Return the parameters of the queued experiments and of those that run from the queue."""
-        if self._git is None:
+        if not self._has_git:
             return []
         queue = self._repo.experiments.celery_queue
         waiting = [entry.stash_rev for entry in (*queue.iter_queued(), *queue.iter_active())]
@@ -254,19 +250,13 @@ class RecordedRuns:
 
     def _file_reader(self, name: str) -> Read:
         """Return a function that reads a file as it is in a run; it returns None if there is no such file."""
-        from dvc.scm import RevError, resolve_rev  # dvc: slow to import
-
         if name == WORKSPACE:
             return lambda path: _read_or_none((self.root / path).open, "rb")
-        try:
-            if self._git is None:
-                raise RevError("without Git there are no revisions")
-            files = self._git.get_fs(resolve_rev(self._git, self.experiments.get(name, name)))
-            below = self.root.relative_to(self._git.root_dir)
-        except RevError:
-            raise InputError(
-                f"there is no experiment or revision '{name}'; {self._available_runs()}"
-            ) from None
+        revision = self.experiments.get(name, name)
+        files = revision_files(self._repo, revision) if self._has_git else None
+        if files is None:
+            raise InputError(f"there is no experiment or revision '{name}'; {self._available_runs()}")
+        below = self.root.relative_to(self._repo.scm.root_dir)
         return lambda path: _read_or_none(files.open, (below / path).as_posix(), mode="rb")
 
     def _read(self, name: str, read: Read) -> Run | None:

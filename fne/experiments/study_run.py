@@ -30,7 +30,7 @@ from fne.core.effective_settings import flattened, put
 from fne.core.errors import InputError
 from fne.core.files import text_digest
 from fne.core.params import Runtime, Section, load_params, load_runtime, parse_section
-from fne.core.progress import format_time
+from fne.core.terminal import format_time
 from fne.datasets.location import dataset_root
 from fne.datasets.read import Catalog, read_catalog
 from fne.experiments.study_file import SEEDS, WORK, Study, StudyCell, record_study

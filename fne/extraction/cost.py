@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from fne.core.device import is_out_of_memory, peak_memory
+from fne.core.terminal import format_bytes, format_time
 from fne.extraction.extractor import Extractor
 from fne.extraction.networks import build_backbone, find_backbone
 from fne.extraction.preprocess import CROPS
@@ -40,8 +41,8 @@ def announcement(
     todo = images - done
     about = memory = ""
     if seconds_per_image is not None:
-        about = f", about {format_duration(todo * seconds_per_image)}"
-        memory = f" memory: {peak_memory(extractor.device) / 1e9:.1f} GB;"
+        about = f", about {format_time(todo * seconds_per_image)}"
+        memory = f" memory: {format_bytes(peak_memory(extractor.device))};"
     size = images * extractor.features * 4 / 1e6
     return (
         f"{images} images: {done} done, {todo} to do{about} with algorithm "
@@ -62,7 +63,7 @@ def summary(extractor: Extractor, statistics: RunStatistics) -> str:
     """Return a message with the number of computed images and the speed."""
     rate = statistics.images / statistics.seconds
     return (
-        f"{statistics.images} images in {format_duration(statistics.seconds)}: {rate:.2f} images/s, "
+        f"{statistics.images} images in {format_time(statistics.seconds)}: {rate:.2f} images/s, "
         f"{rate * plain_flops(extractor) / 1e9:,.0f} GFLOP/s (operations of algorithm 'plain'), "
         f"{statistics.input_seconds / statistics.seconds:.1%} of the time waiting for input, "
         f"{statistics.output_seconds / statistics.seconds:.1%} for output{_per_worker(statistics)}"
@@ -83,18 +84,6 @@ def format_workers(statistics: RunStatistics) -> str:
         for number, what in ((statistics.workers, "worker"), (statistics.restarts, "restart"))
     )
     return f"{workers}, {restarts}"
-
-
-def format_duration(seconds: float) -> str:
-    """Return a duration as text.
-
-    Example:
-        >>> [format_duration(each) for each in (9, 200, 10_000)]
-        ['9 s', '3.3 min', '2.8 h']
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def plain_flops(extractor: Extractor) -> int:

@@ -66,20 +66,14 @@ class Choices:
 
 @dataclass(frozen=True)
 class Embedding:
-    """How a block of activations (images, features) becomes rows of a store.
-
-    Attributes:
-        layers: the layers of a row.
-        dtype: the type of the store.
-        transform: from activations to rows.
-        varies: of a ternary embedding, which of its features vary among the training images.
-        found: what the training images decide: thresholds, the root mean square.
-    """
+    """How a block of activations (images, features) becomes rows of a store."""
 
     layers: list[Layer]
     dtype: str
-    transform: Callable[[np.ndarray], np.ndarray]
+    transform: Callable[[np.ndarray], np.ndarray]  # from activations to rows
+    # Of a ternary embedding, which of its features vary among the training images.
     varies: np.ndarray | None = None
+    # What the training images decide: thresholds, the root mean square.
     found: dict[str, float] = field(default_factory=dict)
 
 
@@ -255,7 +249,6 @@ def kept_layers(layers: Sequence[str], choice: str | Sequence[str]) -> list[str]
     """Return the names of the layers that are kept, in the order of the store.
 
     Args:
-        layers: the names of all layers.
         choice: `all`, the name of a group, `first:N`, `last:N`, or a list of layer names.
 
     Raises:
@@ -297,9 +290,6 @@ def quantiles(
 
     Only the kept features that vary count, over the images of the statistics. Z-scores are counted in bins of
     1 / 1024; a threshold is the upper end of its bin.
-
-    Raises:
-        InputError: if the two thresholds are equal or lie beyond the bins.
     """
     from fne.features.kernels import count_scores  # numba: slow to import
 
@@ -345,11 +335,7 @@ def _kept_columns(activations: Rows, choice: str | Sequence[str]) -> tuple[list[
 
 
 def kept_features(activations: Rows, choices: Choices, kind: str) -> int:
-    """Return how many values an embedding of a kind has.
-
-    Raises:
-        InputError: if the store lacks a layer, or has views that the kind does not keep.
-    """
+    """Return how many values an embedding of a kind has."""
     if kind in ONE_LAYER:
         columns = activations.columns(choices.layer)
         return len(range(columns.start, columns.stop))

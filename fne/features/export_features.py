@@ -33,16 +33,7 @@ def export_rows(rows: Rows, form: str, target: Path, shown: dict[str, Shown]) ->
     """Write a store in another form.
 
     Args:
-        rows: the store.
-        form: a key of `FORMS`.
-        target: the new file or folder.
         shown: what is shown of each row, by its id, for forms with metadata; may lack rows.
-
-    Returns:
-        the written files.
-
-    Raises:
-        InputError: if the store has no rows, if the target exists, or if pyarrow is needed and missing.
     """
     if not rows.ids:
         raise InputError(f"{rows.artifact.path}: has no rows; nothing was exported")

@@ -60,11 +60,7 @@ class Table:
 
 @contextmanager
 def open_tables(path: Path) -> Iterator[dict[str, Table]]:
-    """Yield the arrays of a file by name.
-
-    Raises:
-        InputError: if the file is missing, of another format, damaged, or refers to other files.
-    """
+    """Yield the arrays of a file by name."""
     with ExitStack() as opened:
         file = opened.enter_context(_open(path))
         with _refuse_damage(path, (*DAMAGED, *LISTING)):
@@ -74,11 +70,7 @@ def open_tables(path: Path) -> Iterator[dict[str, Table]]:
 
 
 def read_texts(path: Path, table: Table) -> list[str]:
-    """Return a table of text or of integers as a list of `str`.
-
-    Raises:
-        InputError: if it holds Python objects, or naming a row that is not UTF-8.
-    """
+    """Return a table of text or of integers as a list of `str`."""
     if table.kind == OBJECTS:
         raise InputError(
             f"{path}: '{table.name}' holds Python objects, which are refused; save it as strings"

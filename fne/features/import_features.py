@@ -231,14 +231,7 @@ def import_rows(
     """Write the rows of a file as the artifact `activations`, in bounded memory.
 
     Args:
-        source: an HDF5, `.npy`, `.npz` or Parquet file.
-        store: the folder of the new store.
-        names: the names of the arrays in the file.
-        ids_file: a text file with one id per line, for files without ids.
         captions: whether the rows are of captions; the artifact is then `caption_features`.
-
-    Raises:
-        InputError: if the file cannot be used, naming the array, row and layer.
     """
     unchanged = _unchanged(source)
     with closing(_read_in_subprocess(source, names, ids_file, captions)) as read:

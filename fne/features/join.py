@@ -33,16 +33,7 @@ def join_stores(sources: Sequence[Path], store: Path, common: bool = False) -> R
     """Write the layers of several stores of activations side by side, one shard in memory at a time.
 
     Args:
-        sources: the folders of at least two stores.
-        store: the folder of the new one; see `check_destination`.
         common: keep the ids that all sources have, where otherwise a missing id is an error.
-
-    Returns:
-        The new store.
-
-    Raises:
-        InputError: if a source lacks ids, if none are in common, if two sources were made from different
-            image files, or if a value is not finite.
     """
     opened = _open(sources, store)
     ids = common_ids(opened, common)
@@ -63,16 +54,6 @@ def append_stores(sources: Sequence[Path], store: Path) -> Rows:
 
     The shards of the first store stay as they are, with their order. So DVC keeps them once, and a training
     that reads only rows of the first store is known to be finished.
-
-    Args:
-        sources: the folders of at least two stores.
-        store: the folder of the new one; see `check_destination`.
-
-    Returns:
-        The new store.
-
-    Raises:
-        InputError: if the stores have other layers, types or networks, or other rows for the same id.
     """
     opened = _open(sources, store)
     first = opened[0]
@@ -93,11 +74,7 @@ def append_stores(sources: Sequence[Path], store: Path) -> Rows:
 
 
 def common_ids(stores: Sequence[Rows], common: bool) -> list[str]:
-    """Return the ids that all stores have, sorted.
-
-    Raises:
-        InputError: if a store lacks an id of another and `common` is false, or if there are no common ids.
-    """
+    """Return the ids that all stores have, sorted."""
     sets = [set(rows.ids) for rows in stores]
     everything, shared = set.union(*sets), set.intersection(*sets)
     if not shared:
@@ -136,9 +113,6 @@ def common_lineage(stores: Sequence[Rows]) -> Lineage:
     """Return the ancestors on which all stores agree that have them, such as the image files.
 
     The others, such as the weights of different networks, are in the settings of the joined store only.
-
-    Raises:
-        InputError: if two stores were made from different image files.
     """
     made_from = [
         (rows.artifact.path, rows.artifact.lineage["images"]["digest"])
@@ -166,15 +140,7 @@ def _agreed(stores: Sequence[Rows]) -> Lineage:
 
 
 def check_destination(store: Path, name: str = "activations") -> None:
-    """Refuse a folder that is not a store of this project, since writing a store replaces the folder.
-
-    Args:
-        store: the folder.
-        name: the artifact that it may hold.
-
-    Raises:
-        InputError: if anything but an intact store is there, or a store with other files in its folder.
-    """
+    """Refuse a folder that is not a store of this project, since writing a store replaces the folder."""
     if not store.exists() and not store.is_symlink():
         return
     hint = "choose another folder with --to, or remove it"

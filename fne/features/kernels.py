@@ -19,18 +19,15 @@ _compiled = numba.njit(cache=True, nogil=True)
 def add_rows(
     block: np.ndarray, places: np.ndarray, count: int, mean: np.ndarray, squares: np.ndarray
 ) -> None:
-    """Add rows to the mean and the summed squares of deviations of each column.
+    """Add rows of a block (rows, columns) to the means and summed squares of deviations (columns), in place.
 
     The mean of a few rows is computed first, then their deviations from it, while the rows
     are in the cache. Both are merged with the earlier rows (Chan et al., 1979). One thread
     reaches the bandwidth of the memory: more threads were not faster.
 
     Args:
-        block: (rows, columns).
         places: which rows of the block to add.
         count: how many rows were added before.
-        mean: (columns,), updated.
-        squares: (columns,), updated.
     """
     local = np.empty(COLUMNS, dtype=np.float64)
     spread = np.empty(COLUMNS, dtype=np.float64)
@@ -123,13 +120,8 @@ def count_scores(
 ) -> None:
     """Count the z-scores of a block in bins of 1 / `steps`; the outermost bins count everything beyond.
 
-    Args:
-        block: (rows, columns), every column with a deviation above zero.
-        mean: (columns,).
-        deviation: (columns,).
-        reach: the bins go from -reach to +reach.
-        steps: bins per deviation.
-        counts: (2 * reach * steps,), updated.
+    Every column has a deviation above zero. The bins go from -reach to +reach, so there are
+    2 * reach * steps counts.
     """
     for row in range(len(block)):
         for column in range(len(mean)):

@@ -26,11 +26,7 @@ GROUP = 1 << 24
 
 
 def import_arrow(path: Path) -> Any:
-    """Return the module `pyarrow`, with `pyarrow.parquet` in it.
-
-    Raises:
-        InputError: if it is not installed.
-    """
+    """Return the module `pyarrow`, with `pyarrow.parquet` in it."""
     try:
         import pyarrow  # optional
         import pyarrow.parquet
@@ -51,9 +47,7 @@ def write_parquet(
     """Write vectors as a Parquet file.
 
     Args:
-        path: the file to write.
         blocks: ids and their vectors (ids, features); half precision is written as float32, which holds it.
-        layers: the named ranges of columns.
         dtype: the type of the store, which is recorded.
         captions: whether ids are those of captions, an image's id and a number.
     """

@@ -78,11 +78,7 @@ class Moments:
 
 
 def fit(rows: Rows, ids: Sequence[str]) -> Statistics:
-    """Fit mean and deviation of a store's features over some of its rows.
-
-    Raises:
-        InputError: naming the first row and layer with a value that is not finite.
-    """
+    """Fit mean and deviation of a store's features over some of its rows."""
     moments = Moments(rows.features)
     numbers, places = rows.locate(ids)
     with progress("statistics", len(ids), unit="image") as shown:

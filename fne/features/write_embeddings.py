@@ -29,12 +29,7 @@ class TernaryFractions:
     """Counts of -1, 0 and +1 in the rows added so far."""
 
     def __init__(self, layers: Sequence[Layer], varies: np.ndarray) -> None:
-        """Start without rows.
-
-        Args:
-            layers: the layers of the rows.
-            varies: for each feature whether it varies among the training images; otherwise it is dead.
-        """
+        """Start without rows; features that do not vary among the training images are dead."""
         self._layers = layers
         self._varies = varies
         self._rows = 0
@@ -88,13 +83,9 @@ def open_source(path: Path, images: Sequence[str] = (), files: Artifact | None =
     """Open a store of activations: extracted, imported or joined.
 
     Args:
-        path: the store's folder.
         images: the ids that it must have.
         files: the catalog's image files, if it has any. A store that records from which files it was made
             must have been made from these.
-
-    Raises:
-        InputError: if the store is empty, lacks an image or was made from other files.
     """
     rows = Rows.open(path, "activations")
     refuse_without_rows(rows)
@@ -122,11 +113,7 @@ def open_source(path: Path, images: Sequence[str] = (), files: Artifact | None =
 
 
 def refuse_without_rows(rows: Rows) -> None:
-    """Refuse a store whose rows were not computed.
-
-    Raises:
-        InputError: with the reason.
-    """
+    """Refuse a store whose rows were not computed."""
     if rows.without_rows is not None:
         raise InputError(
             f"{rows.artifact.path}: has no rows, because {rows.without_rows} when it was made; run "
@@ -144,20 +131,9 @@ def write_embeddings(
 ) -> dict[str, Any]:
     """Embed the rows of a store of activations.
 
-    Args:
-        path: the folder of the new store.
-        activations: an open store.
-        embedding: how its rows are embedded.
-        settings: every setting that made the embedding.
-        lineage: what it is made from.
-        ids: which rows; by default all.
-
     Returns:
         The settings as written: with the thresholds that were found and, for a ternary
         embedding, the fractions of -1, 0 and +1 by layer.
-
-    Raises:
-        InputError: naming the first row and layer with a value that is not finite.
     """
     recorded = settings | embedding.found
     shards = _embed_shards(activations, embedding, recorded, activations.ids if ids is None else ids)

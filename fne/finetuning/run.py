@@ -22,9 +22,8 @@ from fne.core.files import text_digest
 from fne.core.params import Runtime
 from fne.core.processes import ALONE, Processes, joined
 from fne.core.signals import graceful_stop
-from fne.core.terminal import say
+from fne.core.terminal import format_bytes, format_time, say
 from fne.extraction.computer import GPU_BATCH
-from fne.extraction.cost import format_duration
 from fne.extraction.extractor import ExtractorSettings
 from fne.extraction.forward_pass import build_network
 from fne.extraction.networks import BACKBONES
@@ -37,7 +36,7 @@ from fne.finetuning.tuned_network import TunedNetwork, trained_taps
 from fne.matching.classifier_file import ClassifierFile, read_classifier
 from fne.matching.data import Pairs
 from fne.matching.hard_negatives import LossChoices
-from fne.matching.instance_loss import FLOAT, Classes, Instance, format_bytes
+from fne.matching.instance_loss import FLOAT, Classes, Instance
 from fne.matching.mined_captions import AnchorDraw
 from fne.matching.model import Matcher
 from fne.matching.model_file import read_model, write_tuned
@@ -307,7 +306,7 @@ def announcement(task: MatchingTask, network: TunedNetwork, settings: Finetune, 
     cheaper = f"-S finetune.first={last} trains the last layers only" if settings.first == ALL else OFF
     return (
         f"fine-tuning from layer '{settings.first}': {images} images per epoch, {epochs} epochs, about "
-        f"{format_duration(seconds * images * epochs)} on {device.type}; memory {format_bytes(memory)} with "
+        f"{format_time(seconds * images * epochs)} on {device.type}; memory {format_bytes(memory)} with "
         f"{network.part} images at once (runtime.batch), {format_bytes(free_memory(device))} are free; a "
         f"checkpoint has {format_bytes(weights * (1 + copies))}; cheaper: {cheaper}"
     )

@@ -18,6 +18,7 @@ from torch.nn import functional
 from fne.core.distributed_layers import Dropout, Step, fan_in
 from fne.core.errors import InputError
 from fne.core.params import Section
+from fne.core.terminal import format_bytes
 from fne.core.variants import Variant
 
 # Of MatConvNet's scale of initial weights, as in the published code.
@@ -26,7 +27,6 @@ FLOAT = 4  # bytes
 # Scores of a batch, their logarithms, and the gradients of both.
 SCORES = 4
 PATHS = 2  # images and captions
-GB, MB = 1e9, 1e6
 
 
 class InstanceSettings(Section):
@@ -90,16 +90,6 @@ def class_numbers(training_ids: Sequence[str]) -> dict[str, int]:
         {'a.jpg': 0, 'b.jpg': 1}
     """
     return {image_id: number for number, image_id in enumerate(sorted(training_ids))}
-
-
-def format_bytes(count: int) -> str:
-    """Return a size as text.
-
-    Example:
-        >>> format_bytes(2_870_000_000), format_bytes(450_000)
-        ('2.9 GB', '0.5 MB')
-    """
-    return f"{count / GB:.1f} GB" if count >= GB / 10 else f"{count / MB:.1f} MB"
 
 
 def new_instance(classes: int, dim: int, settings: InstanceSettings, seed: int) -> Instance:

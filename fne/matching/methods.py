@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fne.core.device import free_memory
-from fne.core.terminal import say
+from fne.core.terminal import format_bytes, say
 from fne.matching.closed_form import ClosedForm, align_pairs, matcher_of, to_matcher
 from fne.matching.data import MatchingInputs, PairDraw, Pairs
 from fne.matching.instance_loss import (
@@ -18,7 +18,6 @@ from fne.matching.instance_loss import (
     Instance,
     check_memory,
     class_numbers,
-    format_bytes,
     new_instance,
 )
 from fne.matching.kmeans import k_means

@@ -14,7 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from typing import Any
+from uuid import uuid4
 
+from fne.core.dvc import link_function
 from fne.core.files import is_alive
 from fne.sharing.folders import LINKS, ignores_umask, is_shared
 
@@ -35,16 +37,14 @@ def run_advice(repo: Any, scratch: Path) -> list[str]:
 
 def links(repo: Any, _: Path) -> Iterator[str]:
     """Find artifacts that are stored twice although the file system supports links."""
-    from dvc_objects.fs import system  # dvc: slow to import
-    from dvc_objects.fs.utils import tmp_fname
-
     cache = _cache(repo)
     if not os.access(cache, os.W_OK):
         return
-    probe, link = cache / tmp_fname(), Path(repo.root_dir) / f".{tmp_fname()}"
+    name = f".{uuid4().hex}.tmp"
+    probe, link = cache / name, Path(repo.root_dir) / name
     try:
         probe.touch()
-        possible = [kind for kind in LINKS.split(",")[:-1] if _can_link(getattr(system, kind), probe, link)]
+        possible = [kind for kind in LINKS.split(",")[:-1] if _can_link(link_function(kind), probe, link)]
     finally:
         probe.unlink(missing_ok=True)
     wanted = repo.config["cache"].get("type") or ["reflink", "copy"]

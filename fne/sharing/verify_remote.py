@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import click
 
-from fne.core.dvc import PIPELINE, bytes_md5, one_line, parse_listing
+from fne.core.dvc import PIPELINE, DvcError, bytes_md5, copy_objects, dvc_errors, one_line, parse_listing
 from fne.core.errors import InputError
 from fne.core.progress import tracked
 
@@ -188,13 +188,12 @@ def remote_store(repo: Any, name: str) -> ObjectStore:
     Raises:
         InputError: if there is no such remote, or if its settings are wrong.
     """
-    from dvc.exceptions import DvcException  # dvc: slow to import
-
     try:
-        return ObjectStore(name, repo.cloud.get_remote_odb(name, "verify"))
-    except DvcException as error:
+        with dvc_errors():
+            return ObjectStore(name, repo.cloud.get_remote_odb(name, "verify"))
+    except DvcError as error:
         known = ", ".join(sorted(repo.config["remote"])) or "none; add one with `dvc remote add NAME URL`"
-        raise InputError(f"remote '{name}': {one_line(error)}; the remotes are: {known}") from None
+        raise InputError(f"remote '{name}': {error}; the remotes are: {known}") from None
 
 
 def digest_of(oid: str) -> str:
@@ -221,15 +220,14 @@ def tracked_outputs(
     Raises:
         InputError: if there is no such revision, or if the workspace cannot be read.
     """
-    from dvc.exceptions import DvcException  # dvc: slow to import
-
     tracked = TrackedOutputs()
     commits = list(revisions) or _last_commit(repo)
     try:
-        for revision in repo.brancher(revs=commits, all_commits=all_commits, workspace=not revisions):
-            _add_outputs(repo, revision if revision != "workspace" else "", remote, tracked)
-    except DvcException as error:
-        raise InputError(f"{one_line(error)}; run `dvc status` and fix that first") from None
+        with dvc_errors():
+            for revision in repo.brancher(revs=commits, all_commits=all_commits, workspace=not revisions):
+                _add_outputs(repo, revision if revision != "workspace" else "", remote, tracked)
+    except DvcError as error:
+        raise InputError(f"{error}; run `dvc status` and fix that first") from None
     return tracked
 
 
@@ -310,15 +308,14 @@ class _Folder:
 
 
 def _add_outputs(repo: Any, revision: str, remote: str, tracked: TrackedOutputs) -> None:
-    from dvc.exceptions import DvcException  # dvc: slow to import
-
     try:
-        outs = list(repo.index.outs)
-    except DvcException as error:
+        with dvc_errors():
+            outs = list(repo.index.outs)
+    except DvcError as error:
         if not revision:
             raise
         # If DVC cannot read an old commit, nobody can pull it either.
-        tracked.unreadable.append(f"{revision[:12]}: {one_line(error)}")
+        tracked.unreadable.append(f"{revision[:12]}: {error}")
         return
     pipelines_run = {str(Path(repo.root_dir, PIPELINE)), *(out.stage.path for out in outs if out.hash_info)}
     for out in outs:
@@ -339,12 +336,10 @@ def _add_outputs(repo: Any, revision: str, remote: str, tracked: TrackedOutputs)
 
 def _last_commit(repo: Any) -> list[str]:
     """Return the commit that a clone starts from; none before the first commit."""
-    from dvc.exceptions import DvcException  # dvc: slow to import
-    from scmrepo.exceptions import SCMError
-
     try:
-        return [repo.scm.get_rev()]
-    except (SCMError, DvcException):
+        with dvc_errors():
+            return [repo.scm.get_rev()]
+    except DvcError:
         return []
 
 
@@ -375,9 +370,5 @@ def _check_contents(oids: Iterable[str], remote: ObjectStore, found: Findings) -
 
 
 def _send(oids: list[str], cache: ObjectStore, remote: ObjectStore) -> None:
-    from dvc.fs.callbacks import TqdmCallback  # dvc: slow to import
-
     if oids:
-        with TqdmCallback(desc=f"sending to {remote.name}", unit="file") as progress:
-            paths = [cache.path(oid) for oid in oids]
-            remote.odb.add(paths, cache.odb.fs, oids, check_exists=False, callback=progress)
+        copy_objects(oids, cache.odb, remote.odb, f"sending to {remote.name}")

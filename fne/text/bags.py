@@ -28,15 +28,10 @@ ITERATIONS = 8
 
 @dataclass(frozen=True)
 class Bags:
-    """The word numbers of captions, one caption after the other.
+    """The word numbers of captions, one caption after the other."""
 
-    Attributes:
-        words: of all captions (occurrences).
-        offsets: where each caption starts, and the end of the last one (captions + 1).
-    """
-
-    words: np.ndarray
-    offsets: np.ndarray
+    words: np.ndarray  # of all captions (occurrences)
+    offsets: np.ndarray  # where each caption starts, and the end of the last one (captions + 1)
 
     @classmethod
     def of(cls, captions: Sequence[np.ndarray]) -> "Bags":
@@ -60,17 +55,11 @@ class Bags:
 
 @dataclass(frozen=True)
 class WordFeatures:
-    """How words become features of captions.
+    """How words become features of captions."""
 
-    Attributes:
-        table: the vector of each word (words, dim), in float64, or in float32 for less exact features.
-        weights: the weight of each word (words).
-        order: of the norm of the weights, 1 or 2.
-    """
-
-    table: Tensor
-    weights: np.ndarray
-    order: float
+    table: Tensor  # the vector of each word (words, dim), in float64, or in float32 for less exact features
+    weights: np.ndarray  # the weight of each word (words)
+    order: float  # of the norm of the weights, 1 or 2
 
     @property
     def dim(self) -> int:
@@ -166,7 +155,6 @@ def tfidf_features(bags: Bags, weights: np.ndarray, dim: int) -> WordFeatures:
     """Return tf-idf features, reduced by latent semantic analysis (LSA).
 
     Args:
-        bags: the training captions, whose second moment is decomposed.
         weights: of all words, 0 for words that are ignored (words).
         dim: how many eigenvectors of the second moment are kept; 0 for one feature per word.
     """

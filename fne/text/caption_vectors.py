@@ -58,11 +58,7 @@ def is_caption_store(path: Path) -> bool:
 
 
 def write_caption_vectors(path: Path, store: Path, captioned: Sequence[Captioned], catalog: Artifact) -> int:
-    """Write `vectors.h5` with the vectors of all captions of a catalog, and return their length.
-
-    Raises:
-        InputError: if the store lacks a caption, or is not one of caption vectors.
-    """
+    """Write `vectors.h5` with the vectors of all captions of a catalog, and return their length."""
     rows = Rows.open(store, STORE)
     ids = [each for record in captioned for each in record.caption_ids]
     known = set(rows.ids)
@@ -90,11 +86,7 @@ def read_caption_vectors(path: Path) -> CaptionVectors | None:
 
 
 def require_one_space(rows: Rows, captions: CaptionVectors | None) -> CaptionVectors:
-    """Return the vectors of captions, if they are of one space with those of images.
-
-    Raises:
-        InputError: if there are no vectors of captions, or if the two sides do not fit.
-    """
+    """Return the vectors of captions, if they are of one space with those of images."""
     if captions is None:
         raise InputError(
             "params.yaml: encode.source is 'imported', but tokenize.vectors names no vectors of captions; "

@@ -106,14 +106,6 @@ class CaptionWords:
 def choose_caption_words(sentences: Iterable[Sequence[str]], min_count: int, max_words: int) -> CaptionWords:
     """Choose the words of a captioner from the training captions.
 
-    Args:
-        sentences: the training captions in words.
-        min_count: words that occur less often are left out.
-        max_words: at most this many, frequent ones first; ties are broken alphabetically.
-
-    Raises:
-        InputError: if no word is left.
-
     Example:
         >>> choose_caption_words([["a", "dog"], ["a", "cat"]], min_count=1, max_words=2).words
         ['a', 'cat']

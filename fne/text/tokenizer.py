@@ -31,10 +31,7 @@ def tokenize(caption: str, lowercase: bool, end_of_sentence: bool = False, cut: 
     """Return the words of a caption, followed by a word for its end if asked for.
 
     Args:
-        caption: the text.
-        lowercase: whether the words are in lower case.
         end_of_sentence: whether `END` follows.
-        cut: a key of `CUTS`.
 
     Example:
         >>> tokenize("A dog's ball, (red).", lowercase=True)

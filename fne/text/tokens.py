@@ -74,11 +74,7 @@ def write_tokens(
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Read `tokens.h5`, checking its digests.
-
-    Raises:
-        InputError: if it is missing or damaged.
-    """
+    """Read `tokens.h5`, checking its digests."""
     arrays = read_arrays(path, "tokens")
     fault = tokens_fault(arrays)
     if fault:

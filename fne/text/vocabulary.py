@@ -101,11 +101,7 @@ def write_vocabulary(path: Path, words: Sequence[str], settings: dict[str, Any])
 
 
 def read_vocabulary(path: Path) -> Vocabulary:
-    """Read `vocabulary.json`, checking its seal.
-
-    Raises:
-        InputError: if it is missing, damaged or of a newer format.
-    """
+    """Read `vocabulary.json`, checking its seal."""
     content = read_bytes(path)
     document = parse_document(path, content, FORMAT, repair_hint(path))
     digest = hashlib.sha256(content).hexdigest()

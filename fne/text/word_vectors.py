@@ -70,11 +70,7 @@ class Coverage:
 
 
 def load_vectors(path: Path, words: Sequence[str]) -> VectorFile | None:
-    """Read the vectors of a vocabulary's words, or return None if the file stands for no vectors.
-
-    Raises:
-        InputError: if the file cannot be read, or has none of the words.
-    """
+    """Read the vectors of a vocabulary's words, or return None if the file stands for no vectors."""
     if is_no_vectors(str(path)) and path.is_file():
         _, faults = parse_section({"vectors": load_params(path)}, "vectors", NoVectors)
         if faults:
@@ -111,11 +107,9 @@ def describe_vectors(
     """Return how far the vectors cover the captions, as a line for the user and warnings.
 
     Args:
-        file: the vectors.
         words: the words that were looked for, the unknown word first.
         sentences: the split and the words of every caption.
         encoded: the numbers of every caption's words.
-        captioned: the images with their captions.
     """
     by_split = {
         split: coverage((own for place, own in sentences.values() if place == split), file.values)
@@ -147,14 +141,7 @@ def coverage(sentences: Iterable[Sequence[str]], vectors: Mapping[str, np.ndarra
 
 
 def write_word_vectors(path: Path, vocabulary: Vocabulary, file: VectorFile | None, rule: str) -> None:
-    """Write `vectors.h5`.
-
-    Args:
-        path: the file to write.
-        vocabulary: the words.
-        file: the vectors of its words, if there are any.
-        rule: a key of `RULES`.
-    """
+    """Write `vectors.h5`."""
     if file is None:
         empty = {"vectors": np.zeros((0, 0), np.float32), "found": np.zeros(0, bool)}
         write_arrays(path, ARTIFACT, empty, {"kind": "none"}, {})

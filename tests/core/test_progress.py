@@ -8,7 +8,8 @@ import termios
 import pytest
 
 from fne.core import progress as subject
-from fne.core.progress import BYTES, MIN_WIDTH, Progress, has_room_for_a_bar, progress, tracked
+from fne.core.progress import MIN_WIDTH, Progress, has_room_for_a_bar, progress, tracked
+from fne.core.terminal import BYTES
 
 
 class Clock:

@@ -72,17 +72,11 @@ class Scene:
 
 @dataclass(frozen=True)
 class Layout:
-    """A way to place things.
+    """A way to place things."""
 
-    Attributes:
-        weight: how often it occurs, relative to the others.
-        sizes: the possible sizes of each thing.
-        centers: from the radii of the things to their centers.
-    """
-
-    weight: int
-    sizes: tuple[tuple[str, ...], ...]
-    centers: Callable[[list[float], Random], list[Point]]
+    weight: int  # how often it occurs, relative to the others
+    sizes: tuple[tuple[str, ...], ...]  # the possible sizes of each thing
+    centers: Callable[[list[float], Random], list[Point]]  # from the radii of the things to their centers
 
 
 def generator(seed: int, *purpose: str | int) -> Random:

@@ -34,13 +34,7 @@ def read_dataset(root: Path, format_name: str, annotations: str, columns: Column
     """Read the data set below `root`.
 
     Args:
-        root: the folder of the data set.
-        format_name: a name of `READERS`, or `auto`.
         annotations: a file below `root`, a pattern for several, or `auto`.
-        columns: the names of the columns of a table.
-
-    Raises:
-        InputError: if no format or several formats match, or if the annotations have faults.
     """
     found = _find(root, format_name, annotations)
     if len(found) > 1:

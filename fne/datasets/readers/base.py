@@ -39,25 +39,15 @@ AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Record:
-    """One image of a data set.
+    """One image of a data set."""
 
-    Attributes:
-        id: the name of the image in the data set, a path below the image folder.
-        split: the name of the split, or None if the data set has no splits.
-        captions: the captions in the file, of any type.
-        tags: sorted names of the visible objects.
-        source: the file that lists the image.
-        place: the position in that file, for messages.
-        hints: sorted noisy tags, as users gave them: further information, never the truth.
-    """
-
-    id: str
-    split: str | None
+    id: str  # the name of the image in the data set, a path below the image folder
+    split: str | None  # the name of the split, or None if the data set has no splits
     captions: tuple[object, ...]
-    tags: tuple[str, ...]
-    source: Path
-    place: str
-    hints: tuple[str, ...] = ()
+    tags: tuple[str, ...]  # sorted names of the visible objects
+    source: Path  # the file that lists the image
+    place: str  # the position in that file, for messages
+    hints: tuple[str, ...] = ()  # sorted noisy tags, as users gave them: further information, never the truth
 
 
 @dataclass(frozen=True)
@@ -95,11 +85,7 @@ def sorted_tags(tags: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a UTF-8 file, without a byte order mark.
-
-    Raises:
-        InputError: if the file cannot be read or is not UTF-8.
-    """
+    """Return the text of a UTF-8 file, without a byte order mark."""
     try:
         check_regular(path)
         return path.read_bytes().decode("utf-8-sig")
@@ -110,11 +96,7 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file.
-
-    Raises:
-        InputError: if the file is not strict JSON.
-    """
+    """Return the content of a JSON file."""
     return parse_json(read_text(path), str(path))
 
 
@@ -123,13 +105,6 @@ def parse_json(text: str, place: str) -> Any:
 
     Python's parser accepts NaN, numbers of any size, and repeated keys in an object, of which it
     keeps the last. Here they are errors.
-
-    Args:
-        text: the JSON text.
-        place: where it comes from, for messages.
-
-    Raises:
-        InputError: if the text is not strict JSON.
     """
     try:
         return json.loads(
@@ -146,11 +121,7 @@ def parse_json(text: str, place: str) -> Any:
 
 
 def as_model(content: Any, model: type[AnyModel], place: str) -> AnyModel:
-    """Return parsed JSON as a model.
-
-    Raises:
-        InputError: if it does not fit the model, with every fault.
-    """
+    """Return parsed JSON as a model."""
     try:
         return model.model_validate(content, strict=True)
     except ValidationError as error:

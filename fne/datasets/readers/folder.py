@@ -17,11 +17,7 @@ OTHERS = "files that are neither images nor annotations, skipped"
 
 
 def read_folder(root: Path, annotations: list[Path]) -> Reading:
-    """List the image files below `root` by their extension; other files are counted.
-
-    Raises:
-        InputError: if all images are of unsupported formats.
-    """
+    """List the image files below `root` by their extension; other files are counted."""
     names = sorted(files_below(root))
     suffixes = {name: Path(name).suffix.lower() for name in names}
     images = [name for name in names if suffixes[name] in SUFFIXES]

@@ -121,12 +121,7 @@ def roles(source: Path, names: Sequence[str], named: Mapping[str, str]) -> dict[
     """Return which column has which role, by its name in lower case.
 
     Args:
-        source: the file, for messages.
-        names: the columns that there are, in lower case.
         named: the names that the user gives, by role.
-
-    Raises:
-        InputError: if a column that the user names is missing, or if two columns may have one role.
     """
     found: dict[str, str] = {}
     for role in COLUMNS:

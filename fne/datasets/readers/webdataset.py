@@ -46,11 +46,7 @@ class _Description(BaseModel):
 
 
 def read_webdataset(root: Path, annotations: list[Path]) -> Reading:
-    """Read all samples of the archives, in the order of their names and of the files in them.
-
-    Raises:
-        InputError: if an archive is damaged, or if a sample is.
-    """
+    """Read all samples of the archives, in the order of their names and of the files in them."""
     records = list[Record]()
     counts, others = Counter[str](), list[str]()
     for archive in annotations:
