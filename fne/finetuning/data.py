@@ -31,19 +31,12 @@ Crop = tuple[str, int]  # the id of an image, and the epoch that decides which c
 
 @dataclass(frozen=True)
 class CropChoices:
-    """How crops are drawn.
+    """How crops are drawn."""
 
-    Attributes:
-        share: the smallest fraction of the image's area that a crop keeps.
-        aspect: the largest ratio of its sides.
-        mirror: whether half of the crops are mirrored.
-        filter: of the resizing, a key of `fne.extraction.preprocess.FILTERS`.
-    """
-
-    share: float
-    aspect: float
-    mirror: bool
-    filter: str
+    share: float  # the smallest fraction of the image's area that a crop keeps
+    aspect: float  # the largest ratio of its sides
+    mirror: bool  # whether half of the crops are mirrored
+    filter: str  # of the resizing, a key of `fne.extraction.preprocess.FILTERS`
 
 
 @dataclass(frozen=True)

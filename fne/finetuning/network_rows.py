@@ -22,23 +22,14 @@ from fne.training.task import ParameterGroup
 
 @dataclass(frozen=True)
 class Photos:
-    """The image files of a catalog.
+    """The image files of a catalog."""
 
-    Attributes:
-        catalog: the file of the catalog, for messages.
-        files: by id.
-        root: their folder.
-        resize: how the extraction resizes images.
-        input: how the network expects images.
-        workers: the processes that read.
-    """
-
-    catalog: Path
-    files: Mapping[str, Image]
-    root: Path
-    resize: Resize
-    input: InputFormat
-    workers: int
+    catalog: Path  # for messages
+    files: Mapping[str, Image]  # by id
+    root: Path  # their folder
+    resize: Resize  # as the extraction does it
+    input: InputFormat  # how the network expects images
+    workers: int  # the processes that read
 
     def centers(self, ids: Sequence[str], pin: bool) -> Iterator[Tensor]:
         """Yield the center crop (channels, height, width) of each image, in bytes."""

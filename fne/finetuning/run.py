@@ -73,21 +73,12 @@ class Places:
 
 @dataclass(frozen=True)
 class TuningInputs:
-    """What fine-tuning starts from.
+    """What fine-tuning starts from."""
 
-    Attributes:
-        matcher: the model of the stage `train`.
-        model: where it comes from.
-        classifier: the classifier of its instance loss.
-        images: the image files of the catalog, by id.
-        training: the captioned images of the split train.
-        validation: those of val.
-    """
-
-    matcher: Matcher
-    model: Artifact
-    classifier: ClassifierFile
-    images: Mapping[str, Image]
+    matcher: Matcher  # the model of the stage `train`
+    model: Artifact  # where it comes from
+    classifier: ClassifierFile  # of its instance loss
+    images: Mapping[str, Image]  # by id
     training: list[Captioned]
     validation: list[Captioned]
     tokens: Tokens

@@ -22,19 +22,12 @@ FORMAT = Format("fne-classifier", 1)
 
 @dataclass(frozen=True)
 class ClassifierFile:
-    """A classifier as its file has it.
+    """A classifier as its file has it."""
 
-    Attributes:
-        artifact: where it comes from; its lineage names the model that it was trained with.
-        weight: (classes, embed_dim); no classes without an instance loss.
-        bias: (classes), or None.
-        labels: the class of each training image, in the order of their sorted ids.
-    """
-
-    artifact: Artifact
-    weight: np.ndarray
-    bias: np.ndarray | None
-    labels: np.ndarray
+    artifact: Artifact  # its lineage names the model that it was trained with
+    weight: np.ndarray  # (classes, embed_dim); no classes without an instance loss
+    bias: np.ndarray | None  # (classes)
+    labels: np.ndarray  # the class of each training image, in the order of their sorted ids
 
 
 def write_classifier(

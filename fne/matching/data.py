@@ -29,8 +29,6 @@ class PairBatch:
     """Some images, each with one of its captions.
 
     Attributes:
-        image_ids: the image of each pair.
-        caption_ids: the caption of each pair.
         views: the view of each image, where images have several.
         candidates: captions from which the missing ones are mined: if there are any, only the first images
             have a caption of their own (see `fne.matching.mined_captions`).

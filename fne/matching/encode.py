@@ -64,19 +64,12 @@ def vector_shards(
 
 @dataclass(frozen=True)
 class BatchVectors:
-    """The vectors of one training batch, in float32 or better.
+    """The vectors of one training batch, in float32 or better."""
 
-    Attributes:
-        images: of the images of all processes (pairs, embed_dim), of length one.
-        captions: of the captions of all processes, alike.
-        own_images: the outputs of the image head for the pairs of this process, not of length one.
-        own_captions: the outputs of the text encoder, alike.
-    """
-
-    images: Tensor
+    images: Tensor  # of all processes (pairs, embed_dim), of length one
     captions: Tensor
-    own_images: Tensor
-    own_captions: Tensor
+    own_images: Tensor  # the outputs of the image head for this process's pairs, not of length one
+    own_captions: Tensor  # those of the text encoder
 
 
 def read_batch(matcher: Matcher, source: RowSource, own: PairBatch) -> Tensor:

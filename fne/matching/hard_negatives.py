@@ -42,20 +42,12 @@ class Direction:
 
 @dataclass(frozen=True)
 class LossChoices:
-    """What a ranking loss needs beyond its name and its margin.
+    """What a ranking loss needs beyond its name and its margin."""
 
-    Args:
-        hardest: a key of `AXES`.
-        k: the number of contrasts per anchor in `top_k_hinge`.
-        reduce: a key of `REDUCTIONS`, applied to each direction by itself.
-        image_anchors: the weight of the direction with images as anchors.
-        caption_anchors: the weight of the direction with captions as anchors.
-    """
-
-    hardest: str = "query"
-    k: int = 1
-    reduce: str = "sum"
-    image_anchors: float = 1.0
+    hardest: str = "query"  # a key of `AXES`
+    k: int = 1  # the number of contrasts per anchor in `top_k_hinge`
+    reduce: str = "sum"  # a key of `REDUCTIONS`, applied to each direction by itself
+    image_anchors: float = 1.0  # the weight of the direction with images as anchors
     caption_anchors: float = 1.0
 
     def __post_init__(self) -> None:

@@ -32,17 +32,11 @@ IMPORTED = "imported"
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A model as its file has it.
-
-    Attributes:
-        artifact: where it comes from.
-        shape: the values of its `fne.matching.model.Shape`, by their names.
-        weights: by their names in the `Matcher`; of a tuned network, by those in torchvision.
-    """
+    """A model as its file has it."""
 
     artifact: Artifact
-    shape: dict[str, Any]
-    weights: dict[str, np.ndarray]
+    shape: dict[str, Any]  # the values of its `fne.matching.model.Shape`, by their names
+    weights: dict[str, np.ndarray]  # by their names in the `Matcher`; of a network, by those in torchvision
 
 
 def write_model(path: Path, matcher: "Matcher", settings: dict[str, Any], lineage: Lineage) -> str:

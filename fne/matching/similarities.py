@@ -111,10 +111,7 @@ def order_scores(images: Tensor, captions: Tensor) -> Tensor:
 def order_gradients(images: Tensor, captions: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradients, with respect to images and captions, of the sum of the weighted scores.
 
-    Args:
-        images: (images, dim).
-        captions: (captions, dim).
-        weights: the gradient of the loss with respect to the scores (images, captions).
+    The weights are the gradient of the loss with respect to the scores (images, captions).
     """
     if not _is_compiled_for(images):
         return order_gradients_in_chunks(images, captions, weights)

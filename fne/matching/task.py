@@ -52,7 +52,6 @@ class Objective:
 
     Attributes:
         name: of the ranking loss in the history; a key of `fne.matching.losses.LOSSES`, unless `mined`.
-        choices: what that loss needs beyond its margin.
         rank: the weight of the ranking loss.
         image_classes: the weight of the instance loss of images.
         text_classes: the weight of the instance loss of captions.

@@ -53,9 +53,8 @@ def rank(
         images: vectors (images, dim); every image has at least one caption.
         captions: vectors (captions, dim) on the same device; scores are computed there.
         caption_image: the position of each caption's image (captions).
-        similarity: see `fne.matching.similarities`.
         top: the number of top matches to return per query, at most as many as there are; 0 for none.
-        processes: the processes that divide the work; each of them returns the complete ranking.
+        processes: each of them returns the complete ranking.
 
     Raises:
         ValueError: if an image has no caption, or if a score is NaN, which compares as neither better
@@ -118,10 +117,8 @@ class Blocks:
     shape, a multiple of `MULTIPLE`, padded with zeros where needed.
 
     Args:
-        images: vectors (images, dim).
-        captions: vectors (captions, dim) on the same device, in the order of their images.
+        captions: vectors (captions, dim) in the order of their images.
         counts: the number of captions per image (images).
-        similarity: see `fne.matching.similarities`.
         size: the number of images per block.
     """
 
