@@ -32,8 +32,8 @@ from fne.describing.concepts import recorded_source
 from fne.describing.inputs import read_inputs
 from fne.describing.run import train_describer
 from fne.describing.settings import TrainTagger
-from fne.describing.write import Writer, written_mask
-from fne.evaluation.score_tags import PATH, LabelEvaluation, evaluate_labels, images_to_tag
+from fne.describing.write import Writer
+from fne.evaluation.score_tags import PATH, TagScores, images_to_tag, score_tags
 from fne.store.catalog import read_captions
 from fne.store.rows import Rows
 from fne.text.caption_vocabulary import ptb_words
@@ -144,19 +144,17 @@ def project(dataset: dict[str, Any], features: Path, embed: Mapping[str, Any]) -
             os.chdir(before)
 
 
-def evaluate(changes: Mapping[str, Any], seed: int) -> tuple[LabelEvaluation, int]:
+def evaluate(changes: Mapping[str, Any], seed: int) -> tuple[TagScores, int]:
     """Train a tagger in the current project and score it on the split `test`; return its best epoch, too."""
     settings = tagger_settings(SHARED | dict(changes) | {"seed": seed})
     inputs = read_inputs(EMBEDDINGS, CAPTIONS, settings)
     task, done = train_describer(settings, inputs, Job(torch.device("cpu"), Path(".fne")))
     source, rows = recorded_source(settings.applied()), Rows.open(EMBEDDINGS, "embeddings")
     records = images_to_tag(read_captions(CAPTIONS)[0], source, "test")
-    answers = Writer(task.describer.eval(), inputs.vocabulary).tag_store(rows, records)
-    concepts = inputs.vocabulary.concepts.names
-    written = None if answers.written is None else written_mask(answers.written, len(concepts))
+    tags = Writer(task.describer.eval(), inputs.vocabulary).tag_store(rows, records)
     truth = [source.names(record) for record in records]
     threshold = 0.5 if settings.concept_loss == "logistic" else None
-    found = evaluate_labels(concepts, truth, answers.probabilities, written, 3, threshold)
+    found = score_tags("test_full", inputs.vocabulary.concepts, truth, tags, 3, threshold)
     return found, done.kept.epoch
 
 
@@ -235,7 +233,7 @@ def _add(
         for name, changes in variants.items():
             started = time.process_time()
             evaluation, epoch = evaluate({"recognizer_rate": rate} | dict(changes), seed)
-            metrics = evaluation.metrics()
+            metrics = evaluation.metrics
             ranked = {"mAP": metrics["mAP"]} if "mAP" in metrics else {}
             for answer in evaluation.answers:
                 title = "own length" if answer == PATH else answer.replace("_", " ")

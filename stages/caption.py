@@ -9,7 +9,7 @@ from fne.core.device import prepare_device
 from fne.core.files import write_text
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_runtime, load_section
-from fne.core.stage import input_digests, stage
+from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.describing.annotations import write_written
 from fne.describing.model_file import CAPTIONER, read_describer
@@ -18,10 +18,7 @@ from fne.describing.write import Writer, caption_search
 from fne.evaluation.protocols import read_scored_catalog
 from fne.evaluation.score_captions import evaluate_captions, images_to_caption, meteor_scores, write_scores
 from fne.report.caption_page import MAIN, PAGE, choose_examples, render_captions
-from fne.report.page import make_thumbnails
-from fne.report.record import page_record
-from fne.report.sources import read_history
-from fne.store.catalog import image_root
+from fne.report.description_page import PageSource
 from fne.store.rows import Rows
 
 
@@ -71,11 +68,9 @@ def main(
     examples = choose_examples(
         scores, by_image, {each.id: each for each in captioned}, settings.examples, settings.seed
     )
-    thumbnails = make_thumbnails([each.id for each in examples], catalog, image_root(root))
-    training = read_history(history, file.artifact, main=MAIN, item="caption")
-    record = page_record(settings.model_dump() | {"root": root}, lineage, input_digests(), PAGE)
-    text = render_captions(scores, lineage, training, examples, captioned, thumbnails, meteor, root, record)
-    write_text(page, text)
+    shown = PageSource(file.artifact, history, catalog, captioned, lineage, settings.model_dump(), root)
+    frame = shown.frame(PAGE, MAIN, "caption", [each.id for each in examples])
+    write_text(page, render_captions(scores, meteor, examples, frame))
 
 
 if __name__ == "__main__":

@@ -9,20 +9,17 @@ from fne.core.device import prepare_device
 from fne.core.files import write_text
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_runtime, load_section
-from fne.core.stage import input_digests, stage
+from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.describing.annotations import write_tagged
 from fne.describing.concepts import recorded_source
 from fne.describing.model_file import TAGGER, read_describer
 from fne.describing.settings import Tag
-from fne.describing.write import Writer, tagged_images, written_mask
+from fne.describing.write import Writer, tagged_images
 from fne.evaluation.protocols import FULL, metrics_name, read_scored_catalog
-from fne.evaluation.score_tags import evaluate_labels, images_to_tag, write_label_results
-from fne.report.page import make_thumbnails
-from fne.report.record import page_record
-from fne.report.sources import read_history
-from fne.report.tag_page import MAIN, PAGE, Results, choose_tag_examples, render_tags
-from fne.store.catalog import image_root
+from fne.evaluation.score_tags import images_to_tag, score_tags, write_tag_scores
+from fne.report.description_page import PageSource
+from fne.report.tag_page import MAIN, PAGE, choose_tag_examples, render_tags
 from fne.store.rows import Rows
 
 
@@ -54,48 +51,25 @@ def main(
     root = load_key(params, "catalog", "root")
     stat_cache.use(runtime.scratch_folder())
     device = prepare_device(runtime)
-    describer, file = read_describer(model, TAGGER)
-    tagger, writer = (
-        file,
-        Writer(describer.to(device), file.vocabulary, file.artifact.digest, runtime.scratch_folder()),
-    )
+    tagger, file = read_describer(model, TAGGER)
     rows = Rows.open(embeddings, "embeddings")
-    catalog, captioned, lineage = read_scored_catalog(images, captions, tagger.artifact, rows.artifact)
-    source = recorded_source(file.artifact.settings)
+    catalog, captioned, lineage = read_scored_catalog(images, captions, file.artifact, rows.artifact)
+    source, concepts = recorded_source(file.artifact.settings), file.vocabulary.concepts
     records = images_to_tag(captioned, source, settings.split)
-    concepts = file.vocabulary.concepts.names
-    answers = writer.tag_store(rows, records)
-    written = None if answers.written is None else written_mask(answers.written, len(concepts))
-    # The outputs of other losses are scores, not probabilities.
-    is_logistic = tagger.artifact.settings["concept_loss"] == "logistic"
-    evaluation = evaluate_labels(
-        concepts,
-        [source.names(record) for record in records],
-        answers.probabilities,
-        written,
-        settings.top_k,
-        settings.threshold if is_logistic else None,
-    )
+    writer = Writer(tagger.to(device), file.vocabulary, file.artifact.digest, runtime.scratch_folder())
+    found = writer.tag_store(rows, records)
     name = metrics_name(settings.split, FULL)
-    tagged = tagged_images([record.id for record in records], answers, concepts, settings.top_k)
-    write_tagged(tags, tagged, concepts, settings.model_dump() | {"name": name}, lineage)
-    found, bounds = write_label_results(evaluation, name, metrics, intervals, say)
-    results = Results(
-        name,
-        evaluation.names,
-        file.vocabulary.concepts.counts,
-        evaluation.true,
-        evaluation.answers,
-        answers.probabilities,
-        found,
-        bounds,
-    )
-    examples = choose_tag_examples(results, tagged, concepts, settings.examples, settings.seed)
-    thumbnails = make_thumbnails([each.id for each in examples], catalog, image_root(root))
-    training = read_history(history, tagger.artifact, main=MAIN, item="image")
-    record = page_record(settings.model_dump() | {"root": root}, lineage, input_digests(), PAGE)
-    text = render_tags(results, tagged, examples, lineage, training, captioned, thumbnails, root, record)
-    write_text(page, text)
+    tagged = tagged_images([record.id for record in records], found, concepts.names, settings.top_k)
+    write_tagged(tags, tagged, concepts.names, settings.model_dump() | {"name": name}, lineage)
+    # The outputs of other losses are scores, not probabilities.
+    threshold = settings.threshold if file.artifact.settings["concept_loss"] == "logistic" else None
+    truth = [source.names(record) for record in records]
+    scores = score_tags(name, concepts, truth, found, settings.top_k, threshold)
+    say(write_tag_scores(scores, metrics, intervals))
+    examples = choose_tag_examples(scores, tagged, settings.examples, settings.seed)
+    shown = PageSource(file.artifact, history, catalog, captioned, lineage, settings.model_dump(), root)
+    frame = shown.frame(PAGE, MAIN, "image", [each.id for each in examples])
+    write_text(page, render_tags(scores, tagged, examples, frame))
 
 
 if __name__ == "__main__":

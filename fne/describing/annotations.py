@@ -1,8 +1,7 @@
 """What models wrote about images: `annotations/tags.jsonl` and `annotations/captions.jsonl`.
 
 The first line of a file holds the format, the settings and the lineage, sealed as all text artifacts are. One
-line per image follows, sorted by its `id`. Reading needs no torch, so that `fne describe` answers at once for
-the images of the catalog.
+line per image follows, sorted by its `id`. Reading needs no torch.
 
 Tags: the `tags` in the order in which they were written, the likeliest concepts as `top`, and the
 `probabilities` of all concepts, in the order of their names in the first line. What a tagger lacks is null:
@@ -51,19 +50,12 @@ class TaggedFile:
 
 @dataclass(frozen=True)
 class WrittenSentence:
-    """A sentence of a beam.
+    """A sentence of a beam."""
 
-    Attributes:
-        text: its words, separated by blanks.
-        log_probability: the sum over its words and its end.
-        score: the log probability, corrected for the length.
-        ended: False if it was cut at the maximum length.
-    """
-
-    text: str
-    log_probability: float
-    score: float
-    ended: bool
+    text: str  # its words, separated by blanks
+    log_probability: float  # the sum over its words and its end
+    score: float  # the log probability, corrected for the length
+    ended: bool  # False if it was cut at the maximum length
 
 
 @dataclass(frozen=True)
@@ -89,11 +81,7 @@ def write_tagged(
 
 
 def read_tagged(path: Path) -> TaggedFile:
-    """Read the tags of images.
-
-    Raises:
-        InputError: if the file is missing, damaged or of a newer format.
-    """
+    """Read the tags of images."""
     content = read_bytes(path)
     try:
         header, lines = _open(path, content, TAGS_FORMAT)
@@ -109,11 +97,7 @@ def write_written(path: Path, written: Iterable[Written], settings: dict[str, An
 
 
 def read_written(path: Path, ids: Collection[str] | None = None) -> tuple[dict[str, Written], Artifact]:
-    """Read captions that were written, of all images or of some.
-
-    Raises:
-        InputError: if the file is missing, damaged or of a newer format.
-    """
+    """Read captions that were written, of all images or of some."""
     content = read_bytes(path)
     try:
         header, lines = _open(path, content, CAPTIONS_FORMAT)

@@ -101,13 +101,6 @@ def log_odds(counts: np.ndarray, images: int) -> Tensor:
 
     A concept that all images have, or none, has infinite odds. It counts as if half an image were different.
 
-    Args:
-        counts: the number of training images that have each concept.
-        images: the number of training images.
-
-    Raises:
-        InputError: if there are no images or a count is outside of 0 to `images`.
-
     Example:
         >>> log_odds(np.array([1, 2, 4]), 4)
         tensor([-1.0986,  0.0000,  1.9459])

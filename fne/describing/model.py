@@ -25,37 +25,21 @@ LEAST = 1e-6
 
 @dataclass(frozen=True)
 class DescriberShape:
-    """What a describer is made of; together with its weights it is the whole model.
+    """What a describer is made of; together with its weights it is the whole model."""
 
-    Attributes:
-        features: the width of an image row.
-        rows: how rows are scaled, a key of `fne.describing.concept_head.ROWS`.
-        concepts: the number of concepts; 0 without a recognizer.
-        hidden: the units of the recognizer's hidden layer; 0 if it is linear.
-        condition: what the decoder is conditioned on, a key of `CONDITIONS`.
-        outputs: the number of tags or words, END and other special ones included; 0 without a decoder.
-        word_dim: the width of a word vector.
-        units: the width of the decoder's state.
-        cell: a key of `fne.describing.recurrent_cells.CELLS`.
-        inject: a key of `fne.describing.injections.INJECTIONS`.
-        hints: the number of hints that are known; 0 if none are read.
-        hint_hidden: the units of the hidden layer that reads them.
-        hint_sum: a key of `fne.describing.concept_head.HINT_SUMS`.
-    """
-
-    features: int
-    rows: str
-    concepts: int
-    hidden: int
-    condition: str
-    outputs: int
+    features: int  # of an image row
+    rows: str  # how rows are scaled, a key of `fne.describing.concept_head.ROWS`
+    concepts: int  # 0 without a recognizer
+    hidden: int  # units of the recognizer's hidden layer; 0 if it is linear
+    condition: str  # a key of `CONDITIONS`
+    outputs: int  # tags or words, END and other special ones included; 0 without a decoder
     word_dim: int
-    units: int
-    cell: str
-    inject: str
-    hints: int = 0
-    hint_hidden: int = 0
-    hint_sum: str = "logits"
+    units: int  # the width of the decoder's state
+    cell: str  # a key of `fne.describing.recurrent_cells.CELLS`
+    inject: str  # a key of `fne.describing.decoder.INJECTIONS`
+    hints: int = 0  # 0 if none are read
+    hint_hidden: int = 0  # units of the hidden layer that reads them
+    hint_sum: str = "logits"  # a key of `fne.describing.concept_head.HINT_SUMS`
 
 
 class Seen(NamedTuple):

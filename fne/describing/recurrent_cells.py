@@ -39,14 +39,7 @@ class Cell(nn.Module):
     """A recurrent cell of a kind of `CELLS`."""
 
     def __init__(self, kind: str, inputs: int, units: int, forget_bias: float = 1.0) -> None:
-        """Make a cell.
-
-        Args:
-            kind: a key of `CELLS`.
-            inputs: the width of an input.
-            units: the width of the hidden state.
-            forget_bias: the first bias of the forget gate; ignored by cells without one.
-        """
+        """Make a cell; one without a forget gate ignores its bias."""
         super().__init__()
         self.kind = kind
         self.units = units

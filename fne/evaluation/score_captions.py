@@ -46,29 +46,17 @@ ABOVE = "CIDEr-D_above_best_baseline"
 
 @dataclass(frozen=True)
 class CaptionScores:
-    """The scores of a captioner and of the floors, on the same images.
+    """The scores of a captioner and of the floors, on the same images."""
 
-    Attributes:
-        name: of the split and the protocol.
-        references: the human captions of each image.
-        candidates: of the captioner and of each floor, the caption of each image.
-        metrics: of the captioner and of each floor.
-        intervals: the same keys, 95 % intervals over images.
-        above: by how much the captioner's CIDEr-D is above that of the best baseline, and its interval.
-        per_image: the CIDEr-D of the captioner for each image; empty for a single image.
-        warning: what is wrong with the captioner, if anything.
-        notes: remarks about the figures, for the reader.
-    """
-
-    name: str
-    references: dict[str, list[str]]
-    candidates: dict[str, dict[str, str]]
-    metrics: dict[str, dict[str, float]]
-    intervals: dict[str, dict[str, tuple[float, float]]]
-    above: tuple[float, float, float] | None
-    per_image: dict[str, float]
-    warning: str | None
-    notes: list[str] = field(default_factory=list)
+    name: str  # of the split and the protocol
+    references: dict[str, list[str]]  # the human captions of each image
+    candidates: dict[str, dict[str, str]]  # of the captioner and of each floor, the caption of each image
+    metrics: dict[str, dict[str, float]]  # of the captioner and of each floor
+    intervals: dict[str, dict[str, tuple[float, float]]]  # the same keys, 95 % intervals over images
+    above: tuple[float, float, float] | None  # CIDEr-D minus that of the best baseline, and its interval
+    per_image: dict[str, float]  # the CIDEr-D of the captioner; empty for a single image
+    warning: str | None  # what is wrong with the captioner, if anything
+    notes: list[str] = field(default_factory=list)  # about the figures, for the reader
 
     @property
     def best_baseline(self) -> str:

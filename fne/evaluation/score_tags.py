@@ -5,21 +5,22 @@ concepts (`top_3`), and with all concepts above a probability (`above_0.5`). Tru
 concepts cannot be predicted. They stay in the truth, where they count against recall.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.describing.concepts import ConceptSource
+from fne.describing.concepts import Concepts, ConceptSource, membership
 from fne.describing.settings import SCORED
+from fne.describing.write import Tags, written_mask
 from fne.evaluation.intervals import LEVEL, SAMPLES, label_intervals, map_interval
 from fne.evaluation.metrics.tag_metrics import (
     label_metrics,
     mean_average_precision,
-    per_class,
     top_k,
 )
 from fne.store.catalog import Captioned
@@ -29,30 +30,29 @@ PATH = "path"
 
 
 @dataclass(frozen=True)
-class LabelEvaluation:
-    """The answers of a tagger for the images of a split.
+class TagScores:
+    """The answers of a tagger for the images of a split, and their scores."""
 
-    Attributes:
-        names: the concepts, then the true tags that are none.
-        concepts: the number of concepts.
-        true: which of the names are true (images, names).
-        answers: which of the names are predicted, by the kind of answer (images, names).
-        probabilities: of the concepts (images, concepts), if there are any.
-    """
+    name: str  # of the split and the protocol
+    names: list[str]  # the concepts, then the true tags that are none
+    counts: list[int]  # training images that have each concept
+    true: np.ndarray  # which of the names are true (images, names)
+    answers: dict[str, np.ndarray]  # which are predicted, by the kind of answer (images, names)
+    probabilities: np.ndarray | None  # of the concepts (images, concepts), if there are any
 
-    names: list[str]
-    concepts: int
-    true: np.ndarray
-    answers: dict[str, np.ndarray]
-    probabilities: np.ndarray | None
+    @property
+    def concepts(self) -> int:
+        """The number of concepts."""
+        return len(self.counts)
 
     @property
     def main(self) -> str:
         """The answer that speaks for the tagger: the tags that it writes, or else the likeliest."""
         return next(iter(self.answers))
 
+    @cached_property
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics of all answers, and what was scored."""
+        """The metrics of all answers, and what was scored."""
         unlearned = self.true[:, self.concepts :]
         found: dict[str, Any] = {
             "images": len(self.true),
@@ -64,8 +64,9 @@ class LabelEvaluation:
             found["mAP"] = mean_average_precision(*self._ranked())
         return found | {name: label_metrics(mask, self.true) for name, mask in self.answers.items()}
 
+    @cached_property
     def intervals(self) -> dict[str, Any]:
-        """Return 95 % intervals of the metrics, [low, high], nested like the metrics."""
+        """The 95 % intervals of the metrics, [low, high], nested like the metrics."""
         found: dict[str, Any] = {}
         if self._is_ranked:
             found["mAP"] = list(map_interval(*self._ranked()))
@@ -73,10 +74,6 @@ class LabelEvaluation:
             bounds = label_intervals(mask, self.true)
             found[name] = {metric: list(each) for metric, each in bounds.items()}
         return found | {"level": LEVEL, "samples": SAMPLES}
-
-    def by_class(self) -> dict[str, np.ndarray]:
-        """Return precision, recall and F1 of every name, for the main answer."""
-        return per_class(self.answers[self.main], self.true)
 
     @property
     def _is_ranked(self) -> bool:
@@ -103,57 +100,50 @@ def images_to_tag(captioned: Sequence[Captioned], source: ConceptSource, split: 
     return found
 
 
-def evaluate_labels(
-    concepts: Sequence[str],
+def score_tags(
+    name: str,
+    concepts: Concepts,
     true: Sequence[set[str]],
-    probabilities: np.ndarray | None,
-    written: np.ndarray | None,
+    tags: Tags,
     top: int,
     threshold: float | None,
-) -> LabelEvaluation:
-    """Compare the answers of a tagger with the true tags.
+) -> TagScores:
+    """Compare the answers of a tagger with the true tags of each image.
 
     Args:
-        concepts: the names of the concepts.
+        name: of the split and the protocol.
+        concepts: those of the tagger.
         true: the true tags of each image.
-        probabilities: of the concepts (images, concepts), if there are any.
-        written: which concepts were written (images, concepts), if any were.
+        tags: what the tagger saw and wrote.
         top: how many of the likeliest concepts are an answer.
         threshold: the probability above which concepts are an answer; None if probabilities are only scores.
     """
-    unlearned = sorted(set().union(*true) - set(concepts))
-    names = [*concepts, *unlearned]
-    numbers = {name: number for number, name in enumerate(names)}
-    mask = np.zeros((len(true), len(names)), dtype=bool)
-    for row, own in zip(mask, true, strict=True):
-        row[[numbers[name] for name in own]] = True
+    unlearned = sorted(set().union(*true) - set(concepts.names))
+    names = [*concepts.names, *unlearned]
+    mask = membership({each: number for number, each in enumerate(names)}, true)
 
     def padded(answer: np.ndarray) -> np.ndarray:
         return np.pad(answer, [(0, 0), (0, len(unlearned))])
 
     answers: dict[str, np.ndarray] = {}
-    if written is not None:
-        answers[PATH] = padded(written)
-    if probabilities is not None:
-        answers[f"top_{top}"] = padded(top_k(probabilities, top))
+    if tags.written is not None:
+        answers[PATH] = padded(written_mask(tags.written, len(concepts.names)))
+    if tags.probabilities is not None:
+        answers[f"top_{top}"] = padded(top_k(tags.probabilities, top))
         if threshold is not None:
-            answers[f"above_{threshold:g}"] = padded(probabilities > threshold)
-    return LabelEvaluation(names, len(concepts), mask, answers, probabilities)
+            answers[f"above_{threshold:g}"] = padded(tags.probabilities > threshold)
+    return TagScores(name, names, concepts.counts, mask, answers, tags.probabilities)
 
 
-def write_label_results(
-    evaluation: LabelEvaluation, name: str, metrics: Path, intervals: Path, log: Callable[[str], None]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Write metrics and intervals under the name of a protocol; return both."""
-    found, bounds = evaluation.metrics(), evaluation.intervals()
-    write_metrics(metrics, {name: found})
-    write_metrics(intervals, {name: bounds})
-    main = evaluation.main
+def write_tag_scores(scores: TagScores, metrics: Path, intervals: Path) -> str:
+    """Write metrics and intervals under their name; return the result as one line."""
+    found, bounds, main = scores.metrics, scores.intervals, scores.main
+    write_metrics(metrics, {scores.name: found})
+    write_metrics(intervals, {scores.name: bounds})
     low, high = bounds[main]["image_f1"]
     ranked = f"mAP {found['mAP']:.1f}, " if "mAP" in found else ""
-    log(
-        f"{name}: {found['images']} images, {ranked}F1 of {main} per class {found[main]['class_f1']:.1f}, "
-        f"per image {found[main]['image_f1']:.1f} ({low:.1f} to {high:.1f}), "
+    return (
+        f"{scores.name}: {found['images']} images, {ranked}F1 of {main} per class "
+        f"{found[main]['class_f1']:.1f}, per image {found[main]['image_f1']:.1f} ({low:.1f} to {high:.1f}), "
         f"pooled {found[main]['pooled_f1']:.1f}"
     )
-    return found, bounds

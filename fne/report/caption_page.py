@@ -8,10 +8,7 @@ import numpy as np
 from fne.describing.annotations import Written
 from fne.describing.model_file import CAPTIONER
 from fne.evaluation.score_captions import CONSENSUS, CONSTANT, NEAREST, CaptionScores
-from fne.report.facts import catalog_head, counts, describer_facts, describer_phases, settings_of
-from fne.report.page import render_page
-from fne.report.sources import History
-from fne.store.artifact import Lineage
+from fne.report.description_page import Frame, choose_thirds, render_description
 from fne.store.catalog import Captioned
 
 PAGE = "caption_page"  # in lineages and records
@@ -46,25 +43,15 @@ class ExampleWord:
 
 @dataclass(frozen=True)
 class CaptionExample:
-    """An image with what was written about it.
-
-    Attributes:
-        id: the image.
-        outcome: `best`, `middle` or `worst`, by the CIDEr-D among all scored images.
-        score: its CIDEr-D; None for a single image.
-        words: of the caption.
-        others: the rest of the beam.
-        concepts: the likeliest ones, with their probabilities in percent.
-        references: what people wrote.
-    """
+    """An image with what was written about it."""
 
     id: str
-    outcome: str
-    score: float | None
-    words: list[ExampleWord]
-    others: list[str]
-    concepts: list[tuple[str, float]]
-    references: list[str]
+    outcome: str  # `best`, `middle` or `worst`, by the CIDEr-D among all scored images
+    score: float | None  # its CIDEr-D; None for a single image
+    words: list[ExampleWord]  # of the caption
+    others: list[str]  # the rest of the beam
+    concepts: list[tuple[str, float]]  # the likeliest ones, with their probabilities in percent
+    references: list[str]  # what people wrote
 
 
 def choose_examples(
@@ -77,49 +64,23 @@ def choose_examples(
     """Choose up to `count` images: the best third, the worst third, and others drawn at random between."""
     ids = list(scores.references)
     values = np.array([scores.per_image.get(image, 0.0) for image in ids])
-    order = np.argsort(-values, kind="stable")
-    chosen = min(count, len(ids))
-    ends = chosen // 3
-    best, worst = order[:ends], order[len(order) - ends :]
-    between = order[ends : len(order) - ends]
-    drawn = np.random.default_rng(seed).choice(len(between), chosen - 2 * ends, replace=False)
-    middle = between[np.sort(drawn)]
     return [
         _example(ids[position], outcome, scores, written, captioned)
-        for outcome, positions in (("best", best), ("middle", middle), ("worst", worst))
+        for outcome, positions in choose_thirds(values, count, seed).items()
         for position in positions
     ]
 
 
 def render_captions(
     scores: CaptionScores,
-    lineage: Lineage,
-    history: History,
-    examples: Sequence[CaptionExample],
-    captioned: Sequence[Captioned],
-    thumbnails: Mapping[str, str],
     meteor: Mapping[str, float] | str,
-    root: str,
-    record: str,
+    examples: Sequence[CaptionExample],
+    frame: Frame,
 ) -> str:
-    """Return the page as HTML; equal inputs give equal text.
-
-    Args:
-        scores: of the captioner and of the floors.
-        lineage: the settings and digests of all artifacts behind them.
-        history: the metrics that training logged.
-        examples: the images to show.
-        captioned: the catalog of captions.
-        thumbnails: a data URI per image id; images without one are shown by their id.
-        meteor: METEOR of the captioner and of each floor, or why there is none.
-        root: the value of `catalog.root`.
-        record: what the page records about itself, see `fne.report.record`.
-    """
+    """Return the page as HTML, with METEOR of the captioner and of each floor, or why there is none."""
     names = [*SCORES, *([] if isinstance(meteor, str) else ["METEOR"])]
-    model = settings_of(lineage, "captioner")
     values = {
         "scores": scores,
-        "split": scores.name.partition("_")[0],
         "columns": [name for name in names if name == "METEOR" or name in scores.metrics[CAPTIONER]],
         "rows": [
             (title, explanation, each == CAPTIONER, _cells(each, scores, meteor, names))
@@ -132,11 +93,9 @@ def render_captions(
         "best_baseline": TITLES[scores.best_baseline][0] if scores.above else "",
         "titles": [title for title, _ in TITLES.values()],
         "meteor_missing": meteor if isinstance(meteor, str) else "",
-        "phases": describer_phases(model, history),
         "examples": examples,
-        "facts": catalog_head(lineage, root, captioned) | describer_facts(model) | counts(captioned, lineage),
     }
-    return render_page("captions.html", values, lineage, history, thumbnails, record)
+    return render_description("captions.html", scores.name, values, frame)
 
 
 def _cells(

@@ -3,17 +3,13 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fne.describing.annotations import Tagged
 from fne.evaluation.metrics.tag_metrics import average_precisions, per_class
-from fne.report.facts import catalog_head, counts, describer_facts, describer_phases, settings_of
-from fne.report.page import render_page
-from fne.report.sources import History
-from fne.store.artifact import Lineage
-from fne.store.catalog import Captioned
+from fne.evaluation.score_tags import TagScores
+from fne.report.description_page import Frame, choose_thirds, render_description
 
 PAGE = "tag_page"  # in lineages and records
 MAIN = "val/f1_sum"  # the validation score that is drawn first
@@ -27,36 +23,6 @@ CONFUSIONS = 12  # pairs that are shown
 CONCEPTS = 8  # of an example
 # The plotting area of the chart of the order, in a picture of 420 x 230.
 LEFT, RIGHT, TOP, BOTTOM = 42, 408, 22, 188
-
-
-@dataclass(frozen=True)
-class Results:
-    """What was scored, as masks over names.
-
-    Attributes:
-        name: of the metrics, such as `test_full`.
-        names: the concepts, then true tags that are none.
-        counts: how many training images have each concept.
-        true: which names are true (images, names).
-        answers: which names each answer has (images, names); the first one speaks for the tagger.
-        probabilities: of the concepts (images, concepts), if there are any.
-        metrics: of all answers.
-        intervals: of these metrics.
-    """
-
-    name: str
-    names: list[str]
-    counts: list[int]
-    true: np.ndarray
-    answers: Mapping[str, np.ndarray]
-    probabilities: np.ndarray | None
-    metrics: Mapping[str, Any]
-    intervals: Mapping[str, Any]
-
-    @property
-    def main(self) -> str:
-        """The answer that speaks for the tagger."""
-        return next(iter(self.answers))
 
 
 @dataclass(frozen=True)
@@ -85,26 +51,17 @@ class Dot:
 
 @dataclass(frozen=True)
 class TagExample:
-    """An image with its tags.
-
-    Attributes:
-        id: the image.
-        outcome: `hit` (all right), `near` (some right) or `far` (none right).
-        f1: of its tags in percent.
-        tags: in the order in which they were written, and whether each is right.
-        missed: true tags that were not written.
-        concepts: the likeliest ones, with their probabilities in percent.
-    """
+    """An image with its tags."""
 
     id: str
-    outcome: str
-    f1: float
-    tags: list[tuple[str, bool]]
-    missed: list[str]
-    concepts: list[tuple[str, float]]
+    outcome: str  # `hit` (all right), `near` (some right) or `far` (none right)
+    f1: float  # of its tags in percent
+    tags: list[tuple[str, bool]]  # in the order in which they were written, and whether each is right
+    missed: list[str]  # true tags that were not written
+    concepts: list[tuple[str, float]]  # the likeliest ones, with their probabilities in percent
 
 
-def tag_rows(results: Results, tagged: Sequence[Tagged]) -> list[TagRow]:
+def tag_rows(results: TagScores, tagged: Sequence[Tagged]) -> list[TagRow]:
     """Return every tag, the frequent ones first."""
     found = per_class(results.answers[results.main], results.true)
     concepts = len(results.counts)
@@ -153,7 +110,7 @@ def rare_before_frequent(tagged: Sequence[Tagged], counts: Mapping[str, int]) ->
     return sum(first < second for first, second in pairs) / len(pairs) if pairs else None
 
 
-def confusions(results: Results, count: int = CONFUSIONS) -> list[tuple[str, str, int]]:
+def confusions(results: TagScores, count: int = CONFUSIONS) -> list[tuple[str, str, int]]:
     """Return the most frequent pairs of a wrong tag and a missed one of the same image, with their number."""
     predicted, true = results.answers[results.main], results.true
     pairs = Counter[tuple[int, int]]()
@@ -164,64 +121,27 @@ def confusions(results: Results, count: int = CONFUSIONS) -> list[tuple[str, str
 
 
 def choose_tag_examples(
-    results: Results, tagged: Sequence[Tagged], concepts: Sequence[str], count: int, seed: int
+    results: TagScores, tagged: Sequence[Tagged], count: int, seed: int
 ) -> list[TagExample]:
-    """Choose up to `count` images: the best third, the worst third, and others drawn at random between.
-
-    Args:
-        results: what was scored; its images are in the order of `tagged`.
-        tagged: what the tagger says about each image.
-        concepts: the names of the concepts.
-        count: how many.
-        seed: of the drawing.
-    """
+    """Choose up to `count` images by F1, as `choose_thirds` does; `tagged` has the scored images in order."""
     predicted, true = results.answers[results.main], results.true
     hits, sizes = (predicted & true).sum(axis=1), predicted.sum(axis=1) + true.sum(axis=1)
     f1 = np.where(
         sizes > 0, 200 * hits / np.maximum(sizes, 1), 100.0
     )  # silence is right where nothing is true
-    order = np.argsort(-f1, kind="stable")
-    chosen = min(count, len(order))
-    ends = chosen // 3
-    between = order[ends : len(order) - ends]
-    drawn = np.random.default_rng(seed).choice(len(between), chosen - 2 * ends, replace=False)
-    positions = [*order[:ends], *between[np.sort(drawn)], *order[len(order) - ends :]]
-    return [
-        _example(results, tagged[position], position, float(f1[position]), concepts) for position in positions
-    ]
+    positions = [each for third in choose_thirds(f1, count, seed).values() for each in third]
+    return [_example(results, tagged[position], position, float(f1[position])) for position in positions]
 
 
 def render_tags(
-    results: Results,
-    tagged: Sequence[Tagged],
-    examples: Sequence[TagExample],
-    lineage: Lineage,
-    history: History,
-    captioned: Sequence[Captioned],
-    thumbnails: Mapping[str, str],
-    root: str,
-    record: str,
+    results: TagScores, tagged: Sequence[Tagged], examples: Sequence[TagExample], frame: Frame
 ) -> str:
-    """Return the page as HTML; equal inputs give equal text.
-
-    Args:
-        results: the scores.
-        tagged: what the tagger says about each image.
-        examples: the images to show.
-        lineage: the settings and digests of all artifacts behind them.
-        history: the metrics that training logged.
-        captioned: the catalog.
-        thumbnails: a data URI per image id; images without one are shown by their id.
-        root: the value of `catalog.root`.
-        record: what the page records about itself, see `fne.report.record`.
-    """
-    model = settings_of(lineage, "tagger")
+    """Return the page as HTML."""
     rows = tag_rows(results, tagged)
     counted = dict(zip(results.names, results.counts, strict=False))
     dots = _dots(rows)
     values = {
         "results": results,
-        "split": results.name.partition("_")[0],
         "averages": AVERAGES,
         "scores": SCORES,
         "cells": _cells(results),
@@ -233,25 +153,20 @@ def render_tags(
         "rare_first": rare_before_frequent(tagged, counted),
         "confusions": confusions(results),
         "examples": examples,
-        "phases": describer_phases(model, history),
-        "facts": catalog_head(lineage, root, captioned)
-        | {"Concepts": f"{len(results.counts)} ({model.get('concepts', 'tags')})"}
-        | describer_facts(model)
-        | counts(captioned, lineage),
     }
+    facts = {"Concepts": f"{len(results.counts)} ({frame.model.get('concepts', 'tags')})"}
     scripts = ("search.js", "sort.js")
-    return render_page("tags.html", values, lineage, history, thumbnails, record, scripts)
+    return render_description("tags.html", results.name, values, frame, facts, scripts)
 
 
-def _example(
-    results: Results, tagged: Tagged, position: int, f1: float, concepts: Sequence[str]
-) -> TagExample:
+def _example(results: TagScores, tagged: Tagged, position: int, f1: float) -> TagExample:
     true = {results.names[number] for number in np.flatnonzero(results.true[position])}
     written = tagged.tags if tagged.tags is not None else tagged.top or []
     outcome = "hit" if f1 == 100 else "near" if f1 > 0 else "far"
     seen: list[tuple[str, float]] = []
     if tagged.probabilities is not None:
-        ranked = sorted(zip(concepts, tagged.probabilities, strict=True), key=lambda pair: -pair[1])
+        named = zip(results.names, tagged.probabilities, strict=False)  # the concepts come first
+        ranked = sorted(named, key=lambda pair: -pair[1])
         seen = [(name, 100 * value) for name, value in ranked[:CONCEPTS]]
     return TagExample(
         tagged.id,
@@ -263,7 +178,7 @@ def _example(
     )
 
 
-def _cells(results: Results) -> list[tuple[str, list[tuple[str, str]], str]]:
+def _cells(results: TagScores) -> list[tuple[str, list[tuple[str, str]], str]]:
     """Return each answer with its scores and their intervals as text, and the number of tags per image."""
     found = []
     for answer in results.answers:

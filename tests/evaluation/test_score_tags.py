@@ -1,29 +1,23 @@
 import numpy as np
 import pytest
 
-from fne.evaluation.score_tags import evaluate_labels, write_label_results
+from fne.describing.concepts import Concepts
+from fne.describing.write import Tags
+from fne.evaluation.score_tags import score_tags, write_tag_scores
 from fne.store.checksums import parse_metrics
 
-CONCEPTS = ["dog", "sea", "snow"]
+CONCEPTS = Concepts(["dog", "sea", "snow"], [3, 2, 1], 9, 1.0, [])
 TRUE = [{"dog", "sea"}, {"sea"}, set(), {"dog", "cat"}]
 PROBABILITIES = np.array([[0.9, 0.6, 0.1], [0.2, 0.7, 0.4], [0.1, 0.2, 0.3], [0.8, 0.1, 0.2]])
-WRITTEN = np.array([[1, 1, 0], [0, 0, 0], [0, 0, 0], [1, 0, 1]], dtype=bool)
+WRITTEN = [[1, 0], [], [], [0, 2]]
 
 
-def evaluation(**changes):
-    arguments = {
-        "concepts": CONCEPTS,
-        "true": TRUE,
-        "probabilities": PROBABILITIES,
-        "written": WRITTEN,
-        "top": 1,
-        "threshold": 0.5,
-    }
-    return evaluate_labels(**(arguments | changes))
+def evaluation(true=TRUE, probabilities=PROBABILITIES, written=WRITTEN, threshold=0.5):
+    return score_tags("val_full", CONCEPTS, true, Tags(probabilities, written), 1, threshold)
 
 
 def test_by_hand_with_zero_by_zero():
-    found = evaluation().metrics()
+    found = evaluation().metrics
     assert (found["images"], found["concepts"]) == (4, 3)
     # "cat" is true of one image and no concept: it can never be found.
     assert (found["unlearned_tags"], found["unlearned_occurrences"]) == (1, 1)
@@ -51,8 +45,8 @@ def test_answers_that_a_tagger_lacks_are_left_out():
     assert list(evaluation(threshold=None).answers) == ["path", "top_1"]
     alone = evaluation(probabilities=None)
     assert list(alone.answers) == ["path"]
-    assert "mAP" not in alone.metrics()
-    assert "mAP" not in alone.intervals()
+    assert "mAP" not in alone.metrics
+    assert "mAP" not in alone.intervals
 
 
 def test_the_best_answer_of_a_tagger_is_its_main_one():
@@ -61,7 +55,7 @@ def test_the_best_answer_of_a_tagger_is_its_main_one():
 
 
 def test_intervals_contain_the_metrics():
-    found, bounds = evaluation().metrics(), evaluation().intervals()
+    found, bounds = evaluation().metrics, evaluation().intervals
     for answer in ("path", "top_1", "above_0.5"):
         for name, (low, high) in bounds[answer].items():
             assert low <= found[answer][name] <= high
@@ -69,12 +63,11 @@ def test_intervals_contain_the_metrics():
 
 
 def test_results_are_listed_under_the_name_of_the_protocol(tmp_path):
-    said = []
-    write_label_results(evaluation(), "val_full", tmp_path / "m.json", tmp_path / "i.json", said.append)
+    line = write_tag_scores(evaluation(), tmp_path / "m.json", tmp_path / "i.json")
     assert parse_metrics((tmp_path / "m.json").read_bytes()).keys() == {"val_full"}
     assert parse_metrics((tmp_path / "i.json").read_bytes()).keys() == {"val_full"}
-    assert said[0].startswith("val_full: 4 images, mAP 100.0, F1 of path per class 42.9, per image 37.5 (")
+    assert line.startswith("val_full: 4 images, mAP 100.0, F1 of path per class 42.9, per image 37.5 (")
 
 
 def test_without_any_learned_positive_there_is_no_map():
-    assert "mAP" not in evaluation(true=[{"cat"}, set(), set(), set()]).metrics()
+    assert "mAP" not in evaluation(true=[{"cat"}, set(), set(), set()]).metrics

@@ -6,6 +6,7 @@ import pytest
 from fne.describing.annotations import Written, WrittenSentence
 from fne.evaluation.score_captions import score_captions
 from fne.report.caption_page import MAIN, choose_examples, render_captions
+from fne.report.description_page import Frame
 from fne.report.record import catalog_state
 from fne.report.sources import History
 from fne.store.catalog import Captioned
@@ -34,9 +35,8 @@ def page_of(captions, written, examples=12, meteor="there is no `java`", history
     history = history or History(
         {MAIN: {1: 0.1, 2: 0.3}, "train/loss": {1: 5.0, 2: 4.0}}, main=MAIN, item="caption"
     )
-    return render_captions(
-        scores, LINEAGE, history, shown, captioned, {}, meteor, "data/own", '{"x": 1}'
-    ), shown
+    frame = Frame("captioner", LINEAGE, history, captioned, {}, "data/own", '{"x": 1}')
+    return render_captions(scores, meteor, shown, frame), shown
 
 
 CAPTIONS = [

@@ -2,12 +2,11 @@ import numpy as np
 import pytest
 
 from fne.describing.annotations import Tagged
-from fne.evaluation.intervals import label_intervals
-from fne.evaluation.metrics.tag_metrics import label_metrics
+from fne.evaluation.score_tags import TagScores
+from fne.report.description_page import Frame
 from fne.report.record import catalog_state
 from fne.report.sources import History
 from fne.report.tag_page import (
-    Results,
     choose_tag_examples,
     confusions,
     mean_positions,
@@ -35,33 +34,17 @@ LINEAGE = {
 
 def results(answers=None):
     chosen = answers or {"path": PATH, "top_3": TRUE}
-    metrics = {name: label_metrics(mask, TRUE) for name, mask in chosen.items()}
-    bounds = {
-        name: {key: list(each) for key, each in label_intervals(mask, TRUE).items()}
-        for name, mask in chosen.items()
-    }
-    more = {"mAP": 50.0, "unlearned_tags": 1, "unlearned_occurrences": 3}
-    return Results(
-        "test_full",
-        NAMES,
-        [2, 9],
-        TRUE,
-        chosen,
-        PROBABILITIES,
-        metrics | more,
-        bounds | {"mAP": [40.0, 60.0]},
-    )
+    return TagScores("test_full", NAMES, [2, 9], TRUE, chosen, PROBABILITIES)
 
 
 def page(found=None, tagged=TAGGED, count=4):
     found = found or results()
-    examples = choose_tag_examples(found, tagged, NAMES[:2], count, seed=0)
+    examples = choose_tag_examples(found, tagged, count, seed=0)
     history = History({"train/loss": {1: 3.0, 2: 1.0}, "val/f1_sum": {1: 5.0, 2: 9.0}}, main="val/f1_sum")
     captioned = [Captioned(each.id, "test", (), ("dog",)) for each in tagged]
     thumbnails = {"a.jpg": "data:image/jpeg;base64,AAAA"}
-    return render_tags(
-        found, tagged, examples, LINEAGE, history, captioned, thumbnails, "data/own", '{"a": 1}'
-    )
+    frame = Frame("tagger", LINEAGE, history, captioned, thumbnails, "data/own", '{"a": 1}')
+    return render_tags(found, tagged, examples, frame)
 
 
 def test_every_tag_has_its_scores_frequency_and_place():
@@ -86,7 +69,7 @@ def test_a_wrong_tag_is_confused_with_the_one_that_was_missed():
 
 
 def test_examples_reach_from_the_best_to_the_worst():
-    examples = choose_tag_examples(results(), TAGGED, NAMES[:2], 4, seed=0)
+    examples = choose_tag_examples(results(), TAGGED, 4, seed=0)
     assert [(each.id, each.outcome) for each in examples] == [
         ("a.jpg", "hit"),
         ("d.jpg", "hit"),
@@ -96,7 +79,7 @@ def test_examples_reach_from_the_best_to_the_worst():
     assert examples[0].tags == [("sea", True), ("dog", True)]
     assert (examples[2].tags, examples[2].missed) == ([("dog", False)], ["sea"])
     assert examples[0].concepts == [("dog", 90.0), ("sea", 80.0)]
-    assert choose_tag_examples(results(), TAGGED, NAMES[:2], 0, seed=0) == []
+    assert choose_tag_examples(results(), TAGGED, 0, seed=0) == []
 
 
 def test_the_page_shows_three_averages_and_escapes_tags():

@@ -49,9 +49,6 @@ def bleu(candidates: Sentences, references: Sentences) -> BleuScore:
     The score of all images pools the counts of all images. The reference length of an image is that
     of its reference closest in length, the shorter one on ties.
 
-    Raises:
-        InputError: if an image has no candidate or no reference.
-
     Example:
         >>> score = bleu({"1": "a dog runs"}, {"1": ["a dog runs fast", "the dog runs"]}).score
         >>> [round(value, 3) for value in score]
@@ -64,9 +61,6 @@ def bleu(candidates: Sentences, references: Sentences) -> BleuScore:
 
 def rouge_l(candidates: Sentences, references: Sentences) -> Score:
     """Return ROUGE-L: the F-measure (beta 1.2) of longest common subsequences, averaged over images.
-
-    Raises:
-        InputError: if an image has no candidate or no reference.
 
     Example:
         >>> round(rouge_l({"1": "a dog runs"}, {"1": ["a brown dog runs"]}).score, 4)
@@ -103,12 +97,7 @@ def summarize(
     Further figures detect a captioner that repeats itself: `length_ratio` (words
     written by words of the closest references), `distinct_captions` and `found_in_training` (fractions of
     the images), `words_used` (different words) and `empty_captions` (a number). `CIDEr-D` is
-    missing when there is only one image.
-
-    Args:
-        candidates: one sentence per image.
-        references: one or more sentences per image.
-        training: the training captions, cut into words as the candidates are.
+    missing when there is only one image. `training` has the training captions, cut as the candidates are.
     """
     corpus = Corpus.of(candidates, references)
     counts = corpus.bleu_counts.sum(axis=0)
@@ -195,11 +184,7 @@ class Corpus:
 
     @classmethod
     def of(cls, candidates: Sentences, references: Sentences) -> "Corpus":
-        """Check and cut the sentences of a set of images.
-
-        Raises:
-            InputError: if an image has no candidate or no reference.
-        """
+        """Check and cut the sentences of a set of images."""
         if not candidates:
             raise InputError("no captions to score: the candidates are empty")
         for one, other, what in (

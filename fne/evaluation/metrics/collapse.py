@@ -31,10 +31,10 @@ def not_started(
         rsum: the best sum of validation recalls.
         guessing: what guessing scores on the same images.
         losses: the loss of each phase.
-        epochs: how many epochs were trained.
-        updates: how many updates were made.
+        epochs: how many were trained.
+        updates: how many were made.
         collapsed: whether the loss stayed at that of a model that maps everything to one point.
-        method: how the model was made, a value of `train.method`, or `imported` for imported vectors.
+        method: a value of `train.method`, or `imported` for imported vectors.
 
     Example:
         >>> text = not_started(8.2, 7.9, ["sum_hinge"], 2, 24, False)

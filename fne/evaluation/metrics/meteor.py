@@ -49,13 +49,7 @@ def meteor(
     program: Program,
     seconds: float = SECONDS,
 ) -> float:
-    """Return METEOR of a set of captions.
-
-    Args:
-        candidates: one sentence per image, in words separated by blanks.
-        references: one or more sentences per image.
-        program: what computes it.
-        seconds: the time limit.
+    """Return METEOR of one sentence per image, in words separated by blanks.
 
     Raises:
         InputError: if the program fails, says nothing useful, or takes too long; with what it printed.

@@ -35,11 +35,7 @@ class LabelCounts:
 
     @classmethod
     def of(cls, predicted: np.ndarray, true: np.ndarray) -> "LabelCounts":
-        """Check two masks of the same shape.
-
-        Raises:
-            InputError: if their shapes differ, if there is no image or no label, or if one is not 0/1.
-        """
+        """Check two masks of the same shape."""
         masks = {"predicted": np.asarray(predicted), "true": np.asarray(true)}
         if masks["predicted"].shape != masks["true"].shape or masks["true"].ndim != 2:
             raise InputError(
@@ -65,14 +61,7 @@ def label_metrics(predicted: np.ndarray, true: np.ndarray) -> Metrics:
 
     Besides, it returns how many classes and images had no prediction or no true label
     (`empty_predicted_classes`, …), and the mean number of labels per image (`predicted_length`,
-    `true_length`).
-
-    Args:
-        predicted: 0/1 or booleans (images, labels).
-        true: the same shape.
-
-    Raises:
-        InputError: if the masks do not fit each other.
+    `true_length`). Both masks are 0/1 or booleans (images, labels).
 
     Example:
         >>> found = label_metrics(np.array([[1, 1], [0, 0]]), np.array([[1, 0], [1, 0]]))
@@ -109,14 +98,7 @@ def average_precisions(scores: np.ndarray, true: np.ndarray) -> np.ndarray:
     """Return the average precision of every label in percent (labels); NaN where no image has the label.
 
     It is the sum of the precisions at every threshold, weighted with the gain in recall. Images with
-    equal scores enter together.
-
-    Args:
-        scores: one score per image and label, higher is surer (images, labels).
-        true: 0/1 or booleans of the same shape.
-
-    Raises:
-        InputError: if the shapes differ or a score is NaN.
+    equal scores enter together. Scores and 0/1 or boolean truth are both (images, labels).
     """
     truth = LabelCounts.of(true, true).true
     check_scores(scores, truth)

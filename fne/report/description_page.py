@@ -1,0 +1,120 @@
+"""What the pages about tags and about captions share: their frame, and the choice of their examples."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fne.core.stage import input_digests
+from fne.report.facts import catalog_head, counts, describer_facts, describer_phases, settings_of
+from fne.report.page import make_thumbnails, render_page
+from fne.report.record import page_record
+from fne.report.sources import History, read_history
+from fne.store.artifact import Artifact, Lineage
+from fne.store.catalog import Captioned, Image, image_root
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a page shows around its results."""
+
+    kind: str  # the name of the model in the lineage
+    lineage: Lineage
+    history: History
+    captioned: Sequence[Captioned]
+    thumbnails: Mapping[str, str]  # a data URI per image id; images without one are shown by their id
+    root: str  # the value of `catalog.root`
+    record: str  # what the page records about itself, see `fne.report.record`
+
+    @property
+    def model(self) -> Mapping[str, Any]:
+        """The settings of the model."""
+        return settings_of(self.lineage, self.kind)
+
+
+@dataclass(frozen=True)
+class PageSource:
+    """Where the frame of a page comes from."""
+
+    model: Artifact
+    history: Path
+    catalog: Sequence[Image]
+    captioned: Sequence[Captioned]
+    lineage: Lineage
+    settings: Mapping[str, Any]
+    root: str
+
+    def frame(self, page: str, main: str, item: str, examples: Sequence[str]) -> Frame:
+        """Return the frame of a page.
+
+        Args:
+            page: its name in lineages and records.
+            main: the validation score that is drawn first.
+            item: what losses are averaged over.
+            examples: the images that are shown.
+        """
+        return Frame(
+            self.model.name,
+            self.lineage,
+            read_history(self.history, self.model, main=main, item=item),
+            self.captioned,
+            make_thumbnails(examples, self.catalog, image_root(self.root)),
+            self.root,
+            page_record({**self.settings, "root": self.root}, self.lineage, input_digests(), page),
+        )
+
+
+def render_description(
+    template: str,
+    name: str,
+    values: Mapping[str, Any],
+    frame: Frame,
+    facts: Mapping[str, str] | None = None,
+    scripts: Sequence[str] = ("search.js",),
+) -> str:
+    """Return a page as HTML; equal inputs give equal text.
+
+    Args:
+        template: the name of its template.
+        name: that of its metrics, such as `test_full`.
+        values: what the template shows, by name.
+        frame: what is around it.
+        facts: facts of its own, by title.
+        scripts: the names of the scripts of the page.
+    """
+    shared = {
+        "split": name.partition("_")[0],
+        "phases": describer_phases(frame.model, frame.history),
+        "facts": catalog_head(frame.lineage, frame.root, frame.captioned)
+        | dict(facts or {})
+        | describer_facts(frame.model)
+        | counts(frame.captioned, frame.lineage),
+    }
+    return render_page(
+        template,
+        shared | dict(values),
+        frame.lineage,
+        frame.history,
+        frame.thumbnails,
+        frame.record,
+        scripts,
+    )
+
+
+def choose_thirds(scores: np.ndarray, count: int, seed: int) -> dict[str, np.ndarray]:
+    """Choose up to `count` images by their scores: the best third, the worst third, and others between.
+
+    Those between are drawn at random. Returns positions, the best first.
+    """
+    order = np.argsort(-scores, kind="stable")
+    chosen = min(count, len(order))
+    ends = chosen // 3
+    between = order[ends : len(order) - ends]
+    drawn = np.random.default_rng(seed).choice(len(between), chosen - 2 * ends, replace=False)
+    return {
+        "best": order[:ends],
+        "middle": between[np.sort(drawn)],
+        "worst": order[len(order) - ends :],
+    }
