@@ -3,8 +3,8 @@
 `python -m benchmarks.opponents` prints, for each network with random weights and all layers, the speed of our
 extraction, of torch (eager, channels_last, `torch.compile`), of OpenVINO in float32 and in its default
 precision, and for VGG16 of ncnn, and how far their rows are from those of eager torch. It updates the rows of
-the networks in benchmarks/README.md. OpenVINO and ncnn are optional (`pip install -e '.[bench]'`); what is not
-installed is left out. `make bench` does not run it.
+the networks in benchmarks/README.md. OpenVINO and ncnn are optional (`pip install -e '.[bench]'`); what is
+not installed is left out. `make bench` does not run it.
 """
 
 import copy
