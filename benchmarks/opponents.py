@@ -2,13 +2,15 @@
 
 `python -m benchmarks.opponents` prints, for each network with random weights and all layers, the speed of our
 extraction, of torch (eager, channels_last, `torch.compile`), of OpenVINO in float32 and in its default
-precision, and for VGG16 of ncnn, and how far their rows are from those of eager torch. OpenVINO and ncnn are
-optional (`pip install -e '.[bench]'`); what is not installed is left out. `make bench` does not run it.
+precision, and for VGG16 of ncnn, and how far their rows are from those of eager torch. It updates the rows of
+the networks in benchmarks/README.md. OpenVINO and ncnn are optional (`pip install -e '.[bench]'`); what is
+not installed is left out. `make bench` does not run it.
 """
 
 import copy
+import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -21,6 +23,7 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
+from benchmarks.__main__ import README, machine
 from benchmarks.extraction import CPU, FIRST, draw_weights, export_onnx
 from benchmarks.timing import PROJECT, compare, print_table
 from fne.extraction.extractor import ExtractorSettings, build_extractor
@@ -38,6 +41,10 @@ with suppress(ImportError):
 
 NETWORKS = ("vgg16", "timm/resnet50", "timm/convnext_tiny", "timm/vit_base_patch16_224")
 EAGER, OURS = "torch, eager", "ours"
+BEGIN, END = "<!-- written by opponents -->\n", "<!-- end of opponents -->\n"
+HEAD = (
+    "| network | program | images/s | over eager | difference | first call | machine |\n" + "|---" * 7 + "|\n"
+)
 
 Rows = Callable[[Tensor], np.ndarray]  # from crops (crops, channels, height, width) to (features,)
 
@@ -74,10 +81,11 @@ def measure(
     backbone: str,
     weights: Weights | None = None,
     images: int = 2,
-    rounds: int = 5,
+    rounds: int = 3,
     compiler: str = "inductor",
-) -> None:
-    """Print the speed of each program for a network, and how far its rows are from those of eager torch."""
+) -> list[str]:
+    """Print the speed of each program for a network; return a row of the table per program."""
+    where = machine()
     weights = weights or load_weights(PROJECT / "weights/random.yaml", backbone)
     settings = ExtractorSettings(
         backbone=backbone,
@@ -108,9 +116,33 @@ def measure(
         seconds = compare(variants, rounds)
     print(f"{backbone}, ten crops, {found[OURS].shape[1]:,} features, {torch.get_num_threads()} threads")
     print_table(seconds, EAGER, "images", images)
+    lines = []
     for name, rows in found.items():
         difference = np.linalg.norm(rows - found[EAGER]) / np.linalg.norm(found[EAGER])
         print(f"{name}: relative difference {difference:.1e}, the first call took {first[name]:.1f} s")
+        median, usual = (statistics.median(seconds[each]) for each in (name, EAGER))
+        cells = [
+            f"{images / median:.2f}",
+            f"{usual / median:.2f}",
+            f"{difference:.1e}",
+            f"{first[name]:.1f} s",
+        ]
+        lines.append(f"| {' | '.join([f'`{backbone}`', name, *cells, where])} |")
+    return lines
+
+
+def with_networks(document: str, found: Mapping[str, Sequence[str]]) -> str:
+    """Return a document with the rows of some networks replaced or added; those of other networks stay."""
+    before, rest = document.split(BEGIN)
+    table, after = rest.split(END)
+    lines = [
+        f"{line}\n"
+        for network in NETWORKS
+        for line in found.get(
+            network, [each for each in table.splitlines() if each.startswith(f"| `{network}` |")]
+        )
+    ]
+    return f"{before}{BEGIN}{HEAD}{''.join(lines)}{END}{after}"
 
 
 def _each(rows: Rows, crops: Sequence[Tensor]) -> np.ndarray:
@@ -212,11 +244,12 @@ def write_ncnn(weights: Weights, folder: Path) -> list[str]:
 @click.command()
 @click.option("--network", "networks", multiple=True, default=NETWORKS, show_default=True)
 @click.option("--images", default=2, show_default=True, help="Per call.")
-@click.option("--rounds", default=5, show_default=True)
+@click.option("--rounds", default=3, show_default=True)
 def main(networks: tuple[str, ...], images: int, rounds: int) -> None:
-    """Print the speed of our extraction and of other programs, network by network."""
+    """Measure our extraction and other programs, network by network, and update benchmarks/README.md."""
     for backbone in networks:
-        measure(backbone, None, images, rounds)
+        rows = measure(backbone, None, images, rounds)
+        README.write_text(with_networks(README.read_text("utf-8"), {backbone: rows}), encoding="utf-8")
 
 
 def tiny(folder: Path) -> None:
