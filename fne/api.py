@@ -15,7 +15,7 @@ from fne.core.errors import InputError
 from fne.core.files import FETCH, replacing
 from fne.core.params import not_one_of
 from fne.matching.model_file import ModelFile, read_model, read_model_file
-from fne.search.engine import embed_sentences, encode_sentence, without_encoder
+from fne.search.engine import encode_sentence
 from fne.search.numpy_model import PREFIX
 from fne.search.open_project import CatalogContents as Contents
 from fne.search.open_project import (
@@ -27,6 +27,7 @@ from fne.search.open_project import (
     open_project,
     parse_query,
 )
+from fne.search.snapshot import Encoder, sentence_encoder, without_encoder
 from fne.store.artifact import MODELS, merge, model_of
 from fne.store.catalog import SPLITS, in_split, split_ids
 from fne.store.checksums import read_metrics
@@ -243,7 +244,11 @@ class Model:
                 "unknown; sentences cannot be encoded"
             )
         numbers = [encode_sentence(each, self._vocabulary).numbers for each in sentences]
-        return embed_sentences(self._file, numbers) if numbers else np.empty((0, self.dim), dtype=np.float32)
+        return self._encoder(numbers) if numbers else np.empty((0, self.dim), dtype=np.float32)
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        return sentence_encoder(self._file)
 
     def encode_images(self, images: Sequence[str | Path]) -> np.ndarray:
         """Return the vectors of images (images, dim), in float32.
@@ -293,11 +298,9 @@ class Model:
         return embed_rows(read_model(self.path)[0], embeddings.read(ids))
 
     def _new_vectors(self, images: Sequence[ExternalImage]) -> np.ndarray:
-        from fne.search.embed_query import embed_rows, open_model_embedder  # torch: slow to import
+        from fne.search.embed_query import open_network  # torch: slow to import
 
-        matcher, origin = read_model(self.path)
-        embedder = open_model_embedder(self._project, origin)
-        return embed_rows(matcher, np.stack([embedder.embed(image) for image in images]))
+        return open_network(self._project, None, read_model(self.path)).vectors(images)
 
 
 def load_model(path: str | Path = ".", *, root: str | Path | None = None) -> Model:
