@@ -80,11 +80,7 @@ class Catalog:
         return f"<Catalog of {len(self)} images: {', '.join(f'{n} {split}' for n, split in counts if n)}>"
 
     def ids(self, split: str | None = None) -> list[str]:
-        """Return the ids of all images, or of those in a split, in the order of the catalog.
-
-        Raises:
-            InputError: if there is no such split.
-        """
+        """Return the ids of all images, or of those in a split, in the order of the catalog."""
         if split is None:
             return list(self.split)
         if split not in SPLITS:
@@ -92,11 +88,7 @@ class Catalog:
         return split_ids(self._contents.captioned.values(), split)
 
     def file(self, image_id: str) -> Path:
-        """Return the path of an image.
-
-        Raises:
-            InputError: if the catalog has no such image, or only its features.
-        """
+        """Return the path of an image."""
         if image_id not in self.split:
             raise InputError(f"{image_id!r} is not an image of the catalog; ids() lists them")
         file = self._contents.file(image_id)
@@ -105,11 +97,7 @@ class Catalog:
         return file
 
     def open(self, image_id: str) -> Image:
-        """Return an image as the pipeline decodes it: RGB, upright, transparency on white.
-
-        Raises:
-            InputError: if there is no such image, or if its file cannot be read.
-        """
+        """Return an image as the pipeline decodes it: RGB, upright, transparency on white."""
         file = self.file(image_id)
         try:
             return decode(file)
@@ -143,11 +131,7 @@ class Catalog:
         return rows
 
     def dataframe(self) -> Any:
-        """Return `records` as a pandas `DataFrame` with the ids as its index.
-
-        Raises:
-            InputError: if pandas is not installed; fne does not depend on it.
-        """
+        """Return `records` as a pandas `DataFrame` with the ids as its index; fne does not install pandas."""
         try:
             pandas = import_module("pandas")
         except ModuleNotFoundError:
@@ -156,10 +140,7 @@ class Catalog:
 
 
 def load_catalog(root: str | Path = ".") -> Catalog:
-    """Load the catalog of a project.
-
-    Args:
-        root: the folder of the project.
+    """Load the catalog of the project in the folder `root`.
 
     Raises:
         InputError: if the folder has no `params.yaml`, or if the catalog is missing or damaged.
@@ -173,12 +154,8 @@ FOLDER = "metrics"
 def load_metrics(root: str | Path = ".") -> dict[str, Any]:
     """Return the content of all JSON files in the folder `metrics`, by their names.
 
-    Args:
-        root: the folder of the project.
-
-    Returns:
-        Among others `retrieval`, by split and protocol: recalls in percent, ranks, and `rsum`, the sum of the
-        recalls; `intervals`: the 95 % intervals of these; `floor`: what a closed-form model reaches.
+    Among others there are `retrieval`, by split and protocol: recalls in percent, ranks, and `rsum`, the sum
+    of the recalls; `intervals`: the 95 % intervals of these; `floor`: what a closed-form model reaches.
 
     Raises:
         InputError: if the folder has no `params.yaml`, or if there are no metrics or damaged ones.
@@ -231,10 +208,7 @@ class Model:
     def encode_sentences(self, sentences: Sequence[str]) -> np.ndarray:
         """Return the vectors of sentences (sentences, dim), in float32.
 
-        Words that are not in the vocabulary are encoded as the unknown word.
-
-        Raises:
-            InputError: if a sentence has no word that is in the vocabulary.
+        Words that are not in the vocabulary are encoded as the unknown word. A sentence needs a known one.
         """
         if isinstance(sentences, str):
             raise InputError(f"sentences: expected a list of sentences, got {sentences!r}")
@@ -258,9 +232,6 @@ class Model:
 
         Args:
             images: ids of the catalog, or image files.
-
-        Raises:
-            InputError: if there is no such image, or if an image or an artifact is missing or damaged.
         """
         if isinstance(images, str | Path):
             raise InputError(f"images: expected a list of images, got {str(images)!r}")
@@ -411,9 +382,6 @@ class Store:
             split: instead of `ids`, the rows of a split, in the order of `split_ids`.
             layer: the columns of this layer, or of these layers side by side; all columns if None.
             dtype: the type of the result; by default `Store.dtype`.
-
-        Raises:
-            InputError: if the store does not have an id or a layer, or if a shard is damaged.
         """
         chosen = self._chosen(ids, split)
         return self._columns(self._rows.read(chosen, dtype), layer)
@@ -438,11 +406,7 @@ class Store:
             yield chosen, self._columns(rows, layer)
 
     def split_ids(self, split: str) -> list[str]:
-        """Return the ids of a split that `read` and `blocks` use, in the order of the catalog.
-
-        Raises:
-            InputError: if there is no such split, or if no project is known that says which images are in it.
-        """
+        """Return the ids of a split that `read` and `blocks` use, in the order of the catalog."""
         if split not in SPLITS:
             raise InputError(f"split: {not_one_of(split, SPLITS)}")
         if self._project is None:
@@ -462,10 +426,7 @@ class Store:
         256 MB. Rows of other stores are written to a new `.npy` file, which is then mapped.
 
         Args:
-            file: where to write the rows if the store cannot be mapped as it is.
-
-        Raises:
-            InputError: if the store cannot be mapped as it is and `file` is not given or exists.
+            file: where to write the rows if the store cannot be mapped as it is; must not exist.
 
         Example:
             >>> fne.open_store("vectors/images", root=project).array().shape

@@ -16,6 +16,7 @@ from fne.core.terminal import printable
 # Increased whenever a key of the JSON changes its name or meaning.
 VERSION = 1
 MAX_SHOWN = 100  # matches in a notebook or by `print`
+MAX_NAMED = 5  # unreadable files that are named
 LEFT = "text-align: left"
 SIDE, QUALITY = 128, 85  # of thumbnails: pixels, and the quality of the JPEG
 
@@ -126,6 +127,14 @@ def format_score(score: float) -> str:
         ('1204', '0.4140')
     """
     return f"{score:.0f}" if score == round(score) else f"{score:.4f}"
+
+
+def name_unreadable(unreadable: dict[str, str]) -> str:
+    """Return a warning that names some of the files that could not be read, with the reasons."""
+    named = [printable(f"{file}: {reason}") for file, reason in list(unreadable.items())[:MAX_NAMED]]
+    more = [f"and {len(unreadable) - MAX_NAMED} more"] if len(unreadable) > MAX_NAMED else []
+    files = "1 file" if len(unreadable) == 1 else f"{len(unreadable)} files"
+    return f"Warning: {files} skipped, not readable as images: {'; '.join([*named, *more])}"
 
 
 def thumbnail(file: Path) -> str | None:

@@ -28,15 +28,10 @@ from fne.search.open_project import (
     Project,
     QueryImage,
     Space,
+    normalized,
     parse_query,
 )
-from fne.search.snapshot import (
-    Snapshot,
-    normalized,
-    open_embeddings,
-    open_for_image,
-    open_for_sentence,
-)
+from fne.search.snapshot import Snapshot, open_embeddings, open_for_image, open_for_sentence
 from fne.store.artifact import Artifact, merge, require_same_model
 from fne.store.catalog import SPLITS
 from fne.store.layout import TERNARY, pack, unpack

@@ -25,7 +25,7 @@ from fne.store.catalog import SPLITS, Captioned, Image, image_root, read_caption
 from fne.store.rows import Rows
 
 PARAMS = "params.yaml"
-BLOCK = 1024  # rows
+BLOCK, BLOCK_IN_MEMORY = 1024, 4096  # rows
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,8 @@ class Space:
             compare: maps rows (rows, numbers), as stored, to their scores (rows).
         """
         if self.rows is not None:
-            blocks = (self.rows[start : start + BLOCK] for start in range(0, len(self.rows), BLOCK))
+            starts = range(0, len(self.rows), BLOCK_IN_MEMORY)
+            blocks = (self.rows[start : start + BLOCK_IN_MEMORY] for start in starts)
             scores: np.ndarray = _concatenated([compare(block) for block in blocks])[places]
             return scores
         keys = [self.keys[place] for place in places.tolist()]
@@ -332,6 +333,11 @@ def parse_query(argument: str, catalog: CatalogContents, images_only: bool = Fal
     hint = f"did you mean {close[0]!r}?" if close else f"ids look like {catalog.ids[0]!r}"
     advice = "name an image" if images_only else "to search with a sentence, use plain words"
     raise InputError(f"{argument!r} is neither a file nor an image id of the catalog ({hint}); {advice}")
+
+
+def normalized(text: str) -> str:
+    """Return a sentence without differences of case and spaces."""
+    return " ".join(text.casefold().split())
 
 
 def _looks_like_a_file_name(argument: str) -> bool:

@@ -14,7 +14,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +32,14 @@ from fne.search.numpy_model import (
     embed_sentences,
     ternary_products,
 )
-from fne.search.open_project import CatalogContents, Project, Space, caption_space, image_space
+from fne.search.open_project import (
+    CatalogContents,
+    Project,
+    Space,
+    caption_space,
+    image_space,
+    normalized,
+)
 from fne.store.artifact import Artifact, Lineage, merge, require_same_model
 from fne.store.catalog import SPLITS, Image
 from fne.store.layout import MANIFEST
@@ -166,11 +173,6 @@ class Snapshot:
             _ = self.compare, self.encoder
 
 
-def normalized(text: str) -> str:
-    """Return a sentence without differences of case and spaces."""
-    return " ".join(text.casefold().split())
-
-
 def without_encoder(model: Artifact) -> bool:
     """Return whether the vectors of captions were imported, so that none can be computed for a sentence."""
     return is_imported(model) or has_caption_vectors(model.lineage)
@@ -179,7 +181,7 @@ def without_encoder(model: Artifact) -> bool:
 def sentence_encoder(model: ModelFile) -> Encoder:
     """Return what encodes sentences with a model; only the default text encoder needs no torch."""
     if model.shape["text_encoder"] == TEXT_ENCODER:
-        return lambda sentences: embed_sentences(model, sentences)
+        return partial(embed_sentences, model)
     from fne.search.embed_query import torch_encoder  # torch: slow to import
 
     return torch_encoder(model.artifact)

@@ -17,13 +17,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, field
 from importlib import resources
 from importlib.metadata import version
 from typing import Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
@@ -151,18 +152,16 @@ def _described(problems: dict[int, str]) -> dict[int | str, Values]:
     return {code: {"model": schemas.Problem, "description": text} for code, text in problems.items()}
 
 
-async def _server(request: Request) -> Server:
+def _server(request: Request) -> Server:
     server: Server = request.app.state.server
     return server
 
 
-async def _session(request: Request) -> Session:
-    """Take the session once, so that no answer mixes two of them."""
-    return (await _server(request)).live.session.for_request()
+def _session(request: Request) -> Session:
+    """Return the session as it is now; a request takes it once, so that no answer mixes two of them."""
+    return _server(request).live.session.for_request()
 
 
-Shared = Annotated[Server, Depends(_server)]
-Current = Annotated[Session, Depends(_session)]
 api = APIRouter(
     route_class=Operation,
     responses=_described(PROBLEMS),
@@ -171,8 +170,9 @@ api = APIRouter(
 
 
 @api.get("/api/status", response_model=schemas.Status, summary="What is loaded, and what can be searched.")
-def status(server: Shared, session: Current, given: Annotated[schemas.NoParameters, Query()]) -> Response:
+def status(request: Request, given: Annotated[schemas.NoParameters, Query()]) -> Response:
     """Return what is loaded."""
+    session = _session(request)
     snapshot, space = session.snapshot, session.snapshot.embeddings
     network, message = session.network_state
     layers = [layer.name for layer in space.store.layers] if space else []
@@ -195,7 +195,7 @@ def status(server: Shared, session: Current, given: Annotated[schemas.NoParamete
             "network_message": message,
             "folder": session.folder.as_dict() if session.folder else None,
             "notes": snapshot.notes,
-            "waiting": server.live.waiting,
+            "waiting": _server(request).live.waiting,
             "limits": {
                 "bytes": MAX_BYTES,
                 "pixels": MAX_PIXELS,
@@ -207,26 +207,29 @@ def status(server: Shared, session: Current, given: Annotated[schemas.NoParamete
 
 
 @api.get("/api/search", response_model=schemas.Answer, summary="Images for a sentence.")
-def search(session: Current, given: Annotated[schemas.SearchParameters, Query()]) -> Response:
+def search(request: Request, given: Annotated[schemas.SearchParameters, Query()]) -> Response:
     """Return images for a sentence."""
     if not given.text.strip():
         raise InputError("the query is empty; describe what the image shows")
+    session = _session(request)
     filters, folder = _searched(session, given)
     found = engine.images_for_sentence(session.snapshot, given.text, given.k, filters, folder)
     return _json(_answer(session.snapshot, found, folder))
 
 
 @api.get("/api/sentences", response_model=schemas.Answer, summary="Sentences for an image.")
-def sentences(session: Current, given: Annotated[schemas.SentenceParameters, Query()]) -> Response:
+def sentences(request: Request, given: Annotated[schemas.SentenceParameters, Query()]) -> Response:
     """Return sentences for an image."""
+    session = _session(request)
     image = session.find_image(given.image, given.photo)
     found = engine.sentences_for_image(session.snapshot, image, given.k)
     return _json(_answer(session.snapshot, found, None) | _named(image))
 
 
 @api.get("/api/similar", response_model=schemas.Answer, summary="Images that look similar.")
-def similar(session: Current, given: Annotated[schemas.SimilarParameters, Query()]) -> Response:
+def similar(request: Request, given: Annotated[schemas.SimilarParameters, Query()]) -> Response:
     """Return images that look similar to an image."""
+    session = _session(request)
     image = session.find_image(given.image, given.photo)
     filters, folder = _searched(session, given)
     found = engine.similar_images(session.snapshot, image, given.k, filters, folder, given.layer)
@@ -234,8 +237,9 @@ def similar(session: Current, given: Annotated[schemas.SimilarParameters, Query(
 
 
 @api.get("/api/image", response_model=schemas.Details, summary="What is known about an image.")
-def details(session: Current, given: Annotated[schemas.ImageParameters, Query()]) -> Response:
+def details(request: Request, given: Annotated[schemas.ImageParameters, Query()]) -> Response:
     """Return what is known about an image: sentences, tags, sizes, and what its rows were made from."""
+    session = _session(request)
     image, snapshot = session.find_image(given.image, given.photo), session.snapshot
     record = snapshot.catalog.captioned.get(image.id) if image.id else None
     file = snapshot.catalog.images.get(image.id) if image.id else None
@@ -259,8 +263,9 @@ def details(session: Current, given: Annotated[schemas.ImageParameters, Query()]
 
 
 @api.get("/api/description", response_model=schemas.Description, summary="What models say about an image.")
-def describe(session: Current, given: Annotated[schemas.ImageParameters, Query()]) -> Response:
+def describe(request: Request, given: Annotated[schemas.ImageParameters, Query()]) -> Response:
     """Return what models say about an image."""
+    session = _session(request)
     image, snapshot = session.find_image(given.image, given.photo), session.snapshot
     writing = read_writing(session.project.params, None)
     values = engine.describe_image(snapshot, image, Wanted(CONCEPTS, writing=writing))
@@ -284,13 +289,9 @@ def describe(session: Current, given: Annotated[schemas.ImageParameters, Query()
     openapi_extra={"requestBody": PHOTO_BODY},
     summary="Embed a photo: the body of the request is an image file, or a form with one file.",
 )
-async def add_photo(
-    request: Request,
-    server: Shared,
-    session: Current,
-    given: Annotated[schemas.NoParameters, Query()],
-) -> Response:
+async def add_photo(request: Request, given: Annotated[schemas.NoParameters, Query()]) -> Response:
     """Embed a photo; a few at a time, because bodies take memory and photos take long."""
+    server, session = _server(request), _session(request)
     if not server.photos.acquire(blocking=False):
         raise BusyError("other photos are waiting; try again in a moment")
     try:
@@ -308,8 +309,7 @@ async def add_photo(
     summary="The picture of an image, by the SHA-256 of its file.",
 )
 def picture(
-    server: Shared,
-    session: Current,
+    request: Request,
     # The pattern is not checked: what is no digest names no picture.
     digest: Annotated[
         str, Path(description="The SHA-256 of a file.", json_schema_extra={"pattern": schemas.DIGEST})
@@ -317,7 +317,8 @@ def picture(
     given: Annotated[schemas.PictureParameters, Query()],
 ) -> Response:
     """Return the picture of an image of the catalog or of the folder, as a JPEG."""
-    file = session.file(digest)
+    server = _server(request)
+    file = _session(request).file(digest)
     if file is None:
         raise MissingError("there is no such picture")
     content = server.pictures.get((digest, given.size))
@@ -349,7 +350,7 @@ def build_app(live: Live, token: str | None) -> ASGIApp:
     pages = [Route(path, _static(*file)) for path, file in PAGE.items()]
     pages.append(Route("/openapi.json", _constant(_json(describe_interface()))))
     app = FastAPI(
-        routes=[*pages, *api.routes],
+        routes=[*pages, *(_with_head(route) for route in api.routes if isinstance(route, APIRoute))],
         exception_handlers={
             HTTPException: _http_problem,
             Exception: _internal_problem,
@@ -361,6 +362,14 @@ def build_app(live: Live, token: str | None) -> ASGIApp:
     )
     app.state.server = server
     return Guard(app, token)
+
+
+def _with_head(route: APIRoute) -> APIRoute:
+    """Return a route that also answers HEAD, if it answers GET; the interface describes GET only."""
+    found = copy(route)
+    methods = route.methods or set()
+    found.methods = methods | ({"HEAD"} if "GET" in methods else set())
+    return found
 
 
 def describe_interface() -> Values:

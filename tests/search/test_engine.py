@@ -415,6 +415,7 @@ COUNTERS = [numpy_model.ternary_products, bit_kernels.ternary_products]
 @pytest.mark.parametrize("features", [1, 3, 8, 12, 16, 333])
 def test_ternary_products_equal_those_of_plain_python(tmp_path, monkeypatch, features, count_bits, in_memory):
     monkeypatch.setattr(open_project, "BLOCK", 7)
+    monkeypatch.setattr(open_project, "BLOCK_IN_MEMORY", 7)
     rows = np.random.default_rng(features).integers(-1, 2, size=(30, features)).astype(np.int8)
     opened = space(tmp_path, rows, TERNARY, in_memory)
     for start, stop in [(0, features), (features // 3, features // 2), (features - 1, features)]:
@@ -440,6 +441,7 @@ def test_cosines_of_columns_equal_plain_loops(tmp_path, monkeypatch, in_memory):
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_chosen_rows_have_the_scores_that_they_have_among_all(tmp_path, monkeypatch, in_memory):
     monkeypatch.setattr(open_project, "BLOCK", 3)
+    monkeypatch.setattr(open_project, "BLOCK_IN_MEMORY", 3)
     opened = space(tmp_path, np.arange(14, dtype=np.float32).reshape(7, 2), "float32", in_memory)
     assert opened.score(np.array([1, 5, 6]), lambda rows: rows[:, 0]).tolist() == [2, 10, 12]
     assert opened.score(np.zeros(0, dtype=int), lambda rows: rows[:, 0]).tolist() == []
