@@ -133,8 +133,8 @@ def open_embedder(
 
     Args:
         origin: the embeddings, or a model that was trained on them.
-        weights: the weights file of the network.
-        statistics: the file of the statistics.
+        weights: the file of the network.
+        statistics: the file that `standardize` wrote.
         runtime: settings of the process.
         scratch: where finished activations are kept.
         extractor: that of a tuned network; without it, `origin` names the network.
@@ -220,12 +220,8 @@ def open_network(
 ) -> Network:
     """Load what computes embeddings like some, and vectors of a model, tuned or not; one of them is given.
 
-    Args:
-        project: where the weights and the statistics are.
-        embeddings: the embeddings.
-        model: the model.
-        threaded: whether several threads may ask for rows, such as a photo of a visitor and the index of a
-            folder: they take turns by batches.
+    With `threaded`, several threads may ask for rows, such as a photo of a visitor and the index of a folder:
+    they take turns by batches.
 
     Raises:
         InputError: if the features were imported, or if the files on disk do not belong to what is given.

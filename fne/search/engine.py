@@ -84,10 +84,10 @@ def search(
         project: the project whose artifacts are used.
         argument: a sentence, the id of an image of the catalog, or an image file.
         by: the kind of embedding to compare images by, or None to use the trained model.
-        folder: a folder to search instead of the catalog, or None.
-        k: the number of matches to return.
-        split: search only images of this split of the catalog, or their sentences; None for all.
-        tag: search only images that have this tag, or their sentences; None for all.
+        folder: searched instead of the catalog.
+        k: the number of matches.
+        split: search only images of this split of the catalog, or their sentences.
+        tag: search only images that have this tag, or their sentences.
 
     Raises:
         InputError: if the query is invalid, or if artifacts for it are missing.
@@ -268,12 +268,8 @@ def encode_sentence(text: str, vocabulary: Vocabulary) -> EncodedSentence:
 def embed_sentence(snapshot: Snapshot, text: str, in_catalog: bool) -> tuple[np.ndarray, list[str]]:
     """Return the vector (1, dim) of a sentence, and its words that are not in the vocabulary.
 
-    A model that cannot encode sentences has vectors for captions of the catalog, word for word.
-
-    Args:
-        snapshot: the model, and the vectors of captions if it needs them.
-        text: the sentence.
-        in_catalog: whether the catalog is searched, and not a folder.
+    A model that cannot encode sentences has vectors for captions of the catalog, word for word, and only the
+    catalog is searched with them (`in_catalog`).
 
     Raises:
         InputError: if no word is known, or if there is no vector for the sentence.
@@ -448,16 +444,7 @@ def _matches(
     pool: "CatalogContents | Folder",
     true: Collection[str] | None = None,
 ) -> list[Match]:
-    """Return the `k` best of the rows at `places`, given their scores.
-
-    Args:
-        space: the rows.
-        places: positions of those that were scored.
-        scores: of these rows.
-        k: the number of matches.
-        pool: where the images are from.
-        true: the images that the catalog pairs with the query; None if there are none.
-    """
+    """Return the `k` best of the rows at `places`, given their scores; `true` are paired with the query."""
     found = []
     for rank, best in enumerate(top_k(scores, k), start=1):
         place = int(places[best])

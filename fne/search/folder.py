@@ -199,13 +199,9 @@ class FolderWatch:
 
 
 def list_folder(path: Path, workers: int, scratch: Path, skipped: Collection[str] = ()) -> Folder:
-    """Read every image file of a folder; unchanged files that were read before are not read again.
+    """Read every image file of a folder but those `skipped`, by relative path.
 
-    Args:
-        path: the folder.
-        workers: the number of processes that decode images.
-        scratch: where findings about files are kept.
-        skipped: relative paths of files that are left out, such as those that are being written.
+    Unchanged files that were read before are not read again.
 
     Raises:
         InputError: if the folder does not exist or has no images.

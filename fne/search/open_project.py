@@ -113,13 +113,9 @@ class Space:
         return found
 
     def score(self, places: np.ndarray, compare: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """Return the scores of the rows at some places.
+        """Return the scores of the rows at some places; `compare` maps rows as stored to their scores (rows).
 
         Rows in memory are all scored, because copying the chosen ones would take longer.
-
-        Args:
-            places: positions of rows.
-            compare: maps rows (rows, numbers), as stored, to their scores (rows).
         """
         if self.rows is not None:
             starts = range(0, len(self.rows), BLOCK_IN_MEMORY)
@@ -238,11 +234,7 @@ class Project:
 
 
 def open_project(root: str | Path) -> Project:
-    """Return the project in a folder.
-
-    Raises:
-        InputError: if the folder has no `params.yaml`.
-    """
+    """Return the project in a folder, which must have a `params.yaml`."""
     params = Path(root).expanduser() / PARAMS
     if not params.is_file():
         raise InputError(
@@ -290,16 +282,9 @@ QueryImage = CatalogImage | ExternalImage
 
 @dataclass(frozen=True)
 class EmbeddedImage:
-    """The image of a query with what it is compared by.
+    """The image of a query with what it is compared by: an embedding as stored, a vector in the joint space.
 
-    Attributes:
-        id: its id in the catalog, or None.
-        sha256: the digest of its file, if there is one.
-        file: its file, if it is known.
-        embedding: its row in the store of embeddings, as stored, or None.
-        vector: its vector in the joint space, or None.
-        width: its size in pixels, of a photo that the catalog does not have.
-        height: likewise.
+    Only a photo that the catalog does not have records its size in pixels here.
     """
 
     id: str | None

@@ -67,11 +67,11 @@ class Snapshot:
     Attributes:
         catalog: images and captions.
         lineage: what the parts were made from.
-        embeddings: the embeddings of the images, or None.
-        model: the trained model with the weights of its text encoder, or None.
-        vocabulary: that of the model, or None.
-        images: the vectors of the images in the joint space, or None.
-        captions: those of the captions, or None.
+        embeddings: the embeddings of the images.
+        model: the trained model with the weights of its text encoder.
+        vocabulary: that of the model.
+        images: the vectors of the images in the joint space.
+        captions: those of the captions.
         describers: the taggers and captioners that belong to the embeddings, by their names in `PARTS`.
         notes: what is missing, and how to make it.
         version: a digest of all parts, which names the set in answers of a server.

@@ -52,12 +52,7 @@ HEADERS = {
 
 
 class Guard:
-    """Refuses requests that may not be answered, and adds headers to all answers.
-
-    Args:
-        app: the application.
-        token: what every request has to have, or None on a loopback address.
-    """
+    """Refuses requests that may not be answered, and adds headers to all answers; see above for the token."""
 
     def __init__(self, app: ASGIApp, token: str | None) -> None:
         self._app = app
