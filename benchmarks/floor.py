@@ -29,7 +29,7 @@ from fne.features.standardize import fit as fit_statistics
 from fne.features.write_embeddings import write_embeddings
 from fne.matching.closed_form import METHODS, Alignment, CaptionedImages, ClosedForm, fit
 from fne.matching.similarities import cosine
-from fne.search.numpy_model import SENTENCE_ENCODERS
+from fne.search.numpy_model import tfidf
 from fne.store.rows import Rows
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -67,10 +67,7 @@ def score(found: Alignment, rows: Rows, images: CaptionedImages) -> float:
     table, offsets = weights["words.weight"], images.bags.offsets
     pictures = rows.read(images.ids).astype(np.float32) @ found.image_weight.T + found.image_bias
     sentences = np.stack(
-        [
-            SENTENCE_ENCODERS["tfidf"](table[images.bags.words[start:stop]], weights, {})
-            for start, stop in pairwise(offsets)
-        ]
+        [tfidf(table[images.bags.words[start:stop]], weights) for start, stop in pairwise(offsets)]
     )
     vectors = (torch.nn.functional.normalize(torch.from_numpy(each), dim=1) for each in (pictures, sentences))
     ranking = rank(*vectors, torch.from_numpy(images.owners), cosine, top=0)

@@ -117,14 +117,13 @@ def write_project(folder: Path, images: int = IMAGES, features: int = FEATURES, 
     matcher = new_matcher(
         Shape(
             "linear",
-            "gru",
+            "tfidf",
             "cosine",
             False,
             features,
             WORDS,
             300,
             dim,
-            text_encoder_settings={"initial": "torch"},
         ),
         seed=0,
     )

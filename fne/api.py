@@ -15,7 +15,7 @@ from fne.core.errors import InputError
 from fne.core.files import FETCH, replacing
 from fne.core.params import not_one_of
 from fne.matching.model_file import ModelFile, read_model, read_model_file
-from fne.search.engine import embed_sentences, encode_sentence, without_encoder
+from fne.search.engine import encode_sentence
 from fne.search.numpy_model import PREFIX
 from fne.search.open_project import CatalogContents as Contents
 from fne.search.open_project import (
@@ -27,6 +27,7 @@ from fne.search.open_project import (
     open_project,
     parse_query,
 )
+from fne.search.snapshot import Encoder, sentence_encoder, without_encoder
 from fne.store.artifact import MODELS, merge, model_of
 from fne.store.catalog import SPLITS, in_split, split_ids
 from fne.store.checksums import read_metrics
@@ -79,11 +80,7 @@ class Catalog:
         return f"<Catalog of {len(self)} images: {', '.join(f'{n} {split}' for n, split in counts if n)}>"
 
     def ids(self, split: str | None = None) -> list[str]:
-        """Return the ids of all images, or of those in a split, in the order of the catalog.
-
-        Raises:
-            InputError: if there is no such split.
-        """
+        """Return the ids of all images, or of those in a split, in the order of the catalog."""
         if split is None:
             return list(self.split)
         if split not in SPLITS:
@@ -91,11 +88,7 @@ class Catalog:
         return split_ids(self._contents.captioned.values(), split)
 
     def file(self, image_id: str) -> Path:
-        """Return the path of an image.
-
-        Raises:
-            InputError: if the catalog has no such image, or only its features.
-        """
+        """Return the path of an image."""
         if image_id not in self.split:
             raise InputError(f"{image_id!r} is not an image of the catalog; ids() lists them")
         file = self._contents.file(image_id)
@@ -104,11 +97,7 @@ class Catalog:
         return file
 
     def open(self, image_id: str) -> Image:
-        """Return an image as the pipeline decodes it: RGB, upright, transparency on white.
-
-        Raises:
-            InputError: if there is no such image, or if its file cannot be read.
-        """
+        """Return an image as the pipeline decodes it: RGB, upright, transparency on white."""
         file = self.file(image_id)
         try:
             return decode(file)
@@ -142,11 +131,7 @@ class Catalog:
         return rows
 
     def dataframe(self) -> Any:
-        """Return `records` as a pandas `DataFrame` with the ids as its index.
-
-        Raises:
-            InputError: if pandas is not installed; fne does not depend on it.
-        """
+        """Return `records` as a pandas `DataFrame` with the ids as its index; fne does not install pandas."""
         try:
             pandas = import_module("pandas")
         except ModuleNotFoundError:
@@ -155,10 +140,7 @@ class Catalog:
 
 
 def load_catalog(root: str | Path = ".") -> Catalog:
-    """Load the catalog of a project.
-
-    Args:
-        root: the folder of the project.
+    """Load the catalog of the project in the folder `root`.
 
     Raises:
         InputError: if the folder has no `params.yaml`, or if the catalog is missing or damaged.
@@ -172,12 +154,8 @@ FOLDER = "metrics"
 def load_metrics(root: str | Path = ".") -> dict[str, Any]:
     """Return the content of all JSON files in the folder `metrics`, by their names.
 
-    Args:
-        root: the folder of the project.
-
-    Returns:
-        Among others `retrieval`, by split and protocol: recalls in percent, ranks, and `rsum`, the sum of the
-        recalls; `intervals`: the 95 % intervals of these; `floor`: what a closed-form model reaches.
+    Among others there are `retrieval`, by split and protocol: recalls in percent, ranks, and `rsum`, the sum
+    of the recalls; `intervals`: the 95 % intervals of these; `floor`: what a closed-form model reaches.
 
     Raises:
         InputError: if the folder has no `params.yaml`, or if there are no metrics or damaged ones.
@@ -230,10 +208,7 @@ class Model:
     def encode_sentences(self, sentences: Sequence[str]) -> np.ndarray:
         """Return the vectors of sentences (sentences, dim), in float32.
 
-        Words that are not in the vocabulary are encoded as the unknown word.
-
-        Raises:
-            InputError: if a sentence has no word that is in the vocabulary.
+        Words that are not in the vocabulary are encoded as the unknown word. A sentence needs a known one.
         """
         if isinstance(sentences, str):
             raise InputError(f"sentences: expected a list of sentences, got {sentences!r}")
@@ -243,7 +218,11 @@ class Model:
                 "unknown; sentences cannot be encoded"
             )
         numbers = [encode_sentence(each, self._vocabulary).numbers for each in sentences]
-        return embed_sentences(self._file, numbers) if numbers else np.empty((0, self.dim), dtype=np.float32)
+        return self._encoder(numbers) if numbers else np.empty((0, self.dim), dtype=np.float32)
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        return sentence_encoder(self._file)
 
     def encode_images(self, images: Sequence[str | Path]) -> np.ndarray:
         """Return the vectors of images (images, dim), in float32.
@@ -253,9 +232,6 @@ class Model:
 
         Args:
             images: ids of the catalog, or image files.
-
-        Raises:
-            InputError: if there is no such image, or if an image or an artifact is missing or damaged.
         """
         if isinstance(images, str | Path):
             raise InputError(f"images: expected a list of images, got {str(images)!r}")
@@ -293,11 +269,9 @@ class Model:
         return embed_rows(read_model(self.path)[0], embeddings.read(ids))
 
     def _new_vectors(self, images: Sequence[ExternalImage]) -> np.ndarray:
-        from fne.search.embed_query import embed_rows, open_model_embedder  # torch: slow to import
+        from fne.search.embed_query import open_network  # torch: slow to import
 
-        matcher, origin = read_model(self.path)
-        embedder = open_model_embedder(self._project, origin)
-        return embed_rows(matcher, np.stack([embedder.embed(image) for image in images]))
+        return open_network(self._project, None, read_model(self.path)).vectors(images)
 
 
 def load_model(path: str | Path = ".", *, root: str | Path | None = None) -> Model:
@@ -408,9 +382,6 @@ class Store:
             split: instead of `ids`, the rows of a split, in the order of `split_ids`.
             layer: the columns of this layer, or of these layers side by side; all columns if None.
             dtype: the type of the result; by default `Store.dtype`.
-
-        Raises:
-            InputError: if the store does not have an id or a layer, or if a shard is damaged.
         """
         chosen = self._chosen(ids, split)
         return self._columns(self._rows.read(chosen, dtype), layer)
@@ -435,11 +406,7 @@ class Store:
             yield chosen, self._columns(rows, layer)
 
     def split_ids(self, split: str) -> list[str]:
-        """Return the ids of a split that `read` and `blocks` use, in the order of the catalog.
-
-        Raises:
-            InputError: if there is no such split, or if no project is known that says which images are in it.
-        """
+        """Return the ids of a split that `read` and `blocks` use, in the order of the catalog."""
         if split not in SPLITS:
             raise InputError(f"split: {not_one_of(split, SPLITS)}")
         if self._project is None:
@@ -459,10 +426,7 @@ class Store:
         256 MB. Rows of other stores are written to a new `.npy` file, which is then mapped.
 
         Args:
-            file: where to write the rows if the store cannot be mapped as it is.
-
-        Raises:
-            InputError: if the store cannot be mapped as it is and `file` is not given or exists.
+            file: where to write the rows if the store cannot be mapped as it is; must not exist.
 
         Example:
             >>> fne.open_store("vectors/images", root=project).array().shape

@@ -183,10 +183,11 @@ def test_captions_have_the_vectors_that_encode_wrote(finished, model):
     np.testing.assert_allclose(model.encode_sentences(captions), stored[ids], rtol=1e-4, atol=1e-6)
 
 
-def test_a_text_encoder_without_a_numpy_implementation_is_computed_with_torch(model, monkeypatch):
+def test_another_text_encoder_is_computed_with_torch(model, monkeypatch):
     sentences = ["a red circle", "something blue", "green"]
     expected = model.encode_sentences(sentences)
-    monkeypatch.setattr("fne.search.engine.SENTENCE_ENCODERS", {})
+    monkeypatch.setattr("fne.search.snapshot.TEXT_ENCODER", "none")
+    vars(model).pop("_encoder")
     np.testing.assert_allclose(model.encode_sentences(sentences), expected, rtol=1e-4, atol=1e-6)
 
 

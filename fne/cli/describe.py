@@ -9,18 +9,10 @@ import click
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.signals import explain_interrupt
 from fne.core.terminal import printable, say
-from fne.search import describe_photo as search
-from fne.search.describe_photo import (
-    Description,
-    Descriptions,
-    Wanted,
-    check_table,
-    read_writing,
-    write_table,
-)
+from fne.search import describe_photo
+from fne.search.answer import name_unreadable
+from fne.search.describe_photo import Description, Wanted, check_table, read_writing, write_table
 from fne.search.open_project import Project
-
-MAX_NAMED = 5  # unreadable files that are named
 
 
 @click.command()
@@ -72,11 +64,11 @@ def describe(
     writing = read_writing(params, beam) if only in (None, "caption") else None
     # Only a folder takes long.
     with explain_interrupt() if folder else nullcontext():
-        answer = search.describe(Project(params), images, folder, Wanted(k, only, writing))
+        answer = describe_photo.describe(Project(params), images, folder, Wanted(k, only, writing))
     for note in answer.notes:
         say(f"Note: {note}", err=True)
     if answer.unreadable:
-        say(f"Warning: {_unreadable(answer)}", err=True)
+        say(name_unreadable(answer.unreadable), err=True)
     if output:
         write_table(output, answer)
         described = len(answer.descriptions)
@@ -102,10 +94,3 @@ def lines(description: Description) -> list[str]:
         shown = "  ".join(f"{printable(name)} {value:.2f}" for name, value in values["concepts"].items())
         found.append(f"  {'concepts':<10} {shown}")
     return found
-
-
-def _unreadable(answer: Descriptions) -> str:
-    named = [printable(f"{file}: {reason}") for file, reason in list(answer.unreadable.items())[:MAX_NAMED]]
-    more = [f"and {len(answer.unreadable) - MAX_NAMED} more"] if len(answer.unreadable) > MAX_NAMED else []
-    files = "1 file" if len(answer.unreadable) == 1 else f"{len(answer.unreadable)} files"
-    return f"{files} skipped, not readable as images: {'; '.join([*named, *more])}"

@@ -8,12 +8,10 @@ import click
 
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.signals import explain_interrupt
-from fne.core.terminal import printable, say
+from fne.core.terminal import say
 from fne.search import engine
-from fne.search.answer import Answer
+from fne.search.answer import name_unreadable
 from fne.search.open_project import Project
-
-MAX_NAMED = 5  # unreadable files that are named
 
 
 @click.command()
@@ -60,7 +58,7 @@ def search(
     if answer.unknown_words:
         say(f"Warning: not in the vocabulary: {', '.join(answer.unknown_words)}", err=True)
     if answer.unreadable:
-        say(f"Warning: {_unreadable(answer)}", err=True)
+        say(name_unreadable(answer.unreadable), err=True)
     if as_json:
         say(json.dumps(answer.as_dict(), ensure_ascii=False, indent=1))
     else:
@@ -68,10 +66,3 @@ def search(
     if sheet:
         write_sheet(sheet, answer)
         say(f"{sheet}: contact sheet of {min(len(answer.matches), MAX_MATCHES)} matches", err=True)
-
-
-def _unreadable(answer: Answer) -> str:
-    named = [printable(f"{file}: {reason}") for file, reason in list(answer.unreadable.items())[:MAX_NAMED]]
-    more = [f"and {len(answer.unreadable) - MAX_NAMED} more"] if len(answer.unreadable) > MAX_NAMED else []
-    files = "1 file" if len(answer.unreadable) == 1 else f"{len(answer.unreadable)} files"
-    return f"{files} skipped, not readable as images: {'; '.join([*named, *more])}"

@@ -44,12 +44,12 @@ def serve(params: Path, folder: Path | None, host: str, port: int, token: str | 
     # wait for each other while other requests are answered.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        import uvicorn  # uvicorn: slow to import
+        import fastapi  # noqa: F401  # fastapi: slow to import
+        import uvicorn
     except ModuleNotFoundError:
-        raise InputError("fne serve needs uvicorn and starlette; run `pip install -e .`") from None
+        raise InputError("fne serve needs uvicorn and fastapi; run `pip install -e .`") from None
     from fne.serve.app import build_app  # NumPy: reads the setting above
-    from fne.serve.connection import Connection
-    from fne.serve.guard import is_loopback
+    from fne.serve.guard import Connection, is_loopback
     from fne.serve.session import Live
 
     public = not is_loopback(host)

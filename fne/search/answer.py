@@ -1,32 +1,24 @@
 """The result of a search: the best matches, as text for the terminal, as JSON, or as HTML for a notebook.
 
-A search scores all images of a `Pool`, which are those of the catalog or those of a folder,
-and returns the best matches in an `Answer`.
-
 The HTML refers to nothing outside itself: thumbnails are data URIs. All text is escaped, so nothing in a
 caption or a file name can act as HTML.
 """
 
-from collections.abc import Callable, Collection
+import base64
+import io
 from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from fne.core.errors import InputError
 from fne.core.terminal import printable
-from fne.search.open_project import CatalogContents, QueryImage
-from fne.store.rows import Rows
-
-if TYPE_CHECKING:
-    from fne.search.folder import Folder  # slow to import
 
 # Increased whenever a key of the JSON changes its name or meaning.
 VERSION = 1
 MAX_SHOWN = 100  # matches in a notebook or by `print`
+MAX_NAMED = 5  # unreadable files that are named
 LEFT = "text-align: left"
+SIDE, QUALITY = 128, 85  # of thumbnails: pixels, and the quality of the JPEG
 
 
 @dataclass(frozen=True)
@@ -127,100 +119,6 @@ class Answer:
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}"
 
 
-@dataclass(frozen=True)
-class Pool:
-    """The images that are searched, each with a row in a store.
-
-    Attributes:
-        name: the name of the catalog or the folder.
-        ids: the ids of the images.
-        rows: the store of their rows.
-        keys: the id of each image's row.
-        file: maps an image's id to its file.
-        sentences: maps an image's id to its captions.
-        unreadable: files that could not be read, with the reason.
-        splits: the number of images of each split, if they are those of the catalog.
-    """
-
-    name: str
-    ids: list[str]
-    rows: Rows
-    keys: list[str]
-    file: Callable[[str], Path | None]
-    sentences: Callable[[str], list[str]]
-    unreadable: dict[str, str] = field(default_factory=dict)
-    splits: dict[str, int] = field(default_factory=dict)
-
-    def matches(self, scores: np.ndarray, k: int, true: Collection[str] | None = None) -> list[Match]:
-        """Return the `k` best images, given the scores of all; `true` are those paired with the query."""
-        found = []
-        for rank, position in enumerate(top_k(scores, k), start=1):
-            image = self.ids[position]
-            file = self.file(image)
-            found.append(
-                Match(
-                    rank,
-                    float(scores[position]),
-                    image,
-                    image,
-                    str(file) if file else None,
-                    self.sentences(image),
-                    image in true if true else None,
-                )
-            )
-        return found
-
-
-def catalog_pool(
-    catalog: CatalogContents,
-    rows: Rows,
-    exclude: QueryImage | None = None,
-    chosen: Collection[str] | None = None,
-) -> Pool:
-    """Return the chosen images of the catalog that have a row; by default all, with those of the gallery."""
-    # An imported store may have more images than the catalog.
-    chosen = catalog.captioned if chosen is None else chosen
-    ids = sorted(set(chosen) & set(rows.ids) - {exclude.id if exclude else None})
-    splits = catalog.count_splits(ids)
-    return Pool("the catalog", ids, rows, ids, catalog.file, catalog.sentences, splits=splits)
-
-
-def folder_pool(folder: "Folder", rows: Rows, exclude: QueryImage | None = None) -> Pool:
-    """Return all images of a folder; their rows are keyed by the digests of the files."""
-    images = [image for image in folder.images if not exclude or image.sha256 != exclude.sha256]
-    return Pool(
-        str(folder.path),
-        [image.id for image in images],
-        rows,
-        [image.sha256 for image in images],
-        lambda name: folder.path / name,
-        lambda name: [],
-        folder.unreadable,
-    )
-
-
-def top_k(scores: np.ndarray, k: int) -> list[int]:
-    """Return the positions of the `k` highest scores, best first; ties keep their order.
-
-    Raises:
-        InputError: if a score is NaN, which cannot be ordered.
-
-    Example:
-        >>> top_k(np.array([0.5, 0.9, 0.5, 0.1]), k=3)
-        [1, 0, 2]
-    """
-    if np.isnan(scores).any():
-        bad = int(np.isnan(scores).sum())
-        raise InputError(f"{bad} of {len(scores)} scores are NaN; train the model again")
-    if k >= len(scores):
-        positions: list[int] = np.argsort(-scores, kind="stable").tolist()
-        return positions
-    # Only what is not below the k-th best is sorted: a large catalog takes longer to sort than to score.
-    best = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
-    chosen: list[int] = best[np.argsort(-scores[best], kind="stable")][:k].tolist()
-    return chosen
-
-
 def format_score(score: float) -> str:
     """Return a score as text: integers without decimals, other numbers with four.
 
@@ -229,6 +127,28 @@ def format_score(score: float) -> str:
         ('1204', '0.4140')
     """
     return f"{score:.0f}" if score == round(score) else f"{score:.4f}"
+
+
+def name_unreadable(unreadable: dict[str, str]) -> str:
+    """Return a warning that names some of the files that could not be read, with the reasons."""
+    named = [printable(f"{file}: {reason}") for file, reason in list(unreadable.items())[:MAX_NAMED]]
+    more = [f"and {len(unreadable) - MAX_NAMED} more"] if len(unreadable) > MAX_NAMED else []
+    files = "1 file" if len(unreadable) == 1 else f"{len(unreadable)} files"
+    return f"Warning: {files} skipped, not readable as images: {'; '.join([*named, *more])}"
+
+
+def thumbnail(file: Path) -> str | None:
+    """Return an image as a small JPEG in a data URI, or None if the file cannot be read."""
+    from fne.store.images import UndecodableError, decode  # Pillow: slow to import
+
+    try:
+        picture = decode(file)
+    except UndecodableError:
+        return None
+    picture.thumbnail((SIDE, SIDE))
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=QUALITY)
+    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 def _line(match: Match, width: int) -> str:
@@ -246,8 +166,6 @@ def _html_row(match: Match) -> str:
 
 
 def _picture(file: str | None) -> str:
-    from fne.search.thumbnails import thumbnail  # Pillow: slow to import
-
     source = thumbnail(Path(file)) if file else None
     return f'<img src="{source}" alt="">' if source else ""
 

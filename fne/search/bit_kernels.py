@@ -16,11 +16,7 @@ _compiled = numba.njit(cache=True, nogil=True)
 
 
 def ternary_products(rows: np.ndarray, query: np.ndarray) -> np.ndarray:
-    """Return the dot products (rows) of ternary rows with a query, int64.
-
-    Args:
-        rows: (rows, bytes), two bit planes each (see `fne.store.layout.pack`).
-        query: (bytes), likewise.
+    """Return the dot products (rows) of ternary rows with a query, as `fne.store.layout.pack` packs them.
 
     Example:
         >>> from fne.store.layout import pack
@@ -45,14 +41,7 @@ def ternary_products(rows: np.ndarray, query: np.ndarray) -> np.ndarray:
 
 @_compiled
 def count_bits(rows: np.ndarray, query: np.ndarray, opposite: np.ndarray, products: np.ndarray) -> None:
-    """Write how many more bits each row has in common with the query than with its opposite.
-
-    Args:
-        rows: (rows, words), uint64.
-        query: (words).
-        opposite: (words).
-        products: (rows), int64, overwritten.
-    """
+    """Write how many more bits each row (rows, words) has in common with the query than with its opposite."""
     for row in range(rows.shape[0]):
         common, opposed = np.uint64(0), np.uint64(0)
         for word in range(rows.shape[1]):

@@ -115,13 +115,7 @@ class Descriptions:
 
 
 def describe(project: Project, arguments: Sequence[str], folder: Path | None, wanted: Wanted) -> Descriptions:
-    """Describe images of the catalog, image files, or a folder of photos.
-
-    Args:
-        project: the project whose models are used.
-        arguments: ids of images of the catalog, or image files; none for a folder.
-        folder: a folder of photos, or None.
-        wanted: which values to return.
+    """Describe images of the catalog and image files (`arguments`), or a folder of photos.
 
     Raises:
         InputError: if there is no model, no such image, or if models and images do not belong together.
@@ -146,15 +140,7 @@ def describe_rows(
     rows: np.ndarray,
     wanted: Wanted,
 ) -> list[Description]:
-    """Describe images by their embeddings.
-
-    Args:
-        parts: what describes them.
-        files: the model of each part.
-        images: the images.
-        rows: their embeddings (images, features).
-        wanted: what to say.
-    """
+    """Describe images by their embeddings `rows` (images, features); `files` are the models of the parts."""
     descriptions = [Description(image) for image in images]
     for part, file in zip(parts, files, strict=True):
         found = part.describe(file, images, rows, wanted)

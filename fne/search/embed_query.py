@@ -1,4 +1,4 @@
-"""The parts of a search that need torch: new images, and variants without a NumPy implementation.
+"""The parts of a search that need torch: new images, and all text encoders and similarities but the default.
 
 An image that the catalog does not have is embedded exactly as the catalog's images were. What
 determines an embedding is recorded in the lineage of the artifacts made from it: settings and
@@ -7,14 +7,18 @@ weights of the network, statistics, thresholds. If one of these differs, the ima
 Importing this module takes seconds, so it is imported only where it is used.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from PIL.Image import Image as Picture
+from PIL.Image import new as new_picture
+from torch import Tensor
 
 from fne.core.errors import InputError
 from fne.core.params import Runtime
@@ -32,7 +36,7 @@ from fne.features.standardize import read_statistics
 from fne.finetuning.encode import tuned_extractor
 from fne.matching.model import Matcher
 from fne.matching.model_file import read_model
-from fne.matching.similarities import SIMILARITIES
+from fne.matching.similarities import find_similarity
 from fne.search.folder import RowSource
 from fne.search.numpy_model import Similarity
 from fne.search.open_project import ExternalImage, Project
@@ -44,6 +48,10 @@ from fne.store.rows import Rows
 
 BLOCK = 256  # rows
 KEPT = "for the index, so that the next search of this folder starts at once"
+WARM_UP_SIDE = 256  # pixels
+
+# Called with the progress, if there is something to compute.
+Watch = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -62,16 +70,15 @@ class Embedder:
         embedded: np.ndarray = self.embedding.transform(row[None])[0]
         return embedded
 
-    def prepare(
-        self, images: Sequence[Image], root: Path, watch: Callable[[Progress], None] | None = None
-    ) -> None:
-        """Compute the activations of many images; finished ones are kept if this is interrupted.
+    def embed_picture(self, sha256: str, picture: Picture) -> np.ndarray:
+        """Return the embedding of a decoded photo, whose activations are not kept."""
+        finished = self.scratch.rows([sha256]).get(sha256)
+        row = self._activations(picture, "the photo") if finished is None else finished
+        embedded: np.ndarray = self.embedding.transform(row[None])[0]
+        return embedded
 
-        Args:
-            images: the images.
-            root: the folder of their files.
-            watch: called with the progress, if there is something to compute.
-        """
+    def prepare(self, images: Sequence[Image], root: Path, watch: Watch | None = None) -> None:
+        """Compute the activations of many images; finished ones are kept if this is interrupted."""
         files = ImageFiles(images, root, self.extractor.resize)
         computer = LocalComputer(self.extractor.device, self.runtime.batch, self.runtime.workers)
         report = Report(partial(say, err=True), "indexing photos", KEPT, watch)
@@ -86,14 +93,13 @@ class Embedder:
             blocks.append(self.embedding.transform(activations))
         return np.concatenate(blocks)
 
-    def activations(self, picture: Picture, name: str) -> np.ndarray:
-        """Return the activations of a decoded image, which are not kept."""
+    def _activations(self, picture: Picture, name: str) -> np.ndarray:
         row: np.ndarray = self.extractor.compute([self.extractor.resize(picture)])[0]
         check_finite(row, name, self.extractor.layers)
         return row
 
     def _compute(self, image: ExternalImage) -> np.ndarray:
-        row = self.activations(decode_bytes(image.content), str(image.file))
+        row = self._activations(decode_bytes(image.content), str(image.file))
         try:
             self._keep(image.sha256, row)
         except InputError as error:  # such as a scratch folder that cannot be written
@@ -121,10 +127,10 @@ def open_embedder(
 
     Args:
         origin: the embeddings, or a model that was trained on them.
-        weights: the weights file of the network.
-        statistics: the file of the statistics.
-        runtime: the runtime settings.
-        scratch: the scratch folder.
+        weights: the file of the network.
+        statistics: the file that `standardize` wrote.
+        runtime: settings of the process.
+        scratch: where finished activations are kept.
         extractor: that of a tuned network; without it, `origin` names the network.
 
     Raises:
@@ -148,34 +154,111 @@ def open_embedder(
     return Embedder(extractor, embedding, finished, runtime)
 
 
-@torch.no_grad()
-def embed_sentences(model: Path, sentences: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return the vectors (sentences, embed_dim) of sentences in the joint space, given their word numbers."""
-    matcher, _ = read_model(model)
-    matcher.eval()
-    vectors = [
-        matcher.embed_captions(torch.tensor([list(numbers)]), torch.tensor([len(numbers)]))
-        for numbers in sentences
-    ]
-    found: np.ndarray = torch.cat(vectors).numpy()
-    return found
+@dataclass(frozen=True)
+class Network:
+    """From a photo to its embedding, and to its vector in the joint space.
+
+    Attributes:
+        embedder: computes embeddings like those of the catalog.
+        reader: computes what the model reads: the same, unless the image network was tuned.
+        matcher: the model, or None.
+    """
+
+    embedder: Embedder
+    reader: Embedder
+    matcher: Matcher | None
+
+    def embed(self, sha256: str, picture: Picture) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the embedding (features) of a photo, and its vector (dim) if there is a model.
+
+        Its activations are not kept.
+        """
+        embedded = self.embedder.embed_picture(sha256, picture)
+        if self.matcher is None:
+            return embedded, None
+        same = self.reader is self.embedder
+        read = embedded if same else self.reader.embed_picture(sha256, picture)
+        return embedded, embed_rows(self.matcher, read[None])[0]
+
+    def vectors(self, images: Sequence[ExternalImage]) -> np.ndarray:
+        """Return the vectors (images, dim) of image files; there must be a model."""
+        assert self.matcher
+        return embed_rows(self.matcher, np.stack([self.reader.embed(image) for image in images]))
+
+    def warm_up(self) -> None:
+        """Embed an empty photo, so that the first real one does not wait for compilers and libraries."""
+        self.embed("", new_picture("RGB", (WARM_UP_SIDE, WARM_UP_SIDE)))
+
+    def embedding_source(self, dtype: str, watch: Watch | None = None) -> RowSource:
+        """Return what computes the embeddings of a folder's photos."""
+        prepare = partial(self.embedder.prepare, watch=watch)
+        return RowSource(self.embedder.embedding.layers, dtype, prepare, self.embedder.rows)
+
+    def vector_source(self, watch: Watch | None = None) -> RowSource:
+        """Return what computes the vectors of a folder's photos; there must be a model."""
+        matcher = self.matcher
+        assert matcher
+
+        def rows(digests: Sequence[str]) -> np.ndarray:
+            return embed_rows(matcher, self.reader.rows(digests))
+
+        layers = [Layer("joint", matcher.shape.embed_dim)]
+        return RowSource(layers, "float32", partial(self.reader.prepare, watch=watch), rows)
 
 
-def embed_image(project: Project, image: ExternalImage, captions: Artifact) -> np.ndarray:
-    """Return the vector (embed_dim) of a new image in the joint space of `captions`."""
-    matcher, embedder = _open_model(project, captions)
-    vector: np.ndarray = embed_rows(matcher, embedder.embed(image)[None])[0]
-    return vector
+def open_network(
+    project: Project,
+    embeddings: Artifact | None,
+    model: tuple[Matcher, Artifact] | None,
+    threaded: bool = False,
+) -> Network:
+    """Load what computes embeddings like some, and vectors of a model, tuned or not; one of them is given.
+
+    With `threaded`, several threads may ask for rows, such as a photo of a visitor and the index of a folder:
+    they take turns by batches.
+
+    Raises:
+        InputError: if the features were imported, or if the files on disk do not belong to what is given.
+    """
+    # Processes that read ahead would be forks of a process with threads.
+    runtime = project.runtime.model_copy(update={"workers": 0}) if threaded else project.runtime
+    lock = threading.Lock()
+
+    def opened(origin: Artifact, extractor: Extractor | None = None) -> Embedder:
+        files = project.weights, project.statistics
+        found = open_embedder(origin, *files, runtime, project.scratch, extractor)
+        return replace(found, extractor=_one_at_a_time(found.extractor, lock)) if threaded else found
+
+    embedder = opened(embeddings) if embeddings else None
+    if model is None:
+        assert embedder
+        return Network(embedder, embedder, None)
+    matcher, origin = model
+    reader = embedder
+    if origin.name == MODELS[0]:
+        reader = opened(origin, tuned_extractor(origin.path, runtime)[0])
+    reader = reader or opened(origin)
+    return Network(embedder or reader, reader, matcher)
 
 
-def open_row_source(project: Project, model: Artifact) -> RowSource:
-    """Open what computes vectors of many new images in the joint space of `model`."""
-    matcher, embedder = _open_model(project, model)
+def open_model_network(project: Project, artifact: Artifact) -> Network:
+    """Load what computes vectors of the joint space of `artifact`: the model in use, or made with it."""
+    matcher, origin = read_model(project.current_model)
+    merge(origin, artifact)
+    require_same_model(origin, artifact)
+    return open_network(project, None, (matcher, origin))
 
-    def rows(digests: Sequence[str]) -> np.ndarray:
-        return embed_rows(matcher, embedder.rows(digests))
 
-    return RowSource([Layer("joint", matcher.shape.embed_dim)], "float32", embedder.prepare, rows)
+def open_served_network(project: Project, embeddings: Artifact | None, model: Artifact | None) -> Network:
+    """Load the network of a server's snapshot, with the very model that it has loaded.
+
+    Raises:
+        InputError: if the features were imported, or if the files on disk do not belong to the snapshot.
+    """
+    found = read_model(model.path) if model else None
+    if model and found and found[1].digest != model.digest:
+        raise InputError(f"{model.path} has been replaced; the new artifacts are loaded in a moment")
+    return open_network(project, embeddings, found, threaded=True)
 
 
 @torch.no_grad()
@@ -187,33 +270,38 @@ def embed_rows(matcher: Matcher, rows: np.ndarray) -> np.ndarray:
     return vectors
 
 
-def torch_similarity(name: str) -> Similarity:
-    """Return a similarity of `fne.matching.similarities` with the interface of `fne.search.numpy_model`."""
+def torch_encoder(model: Artifact) -> Callable[[Sequence[Sequence[int]]], np.ndarray]:
+    """Load a model, and return what maps word numbers of sentences to vectors (sentences, embed_dim)."""
+    matcher, found = read_model(model.path)
+    merge(model, found)  # the file may have been replaced meanwhile
+    matcher.eval()
+
+    @torch.no_grad()
+    def encode(sentences: Sequence[Sequence[int]]) -> np.ndarray:
+        vectors = [
+            matcher.embed_captions(torch.tensor([list(numbers)]), torch.tensor([len(numbers)]))
+            for numbers in sentences
+        ]
+        encoded: np.ndarray = torch.cat(vectors).numpy()
+        return encoded
+
+    return encode
+
+
+def torch_similarity(model: Mapping[str, Any]) -> Similarity:
+    """Return the similarity of a model, given its settings; `fne.search.numpy_model` has its interface."""
+    similarity = find_similarity(model)
 
     def scores(images: np.ndarray, captions: np.ndarray) -> np.ndarray:
-        found: np.ndarray = SIMILARITIES[name](torch.from_numpy(images), torch.from_numpy(captions)).numpy()
+        found: np.ndarray = similarity(torch.from_numpy(images), torch.from_numpy(captions)).numpy()
         return found.ravel()
 
     return scores
 
 
-def _open_model(project: Project, artifact: Artifact) -> tuple[Matcher, Embedder]:
-    """Open the model and its embedder; `artifact` must be that model or made with it."""
-    matcher, origin = read_model(project.current_model)
-    merge(origin, artifact)
-    require_same_model(origin, artifact)
-    return matcher, open_model_embedder(project, origin)
+def _one_at_a_time(extractor: Extractor, lock: threading.Lock) -> Extractor:
+    def guarded(images: Tensor) -> Tensor:
+        with lock:
+            return extractor.rows(images)
 
-
-def open_model_embedder(project: Project, origin: Artifact) -> Embedder:
-    """Open what computes the embeddings that a model reads: with the tuned network, if it was tuned.
-
-    Args:
-        project: the project.
-        origin: the model of the project, tuned or not.
-    """
-    extractor = None
-    if origin.name == MODELS[0]:
-        extractor, _ = tuned_extractor(origin.path, project.runtime)
-    runtime, scratch = project.runtime, project.scratch
-    return open_embedder(origin, project.weights, project.statistics, runtime, scratch, extractor)
+    return replace(extractor, rows=guarded)

@@ -1,18 +1,17 @@
-"""The search: from an argument of `fne search` to an answer.
+"""The search: images for a sentence, sentences for an image, and images that look similar.
 
-A search with the trained model finds images for a sentence, and sentences for an image. A
-search with embeddings alone finds images that look similar to the network; it needs no
-trained model.
+`images_for_sentence`, `sentences_for_image` and `similar_images` rank what a `Snapshot` holds, and return an
+`Answer`. A command and the Python interface call `search`, which opens what a query needs; a server calls the
+three functions with all of it in memory. Ties keep the order of the ids.
 
-Sentences are encoded and scores are computed in NumPy (`fne.search.numpy_model`), because
-importing torch takes longer. Torch is imported only for a new image, or for a variant without
-a NumPy implementation.
+With the default model nothing here imports torch, which takes longer than a whole search. Torch is imported
+for a new image, and for any other text encoder or similarity.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,23 +19,46 @@ from fne.core import stat_cache
 from fne.core.errors import InputError
 from fne.core.params import not_one_of
 from fne.features.embeddings import EMBEDDINGS
-from fne.matching.model_file import ModelFile, is_imported, read_model_file
-from fne.search.answer import Answer, Match, Pool, catalog_pool, folder_pool, top_k
-from fne.search.numpy_model import PREFIX, SENTENCE_ENCODERS, SIMILARITIES, Similarity, embed_sentence
-from fne.search.open_project import CatalogContents, ExternalImage, Project, QueryImage, parse_query
+from fne.search.answer import Answer, Match
+from fne.search.describe_photo import PARTS, Described, Wanted, describe_rows
+from fne.search.open_project import (
+    CatalogContents,
+    EmbeddedImage,
+    ExternalImage,
+    Project,
+    QueryImage,
+    Space,
+    normalized,
+    parse_query,
+)
+from fne.search.snapshot import Snapshot, open_embeddings, open_for_image, open_for_sentence
 from fne.store.artifact import Artifact, merge, require_same_model
-from fne.store.layout import TERNARY, pack
+from fne.store.catalog import SPLITS
+from fne.store.layout import TERNARY, pack, unpack
 from fne.store.rows import Rows
-from fne.text.caption_vectors import has_caption_vectors
 from fne.text.tokenizer import END, tokenize
-from fne.text.vocabulary import Vocabulary, read_vocabulary
+from fne.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from fne.search.embed_query import Embedder
-    from fne.search.folder import RowSource
+    from fne.search.embed_query import Network
+    from fne.search.folder import Folder, IndexedFolder, RowSource
 
-BLOCK = 1024  # rows
 MODEL = "model"
+
+
+class AbsentError(Exception):
+    """A part of the project that is not there; the message says how to make it."""
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which images of the catalog are searched: those of a split, those that have a tag; None for all."""
+
+    split: str | None = None
+    tag: str | None = None
+
+
+EVERYTHING = Filters()
 
 
 @dataclass(frozen=True)
@@ -62,10 +84,10 @@ def search(
         project: the project whose artifacts are used.
         argument: a sentence, the id of an image of the catalog, or an image file.
         by: the kind of embedding to compare images by, or None to use the trained model.
-        folder: a folder to search instead of the catalog, or None.
-        k: the number of matches to return.
-        split: search only images of this split of the catalog, or their sentences; None for all.
-        tag: search only images that have this tag, or their sentences; None for all.
+        folder: searched instead of the catalog.
+        k: the number of matches.
+        split: search only images of this split of the catalog, or their sentences.
+        tag: search only images that have this tag, or their sentences.
 
     Raises:
         InputError: if the query is invalid, or if artifacts for it are missing.
@@ -76,135 +98,149 @@ def search(
     query = parse_query(argument, project.catalog, images_only=by is not None)
     if folder and (split or tag):
         raise InputError("photos of a folder have no splits and tags; remove --split and --tag")
-    chosen = project.catalog.select(split, tag)
-    if by is not None and not isinstance(query, str):
-        return replace(similar_images(project, query, by, folder, k, chosen), tag=tag)
+    project.catalog.check_filters(split, tag)
+    filters = Filters(split, tag)
     if isinstance(query, str):
-        return replace(images_for_sentence(project, query, folder, k, chosen), tag=tag)
+        return _search_text(project, query, folder, filters, k)
+    if by is not None:
+        return _search_similar(project, query, by, folder, filters, k)
     if folder:
         raise InputError(
             f"{folder}: a folder has no sentences; find similar images with --by fne, or remove --in to "
             "search the catalog"
         )
-    return replace(sentences_for_image(project, query, k, chosen), tag=tag)
+    snapshot = open_for_image(project)
+    assert snapshot.captions
+    image = _with_vector(project, query, snapshot.captions.artifact)
+    return sentences_for_image(snapshot, image, k, filters)
 
 
 def images_for_sentence(
-    project: Project, text: str, folder: Path | None, k: int, chosen: Collection[str]
+    snapshot: Snapshot,
+    text: str,
+    k: int,
+    filters: Filters = EVERYTHING,
+    folder: "IndexedFolder | None" = None,
 ) -> Answer:
-    """Rank the chosen images of the catalog, or those of a folder, for a sentence."""
-    vocabulary = read_vocabulary(project.vocabulary)
-    model = read_model_file(project.current_model, PREFIX)
-    merge(model.artifact, vocabulary.artifact)
-    catalog = project.catalog
-    if without_encoder(model.artifact):
-        sentence = EncodedSentence([], [])
-        caption_id = find_caption(catalog, text, folder is None)
-        caption = Rows.open(project.caption_vectors, "caption_vectors").read([caption_id])
-    else:
-        sentence = encode_sentence(text, vocabulary)
-        caption = embed_sentences(model, [sentence.numbers])
-    if folder:
+    """Rank images of the catalog, or those of a folder, for a sentence.
 
-        def open_source() -> "RowSource":
-            from fne.search.embed_query import open_row_source  # torch: slow to import
-
-            return open_row_source(project, model.artifact)
-
-        pool = _index(project, folder, MODEL, model.artifact, open_source)
-    else:
-        rows = Rows.open(project.image_vectors, "image_vectors")
-        merge(model.artifact, vocabulary.artifact, rows.artifact, *catalog.artifacts)
-        require_same_model(model.artifact, rows.artifact)
-        pool = catalog_pool(catalog, rows, chosen=chosen)
-    similarity = model.shape["similarity"]
-    scores = score_blocks(similarity, ((images, caption) for _, images in pool.rows.blocks(pool.keys)))
+    Raises:
+        InputError: if no word of the sentence is known.
+        AbsentError: if there is no model.
+    """
+    space = folder.vectors if folder else snapshot.images
+    if snapshot.model is None or space is None:
+        raise AbsentError("sentences need a trained model; run `dvc repro encode`")
+    caption, unknown = embed_sentence(snapshot, text, in_catalog=folder is None)
+    pool = folder.folder if folder else snapshot.catalog
+    places = _places(snapshot.catalog, space, filters)
+    scores = space.score(places, lambda images: snapshot.compare(images, caption))
+    true = None if folder else snapshot.by_caption.get(normalized(text))
     return Answer(
         found="images",
         text=text,
         image=None,
         file=None,
         by=MODEL,
-        measure=similarity,
+        measure=snapshot.similarity,
         pool=pool.name,
-        candidates=len(pool.ids),
-        matches=pool.matches(scores, k, None if folder else _images_with_caption(catalog, text)),
-        unknown_words=sentence.unknown,
-        unreadable=pool.unreadable,
-        splits=pool.splits,
+        candidates=len(places),
+        matches=_matches(space, places, scores, k, pool, true),
+        unknown_words=unknown,
+        unreadable=folder.folder.unreadable if folder else {},
+        splits=_splits(space, places),
+        tag=filters.tag,
     )
 
 
-def sentences_for_image(project: Project, image: QueryImage, k: int, chosen: Collection[str]) -> Answer:
-    """Rank the sentences of the chosen images of the catalog for an image."""
-    catalog = project.catalog
-    rows = Rows.open(project.caption_vectors, "caption_vectors")
-    lineage = merge(rows.artifact, *catalog.artifacts)
-    similarity = lineage["model"]["settings"]["similarity"]
-    ids = sorted(each for each in rows.ids if _image_of(each) in chosen)
-    vector = _image_vector(project, image, rows.artifact)[None]
-    scores = score_blocks(similarity, ((vector, captions) for _, captions in rows.blocks(ids)))
+def sentences_for_image(
+    snapshot: Snapshot, image: EmbeddedImage, k: int, filters: Filters = EVERYTHING
+) -> Answer:
+    """Rank the sentences of images of the catalog for an image.
+
+    Raises:
+        AbsentError: if there is no model.
+    """
+    space, vector, catalog = snapshot.captions, image.vector, snapshot.catalog
+    if space is None or vector is None:
+        raise AbsentError("sentences need a trained model; run `dvc repro encode`")
+    places = _places(catalog, space, filters)
+    scores = space.score(places, lambda captions: snapshot.compare(vector[None], captions))
+    # Only an image with captions can have true matches.
+    true = {image.id} if image.id is not None and catalog.sentences(image.id) else None
     return Answer(
         found="sentences",
         text=None,
         image=image.id,
         file=str(image.file) if image.file else None,
         by=MODEL,
-        measure=similarity,
-        pool="the catalog",
-        candidates=len(ids),
-        matches=_sentence_matches(ids, catalog, scores, image.id, k),
-        splits=catalog.count_splits(map(_image_of, ids)),
+        measure=snapshot.similarity,
+        pool=catalog.name,
+        candidates=len(places),
+        matches=_matches(space, places, scores, k, catalog, true),
+        splits=_splits(space, places),
+        tag=filters.tag,
     )
 
 
 def similar_images(
-    project: Project, image: QueryImage, kind: str, folder: Path | None, k: int, chosen: Collection[str]
+    snapshot: Snapshot,
+    image: EmbeddedImage,
+    k: int,
+    filters: Filters = EVERYTHING,
+    folder: "IndexedFolder | None" = None,
+    layer: str | None = None,
 ) -> Answer:
-    """Rank chosen images of the catalog, or those of a folder, by how similar they look to an image.
+    """Rank images of the catalog, or those of a folder, by how similar they look to an image.
 
-    The image itself is excluded.
+    The image itself is excluded. With `layer`, only this layer of the embeddings is compared.
 
     Raises:
-        InputError: if `kind` is unknown, or if the project's embeddings are of another kind.
+        InputError: if there is no such layer.
+        AbsentError: if there are no embeddings.
     """
-    if kind not in EMBEDDINGS:
-        raise InputError(f"--by: {not_one_of(kind, EMBEDDINGS)}")
-    store = Rows.open(project.embeddings, "embeddings")
-    merge(store.artifact, *project.catalog.artifacts)
-    stored_kind = store.artifact.settings["kind"]
-    if stored_kind != kind:
-        raise InputError(
-            f"{project.embeddings}: holds embeddings of kind '{stored_kind}', not '{kind}'; "
-            f"search with --by {stored_kind}, or set embed.kind to {kind} and run `dvc repro embed`"
-        )
-    query = _image_embedding(project, image, store)
+    space = folder.embeddings if folder else snapshot.embeddings
+    if snapshot.embeddings is None or space is None or image.embedding is None:
+        raise AbsentError("look-alikes need embeddings; run `dvc repro embed`")
+    pool = folder.folder if folder else snapshot.catalog
+    places = _places(snapshot.catalog, space, filters)
     if folder:
-
-        def open_source() -> "RowSource":
-            from fne.search.folder import RowSource  # Pillow: slow to import
-
-            embedder = _open_embedder(project, store)
-            return RowSource(store.layers, store.dtype, embedder.prepare, embedder.rows)
-
-        pool = _index(project, folder, kind, store.artifact, open_source, exclude=image)
-    else:
-        pool = catalog_pool(project.catalog, store, image, chosen)
-    ternary = store.dtype == TERNARY
-    scores = (ternary_products if ternary else cosines)(query, pool)
+        places = places[[space.keys[place] != image.sha256 for place in places.tolist()]]
+    elif image.id is not None:
+        places = places[places != space.places.get(image.id)]
+    compare = embedding_similarity(space.store, image.embedding, layer, snapshot.count_bits)
+    kind = str(snapshot.embeddings.artifact.settings["kind"])
     return Answer(
         found="images",
         text=None,
         image=image.id,
         file=str(image.file) if image.file else None,
-        by=kind,
-        measure="ternary dot product" if ternary else "cosine",
+        by=f"{kind}, layer {layer}" if layer else kind,
+        measure="ternary dot product" if space.store.dtype == TERNARY else "cosine",
         pool=pool.name,
-        candidates=len(pool.ids),
-        matches=pool.matches(scores, k),
-        unreadable=pool.unreadable,
-        splits=pool.splits,
+        candidates=len(places),
+        matches=_matches(space, places, space.score(places, compare), k, pool),
+        unreadable=folder.folder.unreadable if folder else {},
+        splits=_splits(space, places),
+        tag=filters.tag,
     )
+
+
+def describe_image(snapshot: Snapshot, image: EmbeddedImage, wanted: Wanted) -> dict[str, Any]:
+    """Return what the tagger and the captioner say about an image, as far as there are such models.
+
+    Raises:
+        AbsentError: if there are none.
+    """
+    if not snapshot.describers or image.embedding is None or snapshot.embeddings is None:
+        raise AbsentError("; ".join(snapshot.notes) or "no model describes images")
+    record = snapshot.catalog.captioned.get(image.id) if image.id else None
+    described = Described(image.id or "photo", None, record.hints if record else ())
+    store, row = snapshot.embeddings.store, image.embedding[None]
+    values = unpack(row, store.features) if store.dtype == TERNARY else row
+    parts = [PARTS[name] for name in snapshot.describers]
+    files = list(snapshot.describers.values())
+    return describe_rows(parts, files, [described], values.astype(np.float32), wanted)[0].values
 
 
 def encode_sentence(text: str, vocabulary: Vocabulary) -> EncodedSentence:
@@ -229,171 +265,229 @@ def encode_sentence(text: str, vocabulary: Vocabulary) -> EncodedSentence:
     return EncodedSentence(vocabulary.encode(tokens), unknown)
 
 
-def without_encoder(model: Artifact) -> bool:
-    """Return whether the vectors of captions were imported, so that none can be computed for a sentence."""
-    return is_imported(model) or has_caption_vectors(model.lineage)
+def embed_sentence(snapshot: Snapshot, text: str, in_catalog: bool) -> tuple[np.ndarray, list[str]]:
+    """Return the vector (1, dim) of a sentence, and its words that are not in the vocabulary.
 
-
-def find_caption(catalog: CatalogContents, text: str, in_catalog: bool) -> str:
-    """Return the id of a caption of the catalog, for models that cannot encode other sentences.
-
-    Args:
-        catalog: the catalog.
-        text: the caption, word for word.
-        in_catalog: whether the catalog is searched, and not a folder.
+    A model that cannot encode sentences has vectors for captions of the catalog, word for word, and only the
+    catalog is searched with them (`in_catalog`).
 
     Raises:
-        InputError: if there is no such caption, or if a folder is searched.
+        InputError: if no word is known, or if there is no vector for the sentence.
     """
-    ids = (
-        caption_id
-        for record in catalog.captioned.values()
-        for caption_id, caption in zip(record.caption_ids, record.captions, strict=True)
-        if caption == text
-    )
-    found = next(ids, None) if in_catalog else None
-    if found is None:
+    if snapshot.encoder is None:
+        caption = _find_caption(snapshot, text) if in_catalog else None
+        if caption is None:
+            raise InputError(
+                "the vectors of captions were imported, and the encoder that computed them is unknown; "
+                "search the catalog with an image, or with one of its captions, word for word"
+            )
+        return caption[None], []
+    assert snapshot.vocabulary
+    sentence = encode_sentence(text, snapshot.vocabulary)
+    return snapshot.encoder([sentence.numbers]), sentence.unknown
+
+
+def embedding_similarity(
+    store: Rows,
+    query: np.ndarray,
+    layer: str | None,
+    count_bits: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Return what compares the rows of a store with a query, all of them as stored.
+
+    For ternary embeddings, these are exact dot products, counted in the bit planes. For others they are
+    cosines, and 0 for a row of zeros.
+
+    Raises:
+        InputError: if there is no such layer.
+    """
+    columns = _columns(store, layer)
+    if store.dtype != TERNARY:
+        vector = query[columns].astype(np.float32)
+        return lambda rows: _cosines(rows[:, columns].astype(np.float32, copy=False), vector)
+    inside = np.zeros((1, store.features), dtype=np.int8)
+    inside[:, columns] = 1
+    mask = pack(inside)[0]  # of the first plane; the second one of `inside` is empty
+    half = len(mask) // 2
+    planes = query & np.concatenate([mask[:half], mask[:half]])
+    return lambda rows: count_bits(rows, planes)
+
+
+def top_k(scores: np.ndarray, k: int) -> list[int]:
+    """Return the positions of the `k` highest scores, best first; ties keep their order.
+
+    Raises:
+        InputError: if a score is NaN, which cannot be ordered.
+
+    Example:
+        >>> top_k(np.array([0.5, 0.9, 0.5, 0.1]), k=3)
+        [1, 0, 2]
+    """
+    if np.isnan(scores).any():
+        bad = int(np.isnan(scores).sum())
+        raise InputError(f"{bad} of {len(scores)} scores are NaN; train the model again")
+    if k >= len(scores):
+        positions: list[int] = np.argsort(-scores, kind="stable").tolist()
+        return positions
+    # Only what is not below the k-th best is sorted: a large catalog takes longer to sort than to score.
+    best = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+    chosen: list[int] = best[np.argsort(-scores[best], kind="stable")][:k].tolist()
+    return chosen
+
+
+def as_stored(embedded: np.ndarray, store: Rows) -> np.ndarray:
+    """Return an embedding (features) as a store would have it."""
+    stored: np.ndarray = pack(embedded[None])[0] if store.dtype == TERNARY else embedded.astype(store.dtype)
+    return stored
+
+
+def _search_text(project: Project, text: str, path: Path | None, filters: Filters, k: int) -> Answer:
+    snapshot = open_for_sentence(project, in_folder=path is not None)
+    if path is None:
+        return images_for_sentence(snapshot, text, k, filters)
+    embed_sentence(snapshot, text, in_catalog=False)  # refuses it before the folder is indexed
+    assert snapshot.model
+    model = snapshot.model.artifact
+
+    def open_source() -> "RowSource":
+        from fne.search.embed_query import open_model_network  # torch: slow to import
+
+        return open_model_network(project, model).vector_source()
+
+    folder = _index(project, path, MODEL, model, open_source)
+    return images_for_sentence(snapshot, text, k, filters, folder)
+
+
+def _search_similar(
+    project: Project, query: QueryImage, kind: str, path: Path | None, filters: Filters, k: int
+) -> Answer:
+    if kind not in EMBEDDINGS:
+        raise InputError(f"--by: {not_one_of(kind, EMBEDDINGS)}")
+    snapshot = open_embeddings(project)
+    assert snapshot.embeddings
+    store = snapshot.embeddings.store
+    stored_kind = store.artifact.settings["kind"]
+    if stored_kind != kind:
         raise InputError(
-            "the vectors of captions were imported, and the encoder that computed them is unknown; search "
-            "the catalog with an image, or with one of its captions, word for word"
+            f"{project.embeddings}: holds embeddings of kind '{stored_kind}', not '{kind}'; "
+            f"search with --by {stored_kind}, or set embed.kind to {kind} and run `dvc repro embed`"
         )
-    return found
+
+    def open_network() -> "Network":
+        from fne.search import embed_query  # torch: slow to import
+
+        return embed_query.open_network(project, store.artifact, None)
+
+    if isinstance(query, ExternalImage):
+        row = as_stored(open_network().embedder.embed(query), store)
+    else:
+        row = store.read_stored([query.id])[0]
+    image = EmbeddedImage(query.id, query.sha256, query.file, embedding=row)
+    folder = None
+    if path:
+        source = lambda: open_network().embedding_source(store.dtype)  # noqa: E731
+        folder = _index(project, path, kind, store.artifact, source)
+    return similar_images(snapshot, image, k, filters, folder)
 
 
-def embed_sentences(model: ModelFile, sentences: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return the vectors (sentences, embed_dim) of sentences in the joint space, given their word numbers."""
-    if model.shape["text_encoder"] in SENTENCE_ENCODERS:
-        return np.stack([embed_sentence(model, numbers) for numbers in sentences])
-    from fne.search import embed_query  # torch: slow to import
+def _with_vector(project: Project, image: QueryImage, captions: Artifact) -> EmbeddedImage:
+    """Read the stored vector of an image of the catalog, or compute that of a new file."""
+    if isinstance(image, ExternalImage):
+        from fne.search.embed_query import open_model_network  # torch: slow to import
 
-    return embed_query.embed_sentences(model.artifact.path, sentences)
-
-
-def score_blocks(name: str, pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """Return the concatenated scores of blocks of images and captions, by the named similarity."""
-    similarity = SIMILARITIES.get(name) or _torch_similarity(name)
-    return np.concatenate([np.zeros(0), *(similarity(images, captions) for images, captions in pairs)])
-
-
-def ternary_products(query: np.ndarray, pool: Pool) -> np.ndarray:
-    """Return the exact dot products of a ternary embedding with all embeddings of a pool.
-
-    They are computed by counting common bits in the bit planes, as these are stored.
-    """
-    planes = pack(query[None])
-    swapped = np.roll(planes, planes.shape[1] // 2, axis=1)  # +1 where the query is -1, and the reverse
-    scores = [np.zeros(0, dtype=np.int32)]
-    for start in range(0, len(pool.keys), BLOCK):
-        rows = pool.rows.read_stored(pool.keys[start : start + BLOCK])
-        scores.append(_common_bits(rows, planes) - _common_bits(rows, swapped))
-    return np.concatenate(scores)
-
-
-def cosines(query: np.ndarray, pool: Pool) -> np.ndarray:
-    """Return the cosines of an embedding with all embeddings of a pool; 0 for a row of zeros."""
-    vector = query.astype(np.float32)
-    scores = [np.zeros(0)]
-    for _, block in pool.rows.blocks(pool.keys, dtype=np.float32):
-        norms = np.linalg.norm(block, axis=1) * np.linalg.norm(vector)
-        scores.append(block @ vector / np.where(norms > 0, norms, 1.0))
-    return np.concatenate(scores)
+        vector = open_model_network(project, captions).vectors([image])[0]
+    else:
+        rows = Rows.open(project.image_vectors, "image_vectors")
+        merge(rows.artifact, captions)
+        require_same_model(rows.artifact, captions)
+        vector = rows.read([image.id])[0]
+    return EmbeddedImage(image.id, image.sha256, image.file, vector=vector)
 
 
 def _index(
-    project: Project,
-    path: Path,
-    space: str,
-    origin: Artifact,
-    open_source: "Callable[[], RowSource]",
-    exclude: QueryImage | None = None,
-) -> Pool:
-    """Return the images of a folder, with rows that are computed where the index does not have them."""
-    from fne.search.folder import index_folder, list_folder  # Pillow: slow to import
+    project: Project, path: Path, kind: str, origin: Artifact, open_source: "Callable[[], RowSource]"
+) -> "IndexedFolder":
+    """Return the photos of a folder, with rows that are computed where the index does not have them."""
+    from fne.search import folder  # Pillow: slow to import
 
-    folder = list_folder(path, project.runtime.workers, project.scratch)
-    return folder_pool(folder, index_folder(folder, space, origin, project.scratch, open_source), exclude)
+    found = folder.list_folder(path, project.runtime.workers, project.scratch)
+    space = folder.index_space(found, folder.Index(kind, origin, open_source), project.scratch)
+    return folder.IndexedFolder(found, *((None, space) if kind == MODEL else (space, None)))
 
 
-def _torch_similarity(name: str) -> Similarity:
-    from fne.search.embed_query import torch_similarity  # torch: slow to import
-
-    return torch_similarity(name)
-
-
-def _image_vector(project: Project, image: QueryImage, captions: Artifact) -> np.ndarray:
-    """Return the stored vector of an image of the catalog, or compute that of a new file."""
-    if isinstance(image, ExternalImage):
-        from fne.search.embed_query import embed_image  # torch: slow to import
-
-        return embed_image(project, image, captions)
-    rows = Rows.open(project.image_vectors, "image_vectors")
-    merge(rows.artifact, captions)
-    require_same_model(rows.artifact, captions)
-    stored: np.ndarray = rows.read([image.id])[0]
-    return stored
+def _places(catalog: CatalogContents, space: Space, filters: Filters) -> np.ndarray:
+    """Return the positions of the rows that pass the filters."""
+    if filters == EVERYTHING:
+        return np.arange(len(space.ids))
+    passing = np.ones(len(space.ids), dtype=bool)
+    if filters.split is not None and space.splits is not None:
+        passing &= space.splits == (SPLITS.index(filters.split) if filters.split in SPLITS else -1)
+    if filters.tag is not None:
+        tagged = {record.id for record in catalog.captioned.values() if filters.tag in record.tags}
+        passing &= np.array([image in tagged for image in space.images], dtype=bool)
+    return np.flatnonzero(passing)
 
 
-def _image_embedding(project: Project, image: QueryImage, store: Rows) -> np.ndarray:
-    """Return the stored embedding of an image of the catalog, or compute that of a new file."""
-    if isinstance(image, ExternalImage):
-        return _open_embedder(project, store).embed(image)
-    stored: np.ndarray = store.read([image.id])[0]
-    return stored
+def _splits(space: Space, places: np.ndarray) -> dict[str, int]:
+    """Return how many of the rows at some places are of each split of the catalog."""
+    if space.splits is None:
+        return {}
+    counts = np.bincount(space.splits[places], minlength=len(SPLITS)).tolist()
+    return {split: count for split, count in zip(SPLITS, counts, strict=True) if count}
 
 
-def _open_embedder(project: Project, store: Rows) -> "Embedder":
-    """Open what computes embeddings like those of the store."""
-    from fne.search.embed_query import open_embedder  # torch: slow to import
-
-    return open_embedder(
-        store.artifact, project.weights, project.statistics, project.runtime, project.scratch
-    )
-
-
-def _common_bits(rows: np.ndarray, planes: np.ndarray) -> np.ndarray:
-    counts: np.ndarray = np.bitwise_count(rows & planes).sum(axis=1, dtype=np.int32)
-    return counts
-
-
-def _sentence_matches(
-    ids: Sequence[str], catalog: CatalogContents, scores: np.ndarray, image_id: str | None, k: int
+def _matches(
+    space: Space,
+    places: np.ndarray,
+    scores: np.ndarray,
+    k: int,
+    pool: "CatalogContents | Folder",
+    true: Collection[str] | None = None,
 ) -> list[Match]:
-    # Only an image with captions can have true matches.
-    captioned = image_id is not None and bool(catalog.sentences(image_id))
+    """Return the `k` best of the rows at `places`, given their scores; `true` are paired with the query."""
     found = []
-    for rank, position in enumerate(top_k(scores, k), start=1):
-        image, number = ids[position].rsplit("#", 1)
-        file = catalog.file(image)
+    for rank, best in enumerate(top_k(scores, k), start=1):
+        place = int(places[best])
+        row_id, image = space.ids[place], space.images[place]
+        file, sentences = pool.file(image), pool.sentences(image)
+        if space.ids is not space.images:  # captions
+            sentences = [sentences[int(row_id.rsplit("#", 1)[1])]]
         found.append(
             Match(
                 rank,
-                float(scores[position]),
-                ids[position],
+                float(scores[best]),
+                row_id,
                 image,
                 str(file) if file else None,
-                [catalog.sentences(image)[int(number)]],
-                image == image_id if captioned else None,
+                sentences,
+                image in true if true else None,
             )
         )
     return found
 
 
-def _image_of(caption_id: str) -> str:
-    return caption_id.rsplit("#", 1)[0]
+def _find_caption(snapshot: Snapshot, text: str) -> np.ndarray | None:
+    """Return the vector of the first caption of the catalog that is this text."""
+    assert snapshot.captions
+    for record in snapshot.catalog.captioned.values():
+        if text in record.captions:
+            return snapshot.captions.row(record.caption_ids[record.captions.index(text)])
+    return None
 
 
-def _images_with_caption(catalog: CatalogContents, text: str) -> set[str]:
-    """Return the images that have this sentence as a caption, ignoring case and spaces."""
-    wanted = _normalize(text)
-    return {
-        record.id
-        for record in catalog.captioned.values()
-        if any(_normalize(caption) == wanted for caption in record.captions)
-    }
+def _columns(store: Rows, layer: str | None) -> slice:
+    if layer is None:
+        return slice(0, store.features)
+    names = [each.name for each in store.layers]
+    if layer not in names:
+        raise InputError(f"there is no layer {layer!r}; the layers are {', '.join(names)}")
+    return store.columns(layer)
 
 
-def _normalize(text: str) -> str:
-    return " ".join(text.casefold().split())
+def _cosines(rows: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    norms = np.linalg.norm(rows, axis=1) * np.linalg.norm(vector)
+    found: np.ndarray = rows @ vector / np.where(norms > 0, norms, 1.0)
+    return found
 
 
 def _examples(words: Sequence[str]) -> str:

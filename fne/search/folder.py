@@ -4,21 +4,30 @@ The index is a store of rows in the scratch folder, keyed by the digests of the 
 renamed or copied photo is therefore in the index already, a deleted one is ignored, and only
 new ones are computed. Their activations are saved one by one, so a killed search loses only
 the images that were being computed.
+
+An `IndexedFolder` never changes. In a server, `FolderWatch` notices files that are added, changed or removed
+by looking at the folder again and again: this needs no service of the operating system, so it also works on
+network drives. `FolderState` then replaces the index as a whole, and searches use the old one until then.
 """
 
+import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fne.core.errors import InputError
 from fne.core.files import text_digest
 from fne.core.locks import locked
+from fne.core.progress import Progress
 from fne.core.terminal import say
 from fne.datasets.examine_images import examine_all, findings_file
 from fne.datasets.readers.folder import SUFFIXES, files_below, read_folder
+from fne.search.open_project import Project, Space
 from fne.store.artifact import Artifact
 from fne.store.catalog import Image
 from fne.store.layout import Layer, plan_shards
@@ -53,15 +62,146 @@ class Folder:
     images: list[Image]
     unreadable: dict[str, str]
 
+    @property
+    def name(self) -> str:
+        """What an answer calls it."""
+        return str(self.path)
+
+    def file(self, image_id: str) -> Path:
+        """Return the path of a photo."""
+        return self.path / image_id
+
+    def sentences(self, image_id: str) -> list[str]:
+        """Return no captions."""
+        return []
+
+
+@dataclass(frozen=True)
+class IndexedFolder:
+    """A folder of photos with their rows, as far as they are needed."""
+
+    folder: Folder
+    embeddings: Space | None = None
+    vectors: Space | None = None
+
+    @cached_property
+    def by_digest(self) -> dict[str, Image]:
+        """The photos by the digests of their files; of equal ones the first."""
+        return {image.sha256: image for image in reversed(self.folder.images)}
+
+    @cached_property
+    def by_name(self) -> dict[str, Image]:
+        """The photos by relative path."""
+        return {image.id: image for image in self.folder.images}
+
+    @cached_property
+    def version(self) -> str:
+        """A digest of the names and contents of all photos."""
+        lines = [f"{image.sha256} {image.id}" for image in self.folder.images]
+        return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Index:
+    """What one index of a folder is made with.
+
+    Attributes:
+        kind: the kind of rows, which distinguishes several indexes of one folder.
+        origin: the artifact that the rows depend on; rows made with another one are not used.
+        open_source: called only if rows have to be computed.
+    """
+
+    kind: str
+    origin: Artifact
+    open_source: Callable[[], RowSource]
+
+
+@dataclass
+class FolderState:
+    """What a server knows about a folder at the moment.
+
+    Attributes:
+        path: the folder.
+        state: `reading`, `indexing`, `ready` or `failed`.
+        message: why it failed.
+        progress: what the extraction counts.
+        index: the last complete index, which is searched while a new one is made.
+    """
+
+    path: Path
+    state: str = "reading"
+    message: str | None = None
+    progress: Progress | None = None
+    index: IndexedFolder | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what the page shows."""
+        shown, index = self.progress, self.index
+        return {
+            "name": self.path.resolve().name,
+            "version": index.version if index else None,
+            "state": self.state,
+            "message": self.message,
+            "done": shown.done if shown else None,
+            "total": shown.total if shown else None,
+            "photos": len(index.folder.images) if index else None,
+            "unreadable": index.folder.unreadable if index else {},
+        }
+
+    def update(
+        self, project: Project, embeddings: Index | None, vectors: Index | None, unfinished: Collection[str]
+    ) -> None:
+        """Index the folder as it is now, without `unfinished` files; only photos without rows are computed.
+
+        Raises:
+            InputError: if there are no photos, in which case there is no index any more, or if rows cannot
+                be computed.
+        """
+        self.state, self.progress = "reading", None
+        try:
+            folder = list_folder(self.path, project.runtime.workers, project.scratch, unfinished)
+        except InputError:
+            self.index = None
+            raise
+        self.state = "indexing"
+        spaces = [
+            index_space(folder, index, project.scratch, in_memory=True) if index else None
+            for index in (embeddings, vectors)
+        ]
+        self.index = IndexedFolder(folder, *spaces)
+        self.state, self.message = "ready", None
+
+    def watch(self, progress: Progress) -> None:
+        """Remember how far the extraction is."""
+        self.progress = progress
+
+
+class FolderWatch:
+    """Tells whether image files of a folder were added, changed or removed.
+
+    A file that is being copied into the folder changes from one look to the next. It counts only when two
+    looks find it the same.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._last = self._used = file_states(path)
+        self.unfinished: frozenset[str] = frozenset()
+
+    def look(self) -> bool:
+        """Return whether finished files differ from those of the last look that returned true."""
+        found = file_states(self._path)
+        finished = {name: state for name, state in found.items() if self._last.get(name) == state}
+        self._last, self.unfinished = found, frozenset(found.keys() - finished.keys())
+        changed = finished != self._used
+        self._used = finished
+        return changed
+
 
 def list_folder(path: Path, workers: int, scratch: Path, skipped: Collection[str] = ()) -> Folder:
-    """Read every image file of a folder; unchanged files that were read before are not read again.
+    """Read every image file of a folder but those `skipped`, by relative path.
 
-    Args:
-        path: the folder.
-        workers: the number of processes that decode images.
-        scratch: the scratch folder.
-        skipped: relative paths of files that are left out, such as those that are being written.
+    Unchanged files that were read before are not read again.
 
     Raises:
         InputError: if the folder does not exist or has no images.
@@ -100,32 +240,30 @@ def file_states(path: Path) -> dict[str, tuple[int, int, int, int]]:
     return found
 
 
-def index_folder(
-    folder: Folder, space: str, origin: Artifact, scratch: Path, open_source: Callable[[], RowSource]
-) -> Rows:
-    """Return a store with a row for each image of a folder, keyed by the digests of the images.
+def index_space(folder: Folder, index: Index, scratch: Path, in_memory: bool = False) -> Space:
+    """Return the rows of all photos of a folder, keyed by the digests of their files."""
+    rows = index_folder(folder, index, scratch)
+    ids, keys = [image.id for image in folder.images], [image.sha256 for image in folder.images]
+    return Space(rows, ids, ids, keys, rows=rows.read_stored(keys) if in_memory else None)
 
-    Args:
-        folder: the images.
-        space: the kind of rows, which distinguishes several indexes of one folder.
-        origin: the artifact that the rows depend on; rows made with another one are not used.
-        scratch: the scratch folder.
-        open_source: called only if rows have to be computed.
-    """
-    place = scratch / "search" / text_digest(f"{folder.path.resolve()}\n{space}")[:16]
-    settings = {"folder": str(folder.path.resolve()), "space": space, origin.name: origin.digest}
-    index = _open_matching(place, settings)
-    if index and not _missing(folder, index):
-        return index
+
+def index_folder(folder: Folder, index: Index, scratch: Path) -> Rows:
+    """Return a store with a row for each image of a folder, keyed by the digests of the images."""
+    place = scratch / "search" / text_digest(f"{folder.path.resolve()}\n{index.kind}")[:16]
+    origin = {index.origin.name: index.origin.digest}
+    settings = {"folder": str(folder.path.resolve()), "space": index.kind, **origin}
+    found = _open_matching(place, settings)
+    if found and not _missing(folder, found):
+        return found
     with locked(place.with_suffix(".lock"), "indexes the same folder", _log):
         # The previous owner of the lock may have computed everything that is needed.
-        index = _open_matching(place, settings)
-        missing = _missing(folder, index)
-        if index and not missing:
-            return index
-        source = open_source()
+        found = _open_matching(place, settings)
+        missing = _missing(folder, found)
+        if found and not missing:
+            return found
+        source = index.open_source()
         source.prepare(missing, folder.path)
-        shards = _shards(sorted({image.sha256 for image in folder.images}), source, index)
+        shards = _shards(sorted({image.sha256 for image in folder.images}), source, found)
         write_rows(place, STORE, source.layers, source.dtype, shards, settings, {})
         return _open(place)
 

@@ -1,19 +1,19 @@
-"""What a search works with: the project's artifacts, and the query.
+"""What a search works with: where a project's artifacts are, the catalog, rows that are compared, the query.
 
-`Project` knows where the artifacts are, and `Catalog` holds what can be found. `parse_query`
-decides whether an argument of `fne search` is a sentence, an image of the catalog, or an
-image file that the catalog does not have. Only the last one needs Pillow, which is imported
-where it is used.
+A `Space` holds the rows of a store, memory-mapped for a command or in memory for a server. `parse_query`
+decides whether an argument of `fne search` is a sentence, an image of the catalog, or an image file that the
+catalog does not have. Only the last one needs Pillow, which is imported where it is used.
 """
 
 import hashlib
 import os
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
+
+import numpy as np
 
 from fne.core import stat_cache
 from fne.core.errors import InputError
@@ -22,8 +22,10 @@ from fne.datasets.readers.folder import SUFFIXES
 from fne.matching.model_file import current_model
 from fne.store.artifact import Artifact
 from fne.store.catalog import SPLITS, Captioned, Image, image_root, read_captions, read_images
+from fne.store.rows import Rows
 
 PARAMS = "params.yaml"
+BLOCK, BLOCK_IN_MEMORY = 1024, 4096  # rows
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class CatalogContents:
     captioned: dict[str, Captioned]
     root: Path
     artifacts: list[Artifact]
+    name = "the catalog"
 
     @cached_property
     def ids(self) -> list[str]:
@@ -50,36 +53,105 @@ class CatalogContents:
         record = self.captioned.get(image_id)
         return list(record.captions) if record else []
 
-    def select(self, split: str | None, tag: str | None) -> set[str]:
-        """Return the ids of the images of a split, with a tag, or of all.
+    def check_filters(self, split: str | None, tag: str | None) -> None:
+        """Refuse a split that the catalog does not have, and a tag that no image of the split has.
 
         Raises:
-            InputError: if there is no such split, or no image with the tag.
+            InputError: with what there is instead.
         """
         records = self.captioned.values()
         splits = [each for each in SPLITS if any(record.split == each for record in records)]
         if split is not None and split not in splits:
             raise InputError(f"--split: {not_one_of(split, splits)}")
-        found = {record.id for record in records if selected(record, split, tag)}
-        if tag is not None and not found:
+        found = (tag in record.tags for record in records if split in (None, record.split))
+        if tag is not None and not any(found):
             tags = sorted({each for record in records for each in record.tags})
             similar = get_close_matches(tag, tags, 3) or tags[:3]
             known = f"has tags such as {', '.join(similar)}" if tags else "has no tags"
             place = f" of {split}" if split else ""
             raise InputError(f"--tag: no image{place} has the tag {tag!r}; the catalog {known}")
+
+
+@dataclass(frozen=True)
+class Space:
+    """Rows that a query is compared with, in the order of their ids.
+
+    Attributes:
+        store: where they are from.
+        ids: the id of each row.
+        images: the image of each row: for captions not the same as the id.
+        keys: the id of each row in the store: for photos of a folder the digest of the file.
+        splits: the split of each row, as an index of `SPLITS`; none if they are not of the catalog.
+        rows: the rows as stored (bit planes if they are ternary), or None if they are read when needed.
+    """
+
+    store: Rows
+    ids: Sequence[str]
+    images: Sequence[str]
+    keys: Sequence[str]
+    splits: np.ndarray | None = None
+    rows: np.ndarray | None = None
+
+    @property
+    def artifact(self) -> Artifact:
+        """The store as an artifact."""
+        return self.store.artifact
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The position of each row."""
+        return {row_id: place for place, row_id in enumerate(self.ids)}
+
+    def row(self, row_id: str) -> np.ndarray | None:
+        """Return a row as stored, or None if there is none."""
+        place = self.places.get(row_id)
+        if place is None:
+            return None
+        found: np.ndarray = (
+            self.store.read_stored([self.keys[place]])[0] if self.rows is None else self.rows[place]
+        )
         return found
 
-    def count_splits(self, image_ids: Iterable[str]) -> dict[str, int]:
-        """Return how many of the images, which may be repeated, are in each split."""
-        counts = Counter(self.captioned[each].split for each in image_ids)
-        return {split: counts[split] for split in SPLITS if counts[split]}
+    def score(self, places: np.ndarray, compare: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Return the scores of the rows at some places; `compare` maps rows as stored to their scores (rows).
+
+        Rows in memory are all scored, because copying the chosen ones would take longer.
+        """
+        if self.rows is not None:
+            starts = range(0, len(self.rows), BLOCK_IN_MEMORY)
+            blocks = (self.rows[start : start + BLOCK_IN_MEMORY] for start in starts)
+            scores: np.ndarray = _concatenated([compare(block) for block in blocks])[places]
+            return scores
+        keys = [self.keys[place] for place in places.tolist()]
+        chosen = (keys[start : start + BLOCK] for start in range(0, len(keys), BLOCK))
+        return _concatenated([compare(self.store.read_stored(each)) for each in chosen])
 
 
-def selected(record: Captioned | None, split: str | None, tag: str | None) -> bool:
-    """Tell whether an image of the catalog passes the filters."""
-    if record is None:
-        return False
-    return (split is None or record.split == split) and (tag is None or tag in record.tags)
+def image_space(catalog: CatalogContents, store: Rows, in_memory: bool) -> Space:
+    """Return the images of the catalog that have a row; an imported store may have more."""
+    ids = sorted(catalog.captioned.keys() & set(store.ids))
+    return _catalog_space(catalog, store, ids, ids, in_memory)
+
+
+def caption_space(catalog: CatalogContents, store: Rows, in_memory: bool) -> Space:
+    """Return the captions of the catalog that have a row."""
+    pairs = [(each, each.rsplit("#", 1)[0]) for each in sorted(store.ids)]
+    pairs = [pair for pair in pairs if pair[1] in catalog.captioned]
+    return _catalog_space(
+        catalog, store, [each for each, _ in pairs], [image for _, image in pairs], in_memory
+    )
+
+
+def _catalog_space(
+    catalog: CatalogContents, store: Rows, ids: list[str], images: list[str], in_memory: bool
+) -> Space:
+    numbers = {split: number for number, split in enumerate(SPLITS)}
+    splits = np.array([numbers[catalog.captioned[each].split] for each in images], dtype=np.int8)
+    return Space(store, ids, images, ids, splits, store.read_stored(ids) if in_memory else None)
+
+
+def _concatenated(scores: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(scores) if scores else np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -162,11 +234,7 @@ class Project:
 
 
 def open_project(root: str | Path) -> Project:
-    """Return the project in a folder.
-
-    Raises:
-        InputError: if the folder has no `params.yaml`.
-    """
+    """Return the project in a folder, which must have a `params.yaml`."""
     params = Path(root).expanduser() / PARAMS
     if not params.is_file():
         raise InputError(
@@ -212,16 +280,27 @@ class ExternalImage:
 QueryImage = CatalogImage | ExternalImage
 
 
+@dataclass(frozen=True)
+class EmbeddedImage:
+    """The image of a query with what it is compared by: an embedding as stored, a vector in the joint space.
+
+    Only a photo that the catalog does not have records its size in pixels here.
+    """
+
+    id: str | None
+    sha256: str | None
+    file: Path | None = None
+    embedding: np.ndarray | None = None
+    vector: np.ndarray | None = None
+    width: int | None = None
+    height: int | None = None
+
+
 def parse_query(argument: str, catalog: CatalogContents, images_only: bool = False) -> QueryImage | str:
     """Return the image or the sentence that an argument of `fne search` stands for.
 
     An existing file is an image, and so is an id of the catalog. Anything else is a sentence,
     unless it looks like the name of an image.
-
-    Args:
-        argument: what the user typed.
-        catalog: the catalog that is searched.
-        images_only: whether a sentence is refused.
 
     Raises:
         InputError: if the argument names an image that does not exist, or if it is ambiguous.
@@ -239,6 +318,11 @@ def parse_query(argument: str, catalog: CatalogContents, images_only: bool = Fal
     hint = f"did you mean {close[0]!r}?" if close else f"ids look like {catalog.ids[0]!r}"
     advice = "name an image" if images_only else "to search with a sentence, use plain words"
     raise InputError(f"{argument!r} is neither a file nor an image id of the catalog ({hint}); {advice}")
+
+
+def normalized(text: str) -> str:
+    """Return a sentence without differences of case and spaces."""
+    return " ".join(text.casefold().split())
 
 
 def _looks_like_a_file_name(argument: str) -> bool:

@@ -1,32 +1,50 @@
-"""One consistent set of artifacts, in memory.
+"""One consistent set of a project's artifacts: what a query needs, memory-mapped, or all of it, in memory.
 
-A `Snapshot` is loaded as a whole and never changes. Digests decide whether its parts belong together, so
-answers never mix artifacts of two runs. `fingerprint` changes when a file of the project has been replaced:
-that is when another snapshot may be loaded.
+A `Snapshot` is opened as a whole and never changes. Digests decide whether its parts belong together, so
+answers never mix artifacts of two runs. A command opens the parts that its query needs (`open_for_sentence`,
+`open_for_image`, `open_embeddings`). A server loads everything (`load_snapshot`), and again when
+`fingerprint` changes, which says that a file of the project has been replaced.
 
-A part whose files are missing is left out, and `Snapshot.notes` says what to run. `dvc repro` removes
-outputs before it makes them again, so a snapshot that lacks a part of an earlier one must not replace it:
-see `Snapshot.lost`.
+A part whose files are missing is left out by `load_snapshot`, and `Snapshot.notes` says what to run. `dvc
+repro` removes outputs before it makes them again, so a snapshot that lacks a part of an earlier one must not
+replace it: see `Snapshot.lost`.
 """
 
 import hashlib
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 
 from fne.core.errors import InputError
 from fne.describing.model_file import DescriberFile
-from fne.matching.model_file import ModelFile, read_model_file
+from fne.matching.model_file import ModelFile, is_imported, read_model_file
 from fne.search.describe_photo import PARTS
-from fne.search.numpy_model import PREFIX
-from fne.search.open_project import CatalogContents, Project
+from fne.search.numpy_model import (
+    PREFIX,
+    SIMILARITY,
+    TEXT_ENCODER,
+    Similarity,
+    cosine,
+    embed_sentences,
+    ternary_products,
+)
+from fne.search.open_project import (
+    CatalogContents,
+    Project,
+    Space,
+    caption_space,
+    image_space,
+    normalized,
+)
 from fne.store.artifact import Artifact, Lineage, merge, require_same_model
 from fne.store.catalog import SPLITS, Image
-from fne.store.layout import MANIFEST, Layer
+from fne.store.layout import MANIFEST
 from fne.store.rows import Rows
+from fne.text.caption_vectors import has_caption_vectors
 from fne.text.vocabulary import Vocabulary, read_vocabulary
 
 EXAMPLES, EXAMPLE_LENGTH = 3, 60  # captions, and their characters
@@ -38,77 +56,64 @@ MADE_BY = {
     "model": "sentences need models/matching.safetensors and vectors/; run `dvc repro encode`",
 }
 
-
-@dataclass(frozen=True)
-class Space:
-    """Rows in memory, sorted by id.
-
-    Attributes:
-        artifact: the store that they are from.
-        ids: the id of each row.
-        rows: the rows as stored (ids, numbers): bit planes if they are ternary.
-        layers: the named ranges of columns.
-        dtype: the type of the store.
-    """
-
-    artifact: Artifact
-    ids: list[str]
-    rows: np.ndarray
-    layers: list[Layer]
-    dtype: str
-
-    @classmethod
-    def read(cls, store: Rows, ids: list[str]) -> "Space":
-        """Read the rows of `ids`, which decide the order."""
-        return cls(store.artifact, ids, store.read_stored(ids), store.layers, store.dtype)
-
-    @cached_property
-    def places(self) -> dict[str, int]:
-        """The position of each row."""
-        return {row_id: place for place, row_id in enumerate(self.ids)}
-
-    @property
-    def features(self) -> int:
-        """The number of columns."""
-        return sum(layer.features for layer in self.layers)
-
-
-@dataclass(frozen=True)
-class Joint:
-    """The trained model with the weights of its text encoder, and the vectors of images and captions."""
-
-    model: ModelFile
-    vocabulary: Vocabulary
-    images: Space
-    captions: Space
-
-    @property
-    def similarity(self) -> str:
-        """The name of the similarity."""
-        return str(self.model.shape["similarity"])
+# Maps the word numbers of sentences to their vectors (sentences, dim) in the joint space.
+Encoder = Callable[[Sequence[Sequence[int]]], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All artifacts that a server uses.
+    """Artifacts that belong together.
 
     Attributes:
-        version: a digest of all parts, which names the set in answers.
         catalog: images and captions.
         lineage: what the parts were made from.
-        embeddings: the embeddings of the images, or None.
-        joint: the trained model and its vectors, or None.
+        embeddings: the embeddings of the images.
+        model: the trained model with the weights of its text encoder.
+        vocabulary: that of the model.
+        images: the vectors of the images in the joint space.
+        captions: those of the captions.
         describers: the taggers and captioners that belong to the embeddings, by their names in `PARTS`.
         notes: what is missing, and how to make it.
+        version: a digest of all parts, which names the set in answers of a server.
+        count_bits: computes the products of ternary rows with a query, both as stored.
     """
 
-    version: str
     catalog: CatalogContents
     lineage: Lineage
-    embeddings: Space | None
-    joint: Joint | None
-    describers: dict[str, DescriberFile]
+    embeddings: Space | None = None
+    model: ModelFile | None = None
+    vocabulary: Vocabulary | None = None
+    images: Space | None = None
+    captions: Space | None = None
+    describers: dict[str, DescriberFile] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    version: str = ""
+    count_bits: Callable[[np.ndarray, np.ndarray], np.ndarray] = ternary_products
+
+    @cached_property
+    def similarity(self) -> str:
+        """The name of the similarity of the model."""
+        return str(self.model.shape["similarity"] if self.model else self._trained_with["similarity"])
+
+    @cached_property
+    def compare(self) -> Similarity:
+        """The similarity; only that of the default model needs no torch."""
+        if self.similarity == SIMILARITY:
+            return cosine
+        from fne.search.embed_query import torch_similarity  # torch: slow to import
+
+        return torch_similarity(self._trained_with | {"similarity": self.similarity})
+
+    @cached_property
+    def encoder(self) -> Encoder | None:
+        """What encodes sentences; None if vectors of captions were imported: what made them is unknown."""
+        assert self.model
+        return None if without_encoder(self.model.artifact) else sentence_encoder(self.model)
+
+    @property
+    def _trained_with(self) -> dict[str, object]:
+        settings: dict[str, object] = self.lineage["model"]["settings"]
+        return settings
 
     @cached_property
     def by_digest(self) -> dict[str, Image]:
@@ -153,44 +158,85 @@ class Snapshot:
 
     def lost(self, earlier: "Snapshot") -> list[str]:
         """Return the parts that an earlier snapshot has and this one does not."""
-        parts = {"embeddings": self.embeddings is None, "model": self.joint is None}
-        had = {"embeddings": earlier.embeddings is not None, "model": earlier.joint is not None}
-        return [name for name, missing in parts.items() if missing and had[name]]
+        return [
+            name
+            for name in ("embeddings", "model")
+            if getattr(self, name) is None and getattr(earlier, name) is not None
+        ]
 
     def prepare(self) -> None:
         """Compute what the first answers would have to wait for."""
         _ = self.by_digest, self.by_caption, self.splits, self.tags, self.examples, self.samples
-        for space in (self.embeddings, *((self.joint.images, self.joint.captions) if self.joint else ())):
+        for space in (self.embeddings, self.images, self.captions):
             _ = space and space.places
+        if self.model:
+            _ = self.compare, self.encoder
 
 
-def normalized(text: str) -> str:
-    """Return a sentence without differences of case and spaces."""
-    return " ".join(text.casefold().split())
+def without_encoder(model: Artifact) -> bool:
+    """Return whether the vectors of captions were imported, so that none can be computed for a sentence."""
+    return is_imported(model) or has_caption_vectors(model.lineage)
+
+
+def sentence_encoder(model: ModelFile) -> Encoder:
+    """Return what encodes sentences with a model; only the default text encoder needs no torch."""
+    if model.shape["text_encoder"] == TEXT_ENCODER:
+        return partial(embed_sentences, model)
+    from fne.search.embed_query import torch_encoder  # torch: slow to import
+
+    return torch_encoder(model.artifact)
+
+
+def open_for_sentence(project: Project, in_folder: bool) -> Snapshot:
+    """Open what a sentence needs: the model and, unless a folder is searched, the vectors of images."""
+    vocabulary = read_vocabulary(project.vocabulary)
+    model = read_model_file(project.current_model, PREFIX)
+    lineage = merge(model.artifact, vocabulary.artifact)
+    catalog, images, captions = project.catalog, None, None
+    if without_encoder(model.artifact):
+        captions = caption_space(catalog, Rows.open(project.caption_vectors, "caption_vectors"), False)
+    if not in_folder:
+        store = Rows.open(project.image_vectors, "image_vectors")
+        lineage = merge(model.artifact, vocabulary.artifact, store.artifact, *catalog.artifacts)
+        require_same_model(model.artifact, store.artifact)
+        images = image_space(catalog, store, False)
+    return Snapshot(catalog, lineage, None, model, vocabulary, images, captions)
+
+
+def open_for_image(project: Project) -> Snapshot:
+    """Open what an image needs that sentences are searched for, but the vectors of images."""
+    catalog = project.catalog
+    store = Rows.open(project.caption_vectors, "caption_vectors")
+    lineage = merge(store.artifact, *catalog.artifacts)
+    return Snapshot(catalog, lineage, captions=caption_space(catalog, store, False))
+
+
+def open_embeddings(project: Project) -> Snapshot:
+    """Open what a search for similar images needs."""
+    catalog = project.catalog
+    store = Rows.open(project.embeddings, "embeddings")
+    lineage = merge(store.artifact, *catalog.artifacts)
+    return Snapshot(catalog, lineage, image_space(catalog, store, False))
 
 
 def load_snapshot(params: Path) -> Snapshot:
-    """Read all artifacts of a project.
+    """Read all artifacts of a project into memory.
 
     Raises:
         InputError: if the catalog is missing, or if parts are damaged or do not belong together.
     """
+    from fne.search.bit_kernels import ternary_products  # numba: slow to import
+
     project = Project(params)
     catalog = project.catalog
     notes: list[str] = []
-    embeddings = _embeddings(project, catalog)
-    joint = _joint(project, catalog)
+    embeddings = _load_embeddings(project, catalog)
+    model, vocabulary, images, captions = _load_model(project, catalog)
     artifacts = [*catalog.artifacts]
-    if embeddings:
-        artifacts.append(embeddings.artifact)
-    else:
-        notes.append(MADE_BY["embeddings"])
-    if joint:
-        parts = (joint.model, joint.vocabulary, joint.images, joint.captions)
-        artifacts += [part.artifact for part in parts]
-    else:
-        notes.append(MADE_BY["model"])
-    if not embeddings and not joint:
+    parts = (embeddings, model, vocabulary, images, captions)
+    artifacts += [part.artifact for part in parts if part]
+    notes += [MADE_BY["embeddings"]] * (embeddings is None) + [MADE_BY["model"]] * (model is None)
+    if not embeddings and not model:
         raise InputError(f"{params}: there is nothing to search yet: {'; '.join(notes)}")
     lineage = merge(*artifacts)
     describers = {}
@@ -208,7 +254,7 @@ def load_snapshot(params: Path) -> Snapshot:
     digests = [artifact.digest for artifact in artifacts]
     digests += [file.artifact.digest for file in describers.values()]
     version = hashlib.sha256("\n".join(digests).encode()).hexdigest()[:16]
-    found = Snapshot(version, catalog, lineage, embeddings, joint, describers, notes)
+    found = Snapshot(catalog, lineage, *parts, describers, notes, version, ternary_products)
     found.prepare()
     return found
 
@@ -239,32 +285,25 @@ def _state(path: Path) -> tuple[str, int, int, int]:
     return (path.name, status.st_ino, status.st_size, status.st_ctime_ns)
 
 
-def _embeddings(project: Project, catalog: CatalogContents) -> Space | None:
+def _load_embeddings(project: Project, catalog: CatalogContents) -> Space | None:
     if not (project.embeddings / MANIFEST).exists():
         return None
     store = Rows.open(project.embeddings, "embeddings")
     merge(store.artifact, *catalog.artifacts)
-    return Space.read(store, _image_ids(catalog, store)) if store.without_rows is None else None
+    return image_space(catalog, store, True) if store.without_rows is None else None
 
 
-def _joint(project: Project, catalog: CatalogContents) -> Joint | None:
+def _load_model(
+    project: Project, catalog: CatalogContents
+) -> tuple[ModelFile | None, Vocabulary | None, Space | None, Space | None]:
     stores = (project.image_vectors / MANIFEST, project.caption_vectors / MANIFEST)
     if not all(path.exists() for path in (project.model, project.vocabulary, *stores)):
-        return None
+        return None, None, None, None
     model = read_model_file(project.current_model, PREFIX)
     vocabulary = read_vocabulary(project.vocabulary)
     images = Rows.open(project.image_vectors, "image_vectors")
     captions = Rows.open(project.caption_vectors, "caption_vectors")
     merge(model.artifact, vocabulary.artifact, images.artifact, captions.artifact, *catalog.artifacts)
     require_same_model(model.artifact, images.artifact, captions.artifact)
-    return Joint(
-        model,
-        vocabulary,
-        Space.read(images, _image_ids(catalog, images)),
-        Space.read(captions, sorted(captions.ids)),
-    )
-
-
-def _image_ids(catalog: CatalogContents, store: Rows) -> list[str]:
-    """Return the images of the catalog that have a row; an imported store may have more."""
-    return sorted(catalog.captioned.keys() & set(store.ids))
+    spaces = image_space(catalog, images, True), caption_space(catalog, captions, True)
+    return model, vocabulary, *spaces

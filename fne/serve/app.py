@@ -1,11 +1,13 @@
 """The web application: the page, and the JSON interface that it uses.
 
-`OPERATIONS` lists every request that is answered. The routes and `/openapi.json` are both made from it.
+The functions below `api` answer requests, in threads, a few at a time; `/openapi.json` is made from them and
+from `fne.serve.schemas`. What they find comes from `fne.search.engine`, and is only presented here. Every
+answer names the version of the artifacts that it was made with. No answer has a path of a file: images are
+named by their ids, and their pictures by the digests of the files.
 
-Handlers run in threads, a few at a time. Photos are limited in bytes, pixels and time, and decoded in another
-process (`fne.search.decode_process`). A picture is found by the digest of its file, and is sent only if the
-file still has that digest: so nothing but images of the catalog and of the folder can be read, whatever a
-request says.
+Photos are limited in bytes, pixels and time, and decoded in another process (`fne.search.decode_process`). A
+picture is found by the digest of its file, and is sent only if the file still has that digest: so nothing but
+images of the catalog and of the folder can be read, whatever a request says.
 """
 
 import asyncio
@@ -13,30 +15,40 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any
+from importlib.metadata import version
+from typing import Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
-from pydantic import ValidationError
-from starlette.applications import Starlette
+from fastapi import APIRouter, FastAPI, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from fne.core.errors import InputError
-from fne.report.facts import feature_source
+from fne.report.facts import ancestors, feature_source
+from fne.search import engine
+from fne.search.answer import Answer
 from fne.search.decode_process import Decoder, RefusedError
-from fne.serve import answers, schemas
-from fne.serve.answers import AbsentError, Filters, MissingError, find_image
+from fne.search.describe_photo import Wanted, read_writing
+from fne.search.engine import AbsentError, Filters
+from fne.search.folder import IndexedFolder
+from fne.search.open_project import EmbeddedImage
+from fne.search.snapshot import Snapshot
+from fne.serve import schemas
 from fne.serve.forms import form_file
 from fne.serve.guard import Guard
-from fne.serve.openapi import Operation, describe_interface
-from fne.serve.session import BusyError, Live, Session
+from fne.serve.session import BusyError, Live, MissingError, Session
+from fne.store.artifact import merge
 from fne.store.images import UndecodableError, read_image_file
 
 MAX_BYTES = 32 << 20
@@ -47,6 +59,7 @@ THREADS, PHOTOS = 4, 6
 SIDES = {"small": 320, "large": 1600}
 PICTURE_CACHE = 96 << 20  # bytes
 MAX_TAGS = 500  # in the status
+CONCEPTS = 8
 WARM_UP = "a first sentence"
 PAGE = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -54,18 +67,38 @@ PAGE = {
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
+# Why a request is not answered, in the description of the interface.
+PROBLEMS = {
+    400: "The request is wrong, or the photo cannot be decoded.",
+    401: "The token is missing or wrong.",
+    403: "The request comes from another site, or names another host.",
+    404: "There is no such image.",
+    409: "The project lacks what this needs, such as a trained model.",
+    503: "Busy; try again in a moment.",
+}
+PHOTO_PROBLEMS = {408: "The photo came too slowly.", 413: "The photo has too many bytes."}
+BINARY = {"type": "string", "format": "binary"}
+PHOTO_BODY = {
+    "required": True,
+    "content": {
+        "application/octet-stream": {"schema": BINARY},
+        "multipart/form-data": {"schema": {"type": "object", "properties": {"file": BINARY}}},
+    },
+}
+# Nothing is sent to anybody, whatever the environment says.
+SILENT: TelemetryConfig = {"auto_configure": False, "tracing": False, "metrics": False, "logs": False}
 
 Values = dict[str, Any]
 
 
 @dataclass
 class Server:
-    """What all handlers share."""
+    """What all requests share."""
 
     live: Live
     decoder: Decoder = field(default_factory=Decoder)
-    limiter: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(THREADS))
     photos: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(PHOTOS))
+    photo_limiter: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(PHOTOS))
     pictures: "PictureCache" = field(default_factory=lambda: PictureCache(PICTURE_CACHE))
 
 
@@ -95,101 +128,197 @@ class PictureCache:
                 self._used -= len(dropped)
 
 
-def status(server: Server, session: Session, parameters: Any, request: Request, body: bytes) -> Values:
+class Operation(APIRoute):
+    """A request of the JSON interface: one that names a parameter twice is refused."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        handle = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            names = [name for name, _ in request.query_params.multi_items()]
+            repeated = [name for name in names if names.count(name) > 1]
+            if repeated:
+                return _problem(400, f"{repeated[0]} is given twice")
+            try:
+                return await handle(request)
+            except asyncio.CancelledError:  # uvicorn waits for answers only for a moment when it stops
+                return _problem(503, "the server is being stopped", {"Connection": "close"})
+
+        return answer
+
+
+def _described(problems: dict[int, str]) -> dict[int | str, Values]:
+    return {code: {"model": schemas.Problem, "description": text} for code, text in problems.items()}
+
+
+def _server(request: Request) -> Server:
+    server: Server = request.app.state.server
+    return server
+
+
+def _session(request: Request) -> Session:
+    """Return the session as it is now; a request takes it once, so that no answer mixes two of them."""
+    return _server(request).live.session.for_request()
+
+
+api = APIRouter(
+    route_class=Operation,
+    responses=_described(PROBLEMS),
+    generate_unique_id_function=lambda route: route.name,
+)
+
+
+@api.get("/api/status", response_model=schemas.Status, summary="What is loaded, and what can be searched.")
+def status(request: Request, given: Annotated[schemas.NoParameters, Query()]) -> Response:
     """Return what is loaded."""
-    snapshot = session.snapshot
+    session = _session(request)
+    snapshot, space = session.snapshot, session.snapshot.embeddings
     network, message = session.network_state
-    embeddings = snapshot.embeddings
-    return {
-        "version": snapshot.version,
-        "images": len(snapshot.catalog.captioned),
-        "captions": sum(len(record.captions) for record in snapshot.catalog.captioned.values()),
-        "splits": snapshot.splits,
-        "tags": dict(list(snapshot.tags.items())[:MAX_TAGS]),
-        "features": feature_source(snapshot.lineage),
-        "embedding": str(embeddings.artifact.settings["kind"]) if embeddings else None,
-        "layers": answers.layers_of(session),
-        "sentences": snapshot.joint is not None,
-        "examples": snapshot.examples if snapshot.joint else [],
-        "samples": answers.samples(session),
-        "descriptions": list(snapshot.describers),
-        "network": network,
-        "network_message": message,
-        "folder": session.folder.as_dict() if session.folder else None,
-        "notes": snapshot.notes,
-        "waiting": server.live.waiting,
-        "limits": {
-            "bytes": MAX_BYTES,
-            "pixels": MAX_PIXELS,
-            "text": schemas.MAX_TEXT,
-            "k": schemas.MAX_MATCHES,
-        },
-    }
+    layers = [layer.name for layer in space.store.layers] if space else []
+    return _json(
+        {
+            "version": snapshot.version,
+            "images": len(snapshot.catalog.captioned),
+            "captions": sum(len(record.captions) for record in snapshot.catalog.captioned.values()),
+            "splits": snapshot.splits,
+            "tags": dict(list(snapshot.tags.items())[:MAX_TAGS]),
+            "features": feature_source(snapshot.lineage),
+            "embedding": str(space.artifact.settings["kind"]) if space else None,
+            # By which embeddings can be compared separately.
+            "layers": layers if len(layers) > 1 else [],
+            "sentences": snapshot.model is not None,
+            "examples": snapshot.examples if snapshot.model else [],
+            "samples": [_shown(snapshot, each, None) for each in snapshot.samples],
+            "descriptions": list(snapshot.describers),
+            "network": network,
+            "network_message": message,
+            "folder": session.folder.as_dict() if session.folder else None,
+            "notes": snapshot.notes,
+            "waiting": _server(request).live.waiting,
+            "limits": {
+                "bytes": MAX_BYTES,
+                "pixels": MAX_PIXELS,
+                "text": schemas.MAX_TEXT,
+                "k": schemas.MAX_MATCHES,
+            },
+        }
+    )
 
 
-def search(
-    server: Server, session: Session, given: schemas.SearchParameters, request: Request, body: bytes
-) -> Values:
+@api.get("/api/search", response_model=schemas.Answer, summary="Images for a sentence.")
+def search(request: Request, given: Annotated[schemas.SearchParameters, Query()]) -> Response:
     """Return images for a sentence."""
     if not given.text.strip():
         raise InputError("the query is empty; describe what the image shows")
-    return answers.images_for_sentence(session, given.text, _filters(given), given.k)
+    session = _session(request)
+    filters, folder = _searched(session, given)
+    found = engine.images_for_sentence(session.snapshot, given.text, given.k, filters, folder)
+    return _json(_answer(session.snapshot, found, folder))
 
 
-def sentences(
-    server: Server, session: Session, given: schemas.SentenceParameters, request: Request, body: bytes
-) -> Values:
+@api.get("/api/sentences", response_model=schemas.Answer, summary="Sentences for an image.")
+def sentences(request: Request, given: Annotated[schemas.SentenceParameters, Query()]) -> Response:
     """Return sentences for an image."""
-    return answers.sentences_for_image(session, find_image(session, given.image, given.photo), given.k)
+    session = _session(request)
+    image = session.find_image(given.image, given.photo)
+    found = engine.sentences_for_image(session.snapshot, image, given.k)
+    return _json(_answer(session.snapshot, found, None) | _named(image))
 
 
-def similar(
-    server: Server, session: Session, given: schemas.SimilarParameters, request: Request, body: bytes
-) -> Values:
+@api.get("/api/similar", response_model=schemas.Answer, summary="Images that look similar.")
+def similar(request: Request, given: Annotated[schemas.SimilarParameters, Query()]) -> Response:
     """Return images that look similar to an image."""
-    query = find_image(session, given.image, given.photo)
-    return answers.similar_images(session, query, given.layer, _filters(given), given.k)
+    session = _session(request)
+    image = session.find_image(given.image, given.photo)
+    filters, folder = _searched(session, given)
+    found = engine.similar_images(session.snapshot, image, given.k, filters, folder, given.layer)
+    return _json(_answer(session.snapshot, found, folder) | _named(image))
 
 
-def details(
-    server: Server, session: Session, given: schemas.ImageParameters, request: Request, body: bytes
-) -> Values:
-    """Return what is known about an image."""
-    return answers.image_details(session, find_image(session, given.image, given.photo))
+@api.get("/api/image", response_model=schemas.Details, summary="What is known about an image.")
+def details(request: Request, given: Annotated[schemas.ImageParameters, Query()]) -> Response:
+    """Return what is known about an image: sentences, tags, sizes, and what its rows were made from."""
+    session = _session(request)
+    image, snapshot = session.find_image(given.image, given.photo), session.snapshot
+    record = snapshot.catalog.captioned.get(image.id) if image.id else None
+    file = snapshot.catalog.images.get(image.id) if image.id else None
+    index = session.folder.index if session.folder else None
+    in_folder = index.by_digest.get(image.sha256) if index and image.sha256 else None
+    sized = file or image
+    return _json(
+        {
+            "version": snapshot.version,
+            **_named(image),
+            "name": image.id or (in_folder.id if in_folder else None),
+            "picture": image.sha256 if file or in_folder else None,
+            "split": record.split if record else None,
+            "sentences": list(record.captions) if record else [],
+            "tags": list(record.tags) if record else [],
+            "width": sized.width,
+            "height": sized.height,
+            **_origin(snapshot),
+        }
+    )
 
 
-def describe(
-    server: Server, session: Session, given: schemas.ImageParameters, request: Request, body: bytes
-) -> Values:
+@api.get("/api/description", response_model=schemas.Description, summary="What models say about an image.")
+def describe(request: Request, given: Annotated[schemas.ImageParameters, Query()]) -> Response:
     """Return what models say about an image."""
-    return answers.description(session, find_image(session, given.image, given.photo))
+    session = _session(request)
+    image, snapshot = session.find_image(given.image, given.photo), session.snapshot
+    writing = read_writing(session.project.params, None)
+    values = engine.describe_image(snapshot, image, Wanted(CONCEPTS, writing=writing))
+    models = [file.artifact for file in snapshot.describers.values()]
+    names = {model.name for model in models}
+    made = [each for each in ancestors(merge(*models)) if each.name in names]
+    return _json(
+        {
+            "version": snapshot.version,
+            **_named(image),
+            **values,
+            "models": [{"name": each.name, "digest": each.digest} for each in made],
+        }
+    )
 
 
-def add_photo(server: Server, session: Session, parameters: Any, request: Request, body: bytes) -> Values:
-    """Embed a photo."""
-    body = form_file(request.headers.get("content-type", ""), body)
-    if not body:
-        raise InputError("the photo is empty; send the content of an image file")
-    sha256 = hashlib.sha256(body).hexdigest()
-    known = session.snapshot.by_digest.get(sha256)
-    found: Any = known or session.photo(sha256)
-    if found is None:
-        found = session.add_photo(sha256, server.decoder.pixels(body, MAX_PIXELS))
-    return {
-        "version": session.snapshot.version,
-        "photo": sha256,
-        "image": known.id if known else None,
-        "width": found.width,
-        "height": found.height,
-    }
+@api.post(
+    "/api/photos",
+    response_model=schemas.SentPhoto,
+    responses=_described(PHOTO_PROBLEMS),
+    openapi_extra={"requestBody": PHOTO_BODY},
+    summary="Embed a photo: the body of the request is an image file, or a form with one file.",
+)
+async def add_photo(request: Request, given: Annotated[schemas.NoParameters, Query()]) -> Response:
+    """Embed a photo; a few at a time, because bodies take memory and photos take long."""
+    server, session = _server(request), _session(request)
+    if not server.photos.acquire(blocking=False):
+        raise BusyError("other photos are waiting; try again in a moment")
+    try:
+        body = form_file(request.headers.get("content-type", ""), await _body(request))
+        found = await to_thread.run_sync(_embed, server, session, body, limiter=server.photo_limiter)
+        return _json(found)
+    finally:
+        server.photos.release()
 
 
+@api.get(
+    "/api/pictures/{digest}",
+    response_class=Response,
+    responses={200: {"description": "A JPEG.", "content": {"image/jpeg": {}}}},
+    summary="The picture of an image, by the SHA-256 of its file.",
+)
 def picture(
-    server: Server, session: Session, given: schemas.PictureParameters, request: Request, body: bytes
+    request: Request,
+    # The pattern is not checked: what is no digest names no picture.
+    digest: Annotated[
+        str, Path(description="The SHA-256 of a file.", json_schema_extra={"pattern": schemas.DIGEST})
+    ],
+    given: Annotated[schemas.PictureParameters, Query()],
 ) -> Response:
     """Return the picture of an image of the catalog or of the folder, as a JPEG."""
-    digest = str(request.path_params["digest"])
-    file = session.file(digest)
+    server = _server(request)
+    file = _session(request).file(digest)
     if file is None:
         raise MissingError("there is no such picture")
     content = server.pictures.get((digest, given.size))
@@ -207,151 +336,145 @@ def picture(
     return Response(content, media_type="image/jpeg", headers=caching)
 
 
-OPERATIONS = [
-    Operation(
-        "GET",
-        "/api/status",
-        "What is loaded, and what can be searched.",
-        schemas.NoParameters,
-        schemas.Status,
-        status,
-    ),
-    Operation(
-        "GET", "/api/search", "Images for a sentence.", schemas.SearchParameters, schemas.Answer, search
-    ),
-    Operation(
-        "GET",
-        "/api/sentences",
-        "Sentences for an image.",
-        schemas.SentenceParameters,
-        schemas.Answer,
-        sentences,
-    ),
-    Operation(
-        "GET", "/api/similar", "Images that look similar.", schemas.SimilarParameters, schemas.Answer, similar
-    ),
-    Operation(
-        "GET",
-        "/api/image",
-        "What is known about an image.",
-        schemas.ImageParameters,
-        schemas.Details,
-        details,
-    ),
-    Operation(
-        "GET",
-        "/api/description",
-        "What models say about an image.",
-        schemas.ImageParameters,
-        schemas.Description,
-        describe,
-    ),
-    Operation(
-        "POST",
-        "/api/photos",
-        "Embed a photo: the body of the request is the content of an image file, or a form with one file.",
-        schemas.NoParameters,
-        schemas.SentPhoto,
-        add_photo,
-    ),
-    Operation(
-        "GET",
-        "/api/pictures/{digest}",
-        "The picture of an image, by the SHA-256 of its file.",
-        schemas.PictureParameters,
-        None,
-        picture,
-    ),
-]
-
-
 def build_app(live: Live, token: str | None) -> ASGIApp:
-    """Return the application.
-
-    Args:
-        live: what is searched.
-        token: what every request has to have, or None on a loopback address.
-    """
+    """Return the application; every request has to have the token, unless that is None."""
     server = Server(live)
     _warm_up(live.session)
-    routes = [Route(path, _static(*file)) for path, file in PAGE.items()]
-    routes.append(Route("/openapi.json", _constant(_json(describe_interface(OPERATIONS)))))
-    routes += [Route(each.path, _endpoint(server, each), methods=[each.method]) for each in OPERATIONS]
-    handlers = {HTTPException: _http_problem, Exception: _internal_problem}
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        to_thread.current_default_thread_limiter().total_tokens = THREADS
         yield
         server.decoder.close()
 
-    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
+    pages = [Route(path, _static(*file)) for path, file in PAGE.items()]
+    pages.append(Route("/openapi.json", _constant(_json(describe_interface()))))
+    app = FastAPI(
+        routes=[*pages, *(_with_head(route) for route in api.routes if isinstance(route, APIRoute))],
+        exception_handlers={
+            HTTPException: _http_problem,
+            Exception: _internal_problem,
+            **dict.fromkeys(REASONS, _refuse),
+        },
+        lifespan=lifespan,
+        openapi_url=None,
+        telemetry=SILENT,
+    )
     app.state.server = server
     return Guard(app, token)
+
+
+def _with_head(route: APIRoute) -> APIRoute:
+    """Return a route that also answers HEAD, if it answers GET; the interface describes GET only."""
+    found = copy(route)
+    methods = route.methods or set()
+    found.methods = methods | ({"HEAD"} if "GET" in methods else set())
+    return found
+
+
+def describe_interface() -> Values:
+    """Return the content of `/openapi.json`."""
+    described = get_openapi(
+        title="fne serve",
+        version=version("fne-pipeline"),
+        description="Images for a sentence, sentences for an image, and images that look similar.",
+        routes=api.routes,
+    )
+    # FastAPI describes its own answer to wrong parameters; ours is 400.
+    for operation in (each for path in described["paths"].values() for each in path.values()):
+        operation["responses"].pop("422", None)
+    for name in ("HTTPValidationError", "ValidationError"):
+        described["components"]["schemas"].pop(name, None)
+    described["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    described["security"] = [{}, {"token": []}]
+    return described
 
 
 def _warm_up(session: Session) -> None:
     """Answer a query of each kind, so that the first visitor does not wait for compilers and libraries."""
     image = next(iter(session.snapshot.catalog.captioned))
     with suppress(AbsentError, InputError):
-        answers.images_for_sentence(session, WARM_UP, Filters(), 1)
+        engine.images_for_sentence(session.snapshot, WARM_UP, 1)
     with suppress(AbsentError, InputError):
-        answers.similar_images(session, find_image(session, image, None), None, Filters(), 1)
+        engine.similar_images(session.snapshot, session.find_image(image, None), 1)
 
 
-def _endpoint(server: Server, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        session = server.live.session.for_request()
-        try:
-            parameters = _parse(operation.parameters, request)
-            if operation.method == "POST":
-                found = await _with_body(server, operation, session, parameters, request)
-            else:
-                found = await to_thread.run_sync(
-                    operation.handle, server, session, parameters, request, b"", limiter=server.limiter
-                )
-        except (InputError, RefusedError) as error:
-            return _problem(400, getattr(error, "message", str(error)))
-        except MissingError as error:
-            return _problem(404, str(error))
-        except AbsentError as error:
-            return _problem(409, str(error))
-        except BusyError as error:
-            return _problem(503, str(error), {"Retry-After": "2"})
-        except asyncio.CancelledError:  # uvicorn waits for answers only for a moment when it stops
-            return _problem(503, "the server is being stopped", {"Connection": "close"})
-        return found if isinstance(found, Response) else _json(found)
-
-    return answer
+def _searched(
+    session: Session, given: schemas.SearchParameters | schemas.SimilarParameters
+) -> tuple[Filters, IndexedFolder | None]:
+    """Return what is searched: images of the catalog that pass filters, or the folder."""
+    if given.where == "catalog":
+        return Filters(given.split or None, given.tag or None), None
+    if given.split or given.tag:
+        raise InputError("photos of the folder have no splits and tags; leave split and tag out")
+    return Filters(), session.index()
 
 
-async def _with_body(
-    server: Server, operation: Operation, session: Session, parameters: schemas.Parameters, request: Request
-) -> Values | Response:
-    """Answer a request with a body; a few at a time, because bodies take memory and photos take long."""
-    if not server.photos.acquire(blocking=False):
-        raise BusyError("other photos are waiting; try again in a moment")
-    try:
-        body = await _body(request)
-        found: Values | Response = await to_thread.run_sync(
-            operation.handle, server, session, parameters, request, body
-        )
-        return found
-    finally:
-        server.photos.release()
+def _answer(snapshot: Snapshot, found: Answer, folder: IndexedFolder | None) -> Values:
+    """Return an answer for JSON."""
+    matches = [
+        {"rank": match.rank, "score": match.score, "id": match.id}
+        | _shown(snapshot, match.image, folder)
+        | {"sentences": match.sentences, "true": match.true}
+        for match in found.matches
+    ]
+    return {
+        "version": snapshot.version,
+        "by": found.by,
+        "measure": found.measure,
+        "pool": folder.folder.path.resolve().name if folder else found.pool,
+        "text": found.text,
+        "unknown_words": found.unknown_words,
+        "candidates": found.candidates,
+        "matches": matches,
+        "found": found.found,
+    }
 
 
-def _parse(model: type[schemas.Parameters], request: Request) -> schemas.Parameters:
-    pairs = request.query_params.multi_items()
-    names = [name for name, _ in pairs]
-    repeated = [name for name in names if names.count(name) > 1]
-    if repeated:
-        raise InputError(f"{repeated[0]} is given twice")
-    try:
-        return model.model_validate(dict(pairs))
-    except ValidationError as error:
-        fault = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(str(part) for part in fault["loc"])
-        raise InputError(f"{place}: {fault['msg']}") from None
+def _shown(snapshot: Snapshot, image_id: str, folder: IndexedFolder | None) -> Values:
+    """Return what is shown of an image of the catalog, or of a photo of the folder."""
+    if folder:
+        digest = folder.by_name[image_id].sha256
+        return {"image": None, "name": image_id, "picture": digest, "split": None, "sentences": []}
+    file, record = snapshot.catalog.images.get(image_id), snapshot.catalog.captioned.get(image_id)
+    return {
+        "image": image_id,
+        "name": image_id,
+        "picture": file.sha256 if file else None,
+        "split": record.split if record else None,
+        "sentences": list(record.captions) if record else [],
+    }
+
+
+def _named(image: EmbeddedImage) -> Values:
+    return {"image": image.id, "photo": image.sha256}
+
+
+def _origin(snapshot: Snapshot) -> Values:
+    """Return what the artifacts were made from."""
+    made = [
+        {"name": each.name, "digest": each.digest, "settings": each.settings}
+        for each in ancestors(snapshot.lineage)
+    ]
+    return {"features": feature_source(snapshot.lineage), "made": made}
+
+
+def _embed(server: Server, session: Session, content: bytes) -> Values:
+    """Embed a photo, unless it is known."""
+    if not content:
+        raise InputError("the photo is empty; send the content of an image file")
+    sha256 = hashlib.sha256(content).hexdigest()
+    known = session.snapshot.by_digest.get(sha256)
+    found = known or session.photo(sha256)
+    if found is None:
+        found = session.add_photo(sha256, server.decoder.pixels(content, MAX_PIXELS))
+    return {
+        "version": session.snapshot.version,
+        "photo": sha256,
+        "image": known.id if known else None,
+        "width": found.width,
+        "height": found.height,
+    }
 
 
 async def _body(request: Request) -> bytes:
@@ -373,12 +496,6 @@ async def _body(request: Request) -> bytes:
     return bytes(content)
 
 
-def _filters(given: schemas.SearchParameters | schemas.SimilarParameters) -> Filters:
-    if given.where == answers.FOLDER and (given.split or given.tag):
-        raise InputError("photos of the folder have no splits and tags; leave split and tag out")
-    return Filters(given.where, given.split or None, given.tag or None)
-
-
 def _static(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
     content = (resources.files("fne.serve") / "static" / name).read_bytes()
     return _constant(Response(content, media_type=media_type))
@@ -391,7 +508,7 @@ def _constant(response: Response) -> Callable[[Request], Awaitable[Response]]:
     return answer
 
 
-def _json(values: Any, code: int = 200, headers: dict[str, str] | None = None) -> Response:
+def _json(values: Values, code: int = 200, headers: dict[str, str] | None = None) -> Response:
     # ASCII: a file name may hold bytes that are no text.
     body = json.dumps(values, allow_nan=False, separators=(",", ":")).encode()
     return Response(body, code, headers, "application/json")
@@ -399,6 +516,16 @@ def _json(values: Any, code: int = 200, headers: dict[str, str] | None = None) -
 
 def _problem(code: int, reason: str, headers: dict[str, str] | None = None) -> Response:
     return _json({"error": reason}, code, headers)
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    """Answer with the reason why a request cannot be answered."""
+    code = next(code for kind, code in REASONS.items() if isinstance(error, kind))
+    reason = getattr(error, "message", str(error))
+    if isinstance(error, RequestValidationError):
+        fault = error.errors()[0]
+        reason = f"{'.'.join(str(part) for part in fault['loc'][1:])}: {fault['msg']}"
+    return _problem(code, reason, {"Retry-After": "2"} if code == 503 else None)
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:
@@ -409,3 +536,13 @@ async def _http_problem(request: Request, error: Exception) -> Response:
 async def _internal_problem(request: Request, error: Exception) -> Response:
     # Starlette raises it again, so that the log has its traceback.
     return _problem(500, "the server failed to answer; its log says why")
+
+
+REASONS: dict[type[Exception], int] = {
+    RequestValidationError: 400,
+    InputError: 400,
+    RefusedError: 400,
+    MissingError: 404,
+    AbsentError: 409,
+    BusyError: 503,
+}

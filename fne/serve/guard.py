@@ -6,17 +6,24 @@ rebinding), and so are requests that pages of other sites make.
 
 On any other address every request needs the token, in a header (`Authorization: Bearer TOKEN`) or in the
 cookie that `/?token=TOKEN` sets. The token is compared in constant time.
+
+A `Connection` is closed if it asks nothing. uvicorn waits for a request as long as the client keeps the
+connection open, and each connection takes one of the few places: silent clients could keep others out.
 """
 
+import asyncio
 import hmac
 import ipaddress
 import json
 from http.cookies import CookieError, SimpleCookie
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+HEADER_SECONDS = 10.0
 COOKIE = "fne_token"
 MIN_TOKEN = 16  # characters
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -45,12 +52,7 @@ HEADERS = {
 
 
 class Guard:
-    """Refuses requests that may not be answered, and adds headers to all answers.
-
-    Args:
-        app: the application.
-        token: what every request has to have, or None on a loopback address.
-    """
+    """Refuses requests that may not be answered, and adds headers to all answers; see above for the token."""
 
     def __init__(self, app: ASGIApp, token: str | None) -> None:
         self._app = app
@@ -104,6 +106,48 @@ class Guard:
             given.append(_query_token(scope))
         expected = (self._token or "").encode()
         return any(hmac.compare_digest(each.encode(), expected) for each in given if each)
+
+
+class Connection(H11Protocol):
+    """An HTTP connection that is closed if the header of a request is not complete in time.
+
+    A connection that has been answered and is silent may stay for uvicorn's `timeout_keep_alive`.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Start to wait for the first request."""
+        super().connection_made(transport)
+        self._wait_for_header()
+
+    def data_received(self, data: bytes) -> None:
+        """Read a part of a request; what belongs to none so far must become one in time."""
+        super().data_received(data)
+        if self.cycle is None or self.cycle.response_complete:
+            self._wait_for_header()
+        else:
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait_for_header(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(HEADER_SECONDS, self._close)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _close(self) -> None:
+        self._deadline = None
+        # The request may have been taken from what was received with an earlier one.
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
 
 
 def is_loopback(address: str) -> bool:

@@ -23,14 +23,14 @@ import numpy as np
 from fne.core import stat_cache
 from fne.core.errors import InputError
 from fne.core.terminal import say
-from fne.search.folder_index import FolderState, FolderWatch
-from fne.search.open_project import Project
+from fne.search.engine import MODEL, AbsentError, as_stored
+from fne.search.folder import FolderState, FolderWatch, Index, IndexedFolder
+from fne.search.open_project import EmbeddedImage, Project, Space
 from fne.search.snapshot import Snapshot, fingerprint, load_snapshot
-from fne.store.layout import TERNARY, pack
 
 if TYPE_CHECKING:
     from fne.search.decode_process import Picture
-    from fne.search.photo_network import Network  # slow to import
+    from fne.search.embed_query import Network
 
 MAX_PHOTOS = 256  # of visitors, in memory
 POLL_SECONDS = 2.0
@@ -47,15 +47,8 @@ class BusyError(Exception):
     """Something that will be there in a moment; the message says what."""
 
 
-@dataclass(frozen=True)
-class Photo:
-    """A photo of a visitor: its embedding as a store would have it, and its vector in the joint space."""
-
-    sha256: str
-    width: int
-    height: int
-    embedding: np.ndarray | None
-    vector: np.ndarray | None
+class MissingError(Exception):
+    """An image or a photo that the server does not have."""
 
 
 class Session:
@@ -66,7 +59,7 @@ class Session:
         self.snapshot = snapshot
         self.folder = FolderState(folder) if folder else None
         self._network: Future[Network] = Future()
-        self._photos: OrderedDict[str, Photo] = OrderedDict()
+        self._photos: OrderedDict[str, EmbeddedImage] = OrderedDict()
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._watch: FolderWatch | None = None
@@ -109,10 +102,12 @@ class Session:
         except LateError:
             raise BusyError("the network is still being loaded; try again in a moment") from None
 
-    def add_photo(self, sha256: str, picture: "Picture") -> Photo:
+    def add_photo(self, sha256: str, picture: "Picture") -> EmbeddedImage:
         """Embed a photo and keep the result in memory."""
         embedded, vector = self.network().embed(sha256, picture.image())
-        photo = Photo(sha256, picture.width, picture.height, self._as_stored(embedded), vector)
+        space = self.snapshot.embeddings
+        row = as_stored(embedded, space.store) if space else None
+        photo = EmbeddedImage(None, sha256, None, row, vector, picture.width, picture.height)
         with self._lock:
             self._photos[sha256] = photo
             self._photos.move_to_end(sha256)
@@ -120,7 +115,7 @@ class Session:
                 self._photos.popitem(last=False)
         return photo
 
-    def photo(self, sha256: str) -> Photo | None:
+    def photo(self, sha256: str) -> EmbeddedImage | None:
         """Return a photo of a visitor, or one of the folder."""
         with self._lock:
             if sha256 in self._photos:
@@ -130,11 +125,43 @@ class Session:
         image = index.by_digest.get(sha256) if index else None
         if index is None or image is None:
             return None
-        rows = [
-            space.rows[space.places[image.id]] if space else None
-            for space in (index.embeddings, index.vectors)
-        ]
-        return Photo(sha256, image.width, image.height, rows[0], rows[1])
+        row, vector = _rows(image.id, index.embeddings, index.vectors)
+        return EmbeddedImage(None, sha256, None, row, vector, image.width, image.height)
+
+    def find_image(self, image: str | None, photo: str | None) -> EmbeddedImage:
+        """Return the image that a request names: an image of the catalog, or a photo by its digest.
+
+        Raises:
+            InputError: if it names none, or both.
+            MissingError: if there is no such image.
+        """
+        if (image is None) == (photo is None):
+            raise InputError("name an image of the catalog (image) or a photo (photo)")
+        snapshot = self.snapshot
+        known = snapshot.by_digest.get(photo) if photo else None
+        identity = known.id if known else image
+        if identity is None:
+            found = self.photo(str(photo))
+            if found is None:
+                raise MissingError("this photo is not here any more; send it again")
+            return found
+        if identity not in snapshot.catalog.captioned:
+            raise MissingError(f"the catalog has no image {identity!r}")
+        file = snapshot.catalog.images.get(identity)
+        row, vector = _rows(identity, snapshot.embeddings, snapshot.images)
+        return EmbeddedImage(identity, file.sha256 if file else None, None, row, vector)
+
+    def index(self) -> IndexedFolder:
+        """Return the photos of the folder.
+
+        Raises:
+            AbsentError: if there is no folder, or no index of it yet.
+        """
+        if self.folder is None:
+            raise AbsentError("there is no folder; start `fne serve --in FOLDER`")
+        if self.folder.index is None:
+            raise AbsentError(self.folder.message or "the folder is still being indexed")
+        return self.folder.index
 
     def file(self, sha256: str) -> Path | None:
         """Return the file of an image of the catalog or of the folder, by the digest of its content."""
@@ -145,21 +172,15 @@ class Session:
         found = index.by_digest.get(sha256) if index else None
         return index.folder.path / found.path if index and found else None
 
-    def _as_stored(self, embedded: np.ndarray) -> np.ndarray | None:
-        space = self.snapshot.embeddings
-        if space is None:
-            return None
-        stored: np.ndarray = (
-            pack(embedded[None])[0] if space.dtype == TERNARY else embedded.astype(space.dtype)
-        )
-        return stored
-
     def prepare(self) -> None:
         """Load the network and index the folder."""
         try:
-            from fne.search.photo_network import open_network  # torch: slow to import
+            from fne.search.embed_query import open_served_network  # torch: slow to import
 
-            network = open_network(self.project, self.snapshot)
+            space, model = self.snapshot.embeddings, self.snapshot.model
+            network = open_served_network(
+                self.project, space.artifact if space else None, model.artifact if model else None
+            )
             network.warm_up()
             self._network.set_result(network)
         except Exception as error:  # whatever it is, those who wait for the network get it
@@ -194,7 +215,7 @@ class Session:
         self._watch = self._watch or FolderWatch(state.path)
         before = state.index
         try:
-            state.update(self.project, self.snapshot, self.network(), self._watch.unfinished)
+            state.update(self.project, *self._indexes(state), self._watch.unfinished)
         except Exception as error:  # whatever it is, the page shows it
             message = str(getattr(error, "message", error))
             if message != state.message:
@@ -204,6 +225,24 @@ class Session:
         if state.index and (before is None or before.version != state.index.version):
             count = len(state.index.folder.images)
             say(f"{state.path}: {count:,} photo{'s' * (count != 1)} can be searched", err=True)
+
+    def _indexes(self, state: FolderState) -> tuple[Index | None, Index | None]:
+        """Return what the embeddings and the vectors of the folder's photos are made with."""
+        network, space, model = self.network(), self.snapshot.embeddings, self.snapshot.model
+        embeddings = vectors = None
+        if space:
+            kind, dtype = str(space.artifact.settings["kind"]), space.store.dtype
+            embeddings = Index(kind, space.artifact, lambda: network.embedding_source(dtype, state.watch))
+        if model:
+            vectors = Index(MODEL, model.artifact, lambda: network.vector_source(state.watch))
+        return embeddings, vectors
+
+
+def _rows(
+    image_id: str, embeddings: Space | None, vectors: Space | None
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    row = embeddings.row(image_id) if embeddings else None
+    return row, vectors.row(image_id) if vectors else None
 
 
 @dataclass

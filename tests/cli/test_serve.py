@@ -75,7 +75,7 @@ def test_missing_packages_are_named(monkeypatch):
         return original(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    assert run().stderr == "Error: fne serve needs uvicorn and starlette; run `pip install -e .`\n"
+    assert run().stderr == "Error: fne serve needs uvicorn and fastapi; run `pip install -e .`\n"
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])

@@ -6,7 +6,7 @@ from torch import nn
 from fne.core.errors import InputError
 from fne.core.variants import NoSettings
 from fne.matching.tfidf import TfIdf, tfidf
-from fne.search.numpy_model import SENTENCE_ENCODERS
+from fne.search.numpy_model import tfidf as numpy_tfidf
 
 CAPTIONS = [[1, 2, 3], [4], [2, 2, 5, 1, 1], [0, 0]]
 
@@ -55,7 +55,7 @@ def test_without_a_word_of_positive_weight_the_vector_is_the_bias(encoder):
 def test_the_numpy_twin_computes_the_same(encoder):
     weights = {name: value.numpy() for name, value in encoder.state_dict().items()}
     for found, caption in zip(encoder(*padded()).detach().numpy(), CAPTIONS, strict=True):
-        twin = SENTENCE_ENCODERS["tfidf"](weights["words.weight"][caption], weights, {})
+        twin = numpy_tfidf(weights["words.weight"][caption], weights)
         assert np.allclose(twin, found, rtol=1e-6, atol=1e-7)
 
 

@@ -1,25 +1,13 @@
+import base64
+import io
 from dataclasses import replace
 
-import numpy as np
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from PIL import Image
 
-from fne.core.errors import InputError
-from fne.search.answer import MAX_SHOWN, Answer, Match, top_k
+from fne.search.answer import MAX_SHOWN, SIDE, Answer, Match, thumbnail
 from tests.support.search import draw
 
-
-@given(st.lists(st.integers(-3, 3), max_size=20), st.integers(1, 25))
-def test_the_highest_scores_come_first_and_ties_keep_their_order(scores, k):
-    expected = sorted(range(len(scores)), key=lambda position: (-scores[position], position))[:k]
-    assert top_k(np.array(scores, dtype=np.float64), k) == expected
-
-
-def test_nan_scores_are_refused():
-    with pytest.raises(InputError) as error:
-        top_k(np.array([1.0, np.nan]), 1)
-    assert error.value.message == "1 of 2 scores are NaN; train the model again"
+PREFIX = "data:image/jpeg;base64,"
 
 
 def test_control_characters_do_not_reach_the_terminal():
@@ -77,3 +65,17 @@ def test_a_long_answer_is_cut_in_a_notebook():
     html = shown(*matches)
     assert html.count("<tr>") == MAX_SHOWN + 1
     assert html.endswith("<p>and 2 more matches</p>")
+
+
+def test_a_thumbnail_is_a_small_jpeg_that_keeps_the_aspect(tmp_path):
+    Image.new("RGB", (400, 200), "red").save(tmp_path / "red.png")
+    uri = thumbnail(tmp_path / "red.png")
+    assert uri is not None
+    picture = Image.open(io.BytesIO(base64.b64decode(uri.removeprefix(PREFIX))))
+    assert (picture.format, picture.size) == ("JPEG", (SIDE, SIDE // 2))
+
+
+def test_a_file_that_cannot_be_read_has_none(tmp_path):
+    (tmp_path / "broken.jpg").write_bytes(b"no image")
+    assert thumbnail(tmp_path / "broken.jpg") is None
+    assert thumbnail(tmp_path / "gone.jpg") is None

@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,14 +9,21 @@ from click.testing import CliRunner
 from fne.cli import main
 from fne.core.errors import InputError
 from fne.matching.model_file import read_model_file
-from fne.search import embed_query, engine
-from fne.search.engine import search
-from fne.search.numpy_model import PREFIX, embed_sentence
+from fne.search import embed_query
+from fne.search.decode_process import decode_pixels
+from fne.search.engine import images_for_sentence, search, sentences_for_image, similar_images
+from fne.search.numpy_model import PREFIX, embed_sentences
 from fne.search.open_project import ExternalImage, Project, parse_query
+from fne.search.snapshot import fingerprint, load_snapshot
+from fne.serve.session import Live
 from fne.store.arrays import read_arrays, write_arrays
 from fne.store.artifact import Artifact
 from fne.store.rows import Rows
-from tests.support.search import draw
+from tests.serve.test_app import png
+from tests.support.finetuning import TUNING, write_tunable_project
+from tests.support.imports import ROOT
+from tests.support.projects import change_params
+from tests.support.search import draw, run_stages
 
 MODEL = Path("models/matching.safetensors")
 
@@ -72,18 +80,17 @@ def test_another_version_of_the_extractor_is_refused(monkeypatch):
 
 
 def test_torch_embeds_a_sentence_as_numpy_does(project):
-    expected = embed_sentence(read_model_file(MODEL, PREFIX), [1, 2, 3])
-    np.testing.assert_allclose(
-        embed_query.embed_sentences(MODEL, [[1, 2, 3]])[0], expected, rtol=1e-5, atol=1e-6
-    )
+    model = read_model_file(MODEL, PREFIX)
+    found = embed_query.torch_encoder(model.artifact)([[1, 2, 3]])
+    np.testing.assert_allclose(found, embed_sentences(model, [[1, 2, 3]]), rtol=1e-5, atol=1e-6)
 
 
-def test_a_text_encoder_without_a_numpy_implementation_is_computed_with_torch(project, monkeypatch):
+def test_another_text_encoder_is_computed_with_torch(project, monkeypatch):
     expected = search(Project(Path("params.yaml")), "a red circle", None, None, 24)
-    calls, embed_with_torch = [], embed_query.embed_sentences
-    monkeypatch.setattr(engine, "SENTENCE_ENCODERS", {})
+    calls, open_encoder = [], embed_query.torch_encoder
+    monkeypatch.setattr("fne.search.snapshot.TEXT_ENCODER", "none")
     monkeypatch.setattr(
-        embed_query, "embed_sentences", lambda *given: calls.append(given) or embed_with_torch(*given)
+        embed_query, "torch_encoder", lambda *given: calls.append(given) or open_encoder(*given)
     )
     found = search(Project(Path("params.yaml")), "a red circle", None, None, 24)
     assert len(calls) == 1
@@ -96,7 +103,7 @@ def test_a_model_that_was_replaced_during_the_search_is_refused(project):
     with pytest.raises(
         InputError, match=r"holds model .*…, but .* holds model 000000000000…; run `dvc repro`"
     ):
-        embed_query.open_row_source(Project(Path("params.yaml")), before)
+        embed_query.open_model_network(Project(Path("params.yaml")), before)
 
 
 def test_a_query_photo_that_is_replaced_meanwhile_is_kept_under_no_wrong_digest(project):
@@ -116,3 +123,70 @@ def test_a_query_photo_that_is_replaced_meanwhile_is_kept_under_no_wrong_digest(
     alone = embed_query.open_embedder(embeddings, *files, searched.runtime, project / "other")
     assert np.array_equal(vector, alone.embed(first))
     assert not np.array_equal(vector, embedder.embed(replaced))
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """A project whose image network was trained together with the model."""
+    folder = tmp_path_factory.mktemp("tuned")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        shutil.copy(ROOT / "params.yaml", folder)
+        shutil.copytree(ROOT / "weights", folder / "weights")
+        write_tunable_project(folder)
+        change_params(folder, {"finetune": TUNING})
+        run_stages("finetune", "encode")
+    return folder
+
+
+@pytest.fixture
+def tuned_project(tuned, tmp_path, monkeypatch):
+    folder = tmp_path / "tuned"
+    shutil.copytree(tuned, folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def scores(answer):
+    return [(match.id, match.score) for match in answer.matches]
+
+
+def test_a_tuned_network_answers_as_the_search_does(tuned_project, tmp_path):
+    """Vectors are those of the tuned network, and embeddings those of the network before the tuning."""
+    project = tuned_project
+    (project / "album").mkdir()
+    file = project / "album/new.png"
+    file.write_bytes(png("teal", (260, 240)))
+    session = Live(project / "params.yaml", project / "album").session
+    session.prepare()
+    snapshot, searched = session.snapshot, Project(project / "params.yaml")
+    assert snapshot.model.artifact.name == "tuned"
+    text = "a red ground"
+    found = images_for_sentence(snapshot, text, 16)
+    assert scores(found) == scores(search(searched, text, None, None, 16))
+    in_folder = images_for_sentence(snapshot, text, 16, folder=session.index())
+    assert scores(in_folder) == scores(search(searched, text, None, project / "album", 16))
+    content = png("olive", (250, 240))
+    other = tmp_path / "other.png"
+    other.write_bytes(content)
+    digest = session.add_photo("0" * 64, decode_pixels(content, 10**6)).sha256
+    photo = session.find_image(None, digest)
+    sentences = sentences_for_image(snapshot, photo, 32)
+    assert scores(sentences) == scores(search(searched, str(other), None, None, 32))
+    similar = similar_images(snapshot, photo, 16)
+    np.testing.assert_allclose(
+        [score for _, score in scores(similar)],
+        [score for _, score in scores(search(searched, str(other), "plain", None, 16))],
+        rtol=1e-6,
+    )
+
+
+def test_vectors_of_a_tuned_network_do_not_belong_to_the_model_before_it(tuned_project):
+    project = tuned_project
+    before = fingerprint(project / "params.yaml")
+    change_params(project, {"finetune": {"epochs": 0}})
+    run_stages("finetune")  # says that nothing was tuned; the vectors are still those of the tuned network
+    assert "tuned" in Rows.open(Path("vectors/images")).artifact.lineage
+    assert fingerprint(project / "params.yaml") != before
+    with pytest.raises(InputError, match=r"holds model .*, but .*vectors/images was made from tuned .*; run"):
+        load_snapshot(project / "params.yaml")

@@ -7,19 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image as Pillow
 
 from fne.cli import main
 from fne.core.errors import InputError
 from fne.extraction.extractor import Extractor
-from fne.search import embed_query, engine
-from fne.search.answer import Pool, catalog_pool
-from fne.search.engine import encode_sentence, ternary_products
-from fne.search.open_project import CatalogContents
+from fne.search import bit_kernels, embed_query, numpy_model, open_project
+from fne.search.engine import embedding_similarity, encode_sentence, top_k
+from fne.search.open_project import CatalogContents, Space, image_space
 from fne.store import rows as store
 from fne.store.artifact import Artifact
 from fne.store.catalog import read_captions
-from fne.store.layout import TERNARY, Layer
+from fne.store.layout import TERNARY, Layer, pack
 from fne.store.rows import Rows, write_rows
 from fne.text.tokenizer import END
 from fne.text.vocabulary import Vocabulary
@@ -349,8 +350,8 @@ def test_an_unknown_kind_of_embedding_is_refused(project):
 def test_images_that_are_only_in_the_store_are_not_searched(project):
     captioned, _ = read_captions(Path("data/captions.jsonl"))
     known = CatalogContents({}, {record.id: record for record in captioned[:2]}, Path(), ())
-    pool = catalog_pool(known, Rows.open(Path("vectors/images")))
-    assert pool.ids == [record.id for record in captioned[:2]]
+    space = image_space(known, Rows.open(Path("vectors/images")), in_memory=False)
+    assert space.ids == [record.id for record in captioned[:2]]
 
 
 def test_file_names_that_are_not_text_are_escaped(project):
@@ -391,32 +392,87 @@ def test_vectors_of_another_model_are_refused(project):
     assert fault("a red circle").startswith("Error: models/matching.safetensors holds model ")
 
 
-def pool(folder: Path, rows: np.ndarray) -> Pool:
+def space(folder: Path, rows: np.ndarray, dtype: str, in_memory: bool) -> Space:
     ids = [f"{number:03d}" for number in range(len(rows))]
     shards = [(0, ids, rows)] if len(rows) else []
-    write_rows(folder / "store", "embeddings", [Layer("all", rows.shape[1])], TERNARY, shards, {}, {})
-    return Pool("", ids, Rows.open(folder / "store"), ids, lambda _: None, lambda _: [])
+    write_rows(folder / "store", "embeddings", [Layer("all", rows.shape[1])], dtype, shards, {}, {})
+    opened = Rows.open(folder / "store")
+    return Space(opened, ids, ids, ids, rows=opened.read_stored(ids) if in_memory else None)
 
 
+def products(space: Space, query: np.ndarray, columns: slice, count_bits, monkeypatch) -> list[float]:
+    """Compare a query with all rows over some columns."""
+    monkeypatch.setattr("fne.search.engine._columns", lambda store, layer: columns)
+    compare = embedding_similarity(space.store, query, None, count_bits)
+    return space.score(np.arange(len(space.ids)), compare).tolist()
+
+
+COUNTERS = [numpy_model.ternary_products, bit_kernels.ternary_products]
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+@pytest.mark.parametrize("count_bits", COUNTERS)
 @pytest.mark.parametrize("features", [1, 3, 8, 12, 16, 333])
-def test_ternary_products_equal_those_of_plain_python(tmp_path, monkeypatch, features):
-    monkeypatch.setattr(engine, "BLOCK", 7)
+def test_ternary_products_equal_those_of_plain_python(tmp_path, monkeypatch, features, count_bits, in_memory):
+    monkeypatch.setattr(open_project, "BLOCK", 7)
+    monkeypatch.setattr(open_project, "BLOCK_IN_MEMORY", 7)
     rows = np.random.default_rng(features).integers(-1, 2, size=(30, features)).astype(np.int8)
-    found = ternary_products(rows[4], pool(tmp_path, rows))
-    by_hand = [sum(int(a) * int(b) for a, b in zip(row, rows[4], strict=True)) for row in rows]
-    assert found.tolist() == by_hand
+    opened = space(tmp_path, rows, TERNARY, in_memory)
+    for start, stop in [(0, features), (features // 3, features // 2), (features - 1, features)]:
+        found = products(opened, pack(rows[4:5])[0], slice(start, stop), count_bits, monkeypatch)
+        assert found == [
+            sum(int(a) * int(b) for a, b in zip(row[start:stop], rows[4, start:stop], strict=True))
+            for row in rows
+        ]
 
 
-def test_ternary_products_do_not_overflow(tmp_path):
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_cosines_of_columns_equal_plain_loops(tmp_path, monkeypatch, in_memory):
+    values = np.random.default_rng(4).standard_normal((20, 9)).astype(np.float32)
+    values[3, 2:7] = 0
+    opened = space(tmp_path, values, "float32", in_memory)
+    found = products(opened, values[5], slice(2, 7), COUNTERS[0], monkeypatch)
+    query = values[5, 2:7].astype(float)
+    for row, score in zip(values[:, 2:7].astype(float), found, strict=True):
+        lengths = np.sqrt(sum(row * row)) * np.sqrt(sum(query * query))
+        assert score == pytest.approx(sum(row * query) / lengths if lengths else 0, abs=1e-6)
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_chosen_rows_have_the_scores_that_they_have_among_all(tmp_path, monkeypatch, in_memory):
+    monkeypatch.setattr(open_project, "BLOCK", 3)
+    monkeypatch.setattr(open_project, "BLOCK_IN_MEMORY", 3)
+    opened = space(tmp_path, np.arange(14, dtype=np.float32).reshape(7, 2), "float32", in_memory)
+    assert opened.score(np.array([1, 5, 6]), lambda rows: rows[:, 0]).tolist() == [2, 10, 12]
+    assert opened.score(np.zeros(0, dtype=int), lambda rows: rows[:, 0]).tolist() == []
+    assert opened.row("003").tolist() == [6, 7]
+    assert opened.row("zebra") is None
+
+
+@pytest.mark.parametrize("count_bits", COUNTERS)
+def test_ternary_products_do_not_overflow(count_bits):
     rows = np.ones((2, 5000), dtype=np.int8)
     rows[1] = -1
-    assert ternary_products(rows[0], pool(tmp_path, rows)).tolist() == [5000, -5000]
+    assert count_bits(pack(rows), pack(rows)[0]).tolist() == [5000, -5000]
 
 
-def test_an_empty_pool_gives_no_products(tmp_path):
-    assert (
-        ternary_products(np.ones(5, dtype=np.int8), pool(tmp_path, np.ones((0, 5), np.int8))).tolist() == []
-    )
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_an_empty_store_gives_no_products(tmp_path, monkeypatch, in_memory):
+    opened = space(tmp_path, np.ones((0, 5), np.int8), TERNARY, in_memory)
+    query = pack(np.ones((1, 5), np.int8))[0]
+    assert products(opened, query, slice(0, 5), COUNTERS[0], monkeypatch) == []
+
+
+@given(st.lists(st.integers(-3, 3), max_size=20), st.integers(1, 25))
+def test_the_highest_scores_come_first_and_ties_keep_their_order(scores, k):
+    expected = sorted(range(len(scores)), key=lambda position: (-scores[position], position))[:k]
+    assert top_k(np.array(scores, dtype=np.float64), k) == expected
+
+
+def test_nan_scores_are_refused():
+    with pytest.raises(InputError) as error:
+        top_k(np.array([1.0, np.nan]), 1)
+    assert error.value.message == "1 of 2 scores are NaN; train the model again"
 
 
 def vocabulary(lowercase: bool = True) -> Vocabulary:

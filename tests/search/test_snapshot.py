@@ -12,8 +12,8 @@ from tests.support.search import run_stages
 
 def test_a_finished_project_is_loaded_completely(project):
     found = load_snapshot(project / "params.yaml")
-    assert len(found.embeddings.ids) == len(found.joint.images.ids) == 24
-    assert len(found.joint.captions.ids) == 40
+    assert len(found.embeddings.ids) == len(found.images.ids) == 24
+    assert len(found.captions.ids) == 40
     assert list(found.describers) == ["tags"]
     assert found.splits == {"train": 8, "val": 4, "test": 8, "gallery": 4}
     assert found.notes == [
@@ -36,7 +36,7 @@ def test_the_same_files_are_the_same_version(project):
 def test_parts_that_are_missing_are_named(project):
     shutil.rmtree(project / "vectors")
     found = load_snapshot(project / "params.yaml")
-    assert found.joint is None
+    assert found.model is None
     assert found.notes[0] == "sentences need models/matching.safetensors and vectors/; run `dvc repro encode`"
     shutil.rmtree(project / "features/embeddings")
     with pytest.raises(

@@ -4,16 +4,23 @@ import asyncio
 import hashlib
 import io
 import json
+from pathlib import Path
 
 import pytest
 from PIL import Image
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from fne.core.errors import InputError
 from fne.search import engine
 from fne.search.open_project import Project
 from fne.serve import app, schemas
-from fne.serve.app import OPERATIONS, PictureCache
+from fne.serve.app import PictureCache, api
+from fne.serve.session import Live
+from tests.matching.test_imported import ALL, use, write_both
+from tests.support.stages import run
+
+__all__ = ["run"]
 
 
 def png(color="red", size=(40, 32), form="PNG"):
@@ -37,15 +44,15 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize(
-    "operation", [each for each in OPERATIONS if each.result], ids=lambda each: each.path
+    "operation", [each for each in api.routes if each.response_model], ids=lambda each: each.path
 )
 def test_answers_have_the_form_that_is_described(client, operation):
-    if operation.method == "POST":
+    if operation.methods == {"POST"}:
         response = client.post(operation.path, content=png())
     else:
         response = client.get(operation.path, params=EXAMPLES[operation.path])
     assert response.status_code == 200
-    operation.result.model_validate_json(response.content)
+    operation.response_model.model_validate_json(response.content)
 
 
 def test_a_new_photo_finds_what_the_search_finds(client, ask, live, tmp_path):
@@ -261,11 +268,21 @@ def test_the_description_of_the_interface_has_every_route(client):
         assert name in described["components"]["schemas"]
 
 
-def test_every_parameter_is_described():
-    for operation in OPERATIONS:
-        for name, each in operation.parameters.model_json_schema().get("properties", {}).items():
-            assert each.get("description"), (operation.path, name)
+def test_every_parameter_is_described(client):
+    for path, operations in client.get("/openapi.json").json()["paths"].items():
+        for operation in operations.values():
+            for each in operation.get("parameters", []):
+                assert each.get("description"), (path, each["name"])
     assert schemas.MAX_MATCHES == 200
+
+
+def test_problems_are_described_as_they_are_answered(client):
+    for path, operations in client.get("/openapi.json").json()["paths"].items():
+        for operation in operations.values():
+            codes = {"200", "400", "401", "403", "404", "409", "503"}
+            assert operation["responses"].keys() - {"408", "413"} == codes, path
+            reference = operation["responses"]["400"]["content"]["application/json"]["schema"]
+            assert reference == {"$ref": "#/components/schemas/Problem"}
 
 
 def test_the_page_comes_with_the_package(client):
@@ -291,3 +308,128 @@ def test_pictures_are_dropped_when_there_are_too_many_bytes():
     assert cache.get(("a", "small"))
     cache.put(("d", "small"), bytes(101))
     assert cache.get(("d", "small")) is None
+
+
+def listed(matches):
+    return [(match["id"], match["score"], match["true"]) for match in matches]
+
+
+def expected(project, query, by=None, k=10, folder=None):
+    answer = engine.search(Project(project), query, by, folder, k)
+    return [(match.id, match.score, match.true) for match in answer.matches], answer
+
+
+def test_images_for_a_sentence_are_those_of_the_search(ask, live):
+    found = ask("/api/search", text="A red circle, a zebra.", k=10)
+    wanted, answer = expected(live.params, "A red circle, a zebra.")
+    assert listed(found["matches"]) == wanted
+    assert (found["candidates"], found["measure"], found["by"]) == (24, "cosine", "model")
+    assert found["unknown_words"] == answer.unknown_words == ["zebra"]
+
+
+def test_a_caption_of_the_catalog_marks_its_images(ask):
+    found = ask("/api/search", text="something  RED", k=24)
+    wanted = {f"red-{shape}.png" for shape in ("circle", "square", "line")}
+    assert {match["id"] for match in found["matches"] if match["true"]} == wanted
+    assert {match["true"] for match in ask("/api/search", text="a red thing circle")["matches"]} == {None}
+
+
+def test_sentences_for_an_image_are_those_of_the_search(ask, live):
+    found = ask("/api/sentences", image="green-square.png", k=12)
+    assert listed(found["matches"]) == expected(live.params, "green-square.png", k=12)[0]
+    assert (found["found"], found["candidates"], found["image"]) == ("sentences", 40, "green-square.png")
+
+
+def test_look_alikes_are_those_of_the_search(ask, live):
+    found = ask("/api/similar", image="green-square.png", k=23)
+    assert listed(found["matches"]) == expected(live.params, "green-square.png", "fne", 23)[0]
+    assert "green-square.png" not in [match["id"] for match in found["matches"]]
+
+
+def test_a_layer_is_compared_alone(ask, live):
+    store = live.session.snapshot.embeddings.store
+    layers = ask("/api/status")["layers"]
+    assert layers == [layer.name for layer in store.layers]
+    answers = {
+        name: ask("/api/similar", image="red-circle.png", layer=name, k=23)["matches"] for name in layers
+    }
+    totals = {}
+    for matches in answers.values():
+        for match in matches:
+            totals[match["id"]] = totals.get(match["id"], 0) + match["score"]
+    whole = ask("/api/similar", image="red-circle.png", k=23)["matches"]
+    assert totals == {match["id"]: match["score"] for match in whole}
+
+
+def test_filters_choose_among_the_scored_images(ask):
+    everything = ask("/api/search", text="a red circle", k=24)["matches"]
+    only = ask("/api/search", text="a red circle", k=24, split="test", tag="square")
+    wanted = [match["id"] for match in everything if match["split"] == "test" and "square" in match["id"]]
+    assert [match["id"] for match in only["matches"]] == wanted
+    assert only["candidates"] == len(wanted) == 4
+    assert ask("/api/search", text="a red circle", tag="zebra")["matches"] == []
+    similar = ask("/api/similar", image="red-circle.png", split="gallery")
+    assert {match["split"] for match in similar["matches"]} == {"gallery"}
+
+
+def test_the_folder_is_searched_without_sentences(ask, live):
+    found = ask("/api/search", text="a red circle", in_="folder", k=24)
+    assert found["candidates"] == 24
+    assert found["pool"] == "photos"
+    assert [(match["name"], match["score"]) for match in found["matches"]] == [
+        (match.id, match.score)
+        for match in engine.search(Project(live.params), "a red circle", None, live.folder, 24).matches
+    ]
+    assert {match["image"] for match in found["matches"]} == {None}
+
+
+def test_a_photo_of_the_folder_has_look_alikes(ask, live):
+    digest = ask("/api/search", text="a red circle", in_="folder", k=1)["matches"][0]["picture"]
+    found = ask("/api/similar", photo=digest, in_="folder")
+    assert digest not in [match["picture"] for match in found["matches"]]
+    assert found["candidates"] == 23
+
+
+def test_details_say_what_made_an_image(ask):
+    found = ask("/api/image", image="red-circle.png")
+    assert found["sentences"] == ["A red circle.", "Something red"]
+    assert (found["tags"], found["split"]) == (["red", "circle"], "train")
+    assert (found["width"], found["height"]) == (72, 64)
+    names = [each["name"] for each in found["made"]]
+    assert names.index("activations") < names.index("embeddings") < names.index("model")
+    assert found["features"] == "extracted with alexnet, center crops, untrained weights"
+
+
+def test_the_tagger_describes_an_image(ask):
+    found = ask("/api/description", image="red-circle.png")
+    assert set(found["tags"]) <= {
+        "red",
+        "green",
+        "blue",
+        "yellow",
+        "purple",
+        "orange",
+        "gray",
+        "brown",
+        "circle",
+        "square",
+        "line",
+    }
+    assert [model["name"] for model in found["models"]] == ["tagger"]
+    assert len(found["concepts"]) > 0
+
+
+def test_imported_vectors_are_searched_with_captions_word_for_word(run):
+    write_both()
+    use()
+    assert run(*ALL).exit_code == 0
+    params = Path("params.yaml").absolute()
+    session = Live(params, None).session
+    record = next(each for each in session.snapshot.catalog.captioned.values() if each.captions)
+    found = engine.images_for_sentence(session.snapshot, record.captions[0], 24)
+    assert found == engine.search(Project(params), record.captions[0], None, None, 24)
+    assert found.unknown_words == []
+    with pytest.raises(
+        InputError, match="the encoder that computed them is unknown; search the catalog with"
+    ):
+        engine.images_for_sentence(session.snapshot, "any other sentence", 1)

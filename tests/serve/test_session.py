@@ -6,7 +6,7 @@ import threading
 import pytest
 from starlette.testclient import TestClient
 
-from fne.serve.answers import AbsentError, Filters, find_image, images_for_sentence, similar_images
+from fne.search.engine import AbsentError, images_for_sentence, similar_images
 from fne.serve.app import build_app
 from fne.serve.session import Live
 from tests.serve.conftest import LOCAL
@@ -28,8 +28,8 @@ def test_nothing_is_loaded_again_without_a_change(live):
 def test_new_artifacts_are_used_only_when_all_of_them_are_there(live, project):
     """As during `dvc repro`: outputs are removed, then made one after the other."""
     first = live.session
-    text = ("A red circle.", Filters(), 24)
-    before = images_for_sentence(first, *text)
+    text = ("A red circle.", 24)
+    before = images_for_sentence(first.snapshot, *text)
     change_params(project, {"train": {"seed": 7}})
     (project / "models/matching.safetensors").unlink()
     assert live.refresh() is False
@@ -38,15 +38,15 @@ def test_new_artifacts_are_used_only_when_all_of_them_are_there(live, project):
     assert live.refresh() is False
     assert "vectors/images was made from model" in live.waiting
     assert live.session is first
-    assert images_for_sentence(live.session, *text) == before
+    assert images_for_sentence(live.session.snapshot, *text) == before
     run_stages("encode")
     assert live.refresh() is True
     assert live.waiting is None
-    after = images_for_sentence(live.session, *text)
-    assert after["version"] != before["version"]
-    assert [match["score"] for match in after["matches"]] != [match["score"] for match in before["matches"]]
+    after = images_for_sentence(live.session.snapshot, *text)
+    assert live.session.snapshot.version != first.snapshot.version
+    assert [match.score for match in after.matches] != [match.score for match in before.matches]
     # A request that began before ends with the artifacts that it began with.
-    assert images_for_sentence(first, *text) == before
+    assert images_for_sentence(first.snapshot, *text) == before
 
 
 def test_a_photo_of_earlier_artifacts_has_to_be_sent_again(live, project):
@@ -107,15 +107,13 @@ def test_the_index_of_a_folder_reports_its_progress(project, tmp_path):
         "unreadable": None,
     }
     with pytest.raises(AbsentError, match="the folder is still being indexed"):
-        images_for_sentence(session, "a red circle", Filters("folder"), 5)
+        session.index()
     session.prepare()
     found = session.folder.as_dict()
     assert (found["state"], found["done"], found["total"], found["photos"]) == ("ready", 5, 5, 5)
     assert list(found["unreadable"]) == ["broken.png"]
-    matches = similar_images(
-        session, find_image(session, "brown-line.png", None), None, Filters("folder"), 5
-    )["matches"]
-    assert len(matches) == 5
+    image = session.find_image("brown-line.png", None)
+    assert len(similar_images(session.snapshot, image, 5, folder=session.index()).matches) == 5
 
 
 def test_a_folder_without_photos_is_reported_and_the_catalog_is_served(project, tmp_path):
@@ -124,12 +122,12 @@ def test_a_folder_without_photos_is_reported_and_the_catalog_is_served(project, 
     session.prepare()
     assert session.folder.state == "failed"
     assert "no images" in session.folder.message or "no readable images" in session.folder.message
-    assert images_for_sentence(session, "a red circle", Filters(), 1)["matches"]
+    assert images_for_sentence(session.snapshot, "a red circle", 1).matches
 
 
 def test_without_a_model_only_look_alikes_are_found(project):
     shutil.rmtree(project / "vectors")
     session = Live(project / "params.yaml", None).session
     with pytest.raises(AbsentError, match="sentences need a trained model; run `dvc repro encode`"):
-        images_for_sentence(session, "a red circle", Filters(), 1)
-    assert similar_images(session, find_image(session, "red-circle.png", None), None, Filters(), 1)["matches"]
+        images_for_sentence(session.snapshot, "a red circle", 1)
+    assert similar_images(session.snapshot, session.find_image("red-circle.png", None), 1).matches
