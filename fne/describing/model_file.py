@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.store.artifact import Artifact, Format, Lineage, describe, repair_hint
+from fne.store.artifact import Artifact, Format, Lineage, describe, described, repair_hint
 from fne.store.tensors import HEADER_FAULTS, read_sealed_arrays, write_sealed
 
 if TYPE_CHECKING:
     from fne.describing.model import Describer
 
 FORMAT = Format("fne-describer", 1)
+# The pipeline that makes a describer, by its name in lineages.
+PIPELINES = {"captioner": "pipelines/captioning/dvc.yaml", "tagger": "pipelines/tagging/dvc.yaml"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def write_describer(
     """
     header = {
         **FORMAT.header(),
-        **describe(name, settings, lineage),
+        **describe(name, settings, lineage, {f"train_{name}": {}}),
         "shape": asdict(describer.shape),
         "vocabulary": vocabulary,
     }
@@ -97,7 +99,8 @@ def read_describer_file(path: Path) -> DescriberFile:
     header = file.description
     try:
         FORMAT.check(path, header)
-        artifact = Artifact(path, str(header["name"]), file.sha256, header["settings"], header["lineage"])
+        name = str(header["name"])
+        artifact = described(path, name, file.sha256, header, PIPELINES.get(name, ""))
         return DescriberFile(artifact, dict(header["shape"]), dict(header["vocabulary"]), file.arrays)
     except (KeyError, TypeError, ValueError) as error:
         raise _not_a_describer(path, error) from None

@@ -13,7 +13,6 @@ from functools import cache
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from fne.core.effective_settings import applies
 from fne.core.errors import InputError
 from fne.experiments.presets import DEMO, Overrides, Preset, description_papers, load, split_address
 from fne.experiments.printed_tables import Grid, load_table, table_title
@@ -139,9 +138,7 @@ def _description(run: "DescribedRun") -> str:
     """Describe a run by the keys that distinguish the systems."""
     keys = run.settings.get(run.section, {})
     shown = [
-        str(keys[key])
-        for key in ("condition", "inject", "cell", "order", "concept_loss")
-        if key in keys and applies(key, keys)
+        str(keys[key]) for key in ("condition", "inject", "cell", "order", "concept_loss") if key in keys
     ]
     learns = keys.get("learns", [])
     return ", ".join([*shown, "+".join(learns if isinstance(learns, list) else [learns])])

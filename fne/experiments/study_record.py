@@ -18,6 +18,7 @@ import numpy as np
 from fne.core.errors import InputError
 from fne.core.files import read_bytes, text_digest, write_text
 from fne.evaluation.metrics.recall import sum_of_recalls, summarize
+from fne.evaluation.ranks_file import RANKS
 from fne.experiments.study_file import Study, StudyCell
 from fne.store.arrays import read_arrays, write_arrays
 
@@ -158,7 +159,7 @@ def find_result(
     if not path.exists():
         return None
     try:
-        found = read_arrays(path, "ranks")
+        found = read_arrays(path, RANKS)
     except InputError as error:
         raise InputError(f"{error.message} (a result of a study: {AGAIN})") from None
     settings = found.artifact.settings

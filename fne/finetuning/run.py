@@ -16,8 +16,7 @@ from fne.core.terminal import say
 from fne.evaluation.metrics.recall import has_started, validation_metrics
 from fne.finetuning.settings import Finetune
 from fne.finetuning.train import Places, announcement, build_task, finetune, read_inputs
-from fne.matching.model_file import write_tuned
-from fne.store.artifact import MODELS
+from fne.matching.model_file import MODELS, write_tuned
 from fne.store.checksums import write_metrics
 from fne.training.best_epoch import Point
 from fne.training.finished_runs import Finished

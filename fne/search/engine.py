@@ -20,11 +20,11 @@ from fne.core import stat_cache
 from fne.core.errors import InputError
 from fne.core.params import not_one_of
 from fne.features.embeddings import EMBEDDINGS
-from fne.matching.model_file import ModelFile, is_imported, read_model_file
+from fne.matching.model_file import ModelFile, is_imported, read_model_file, require_same_model
 from fne.search.answer import Answer, Match, Pool, catalog_pool, folder_pool, top_k
 from fne.search.numpy_model import PREFIX, SENTENCE_ENCODERS, SIMILARITIES, Similarity, embed_sentence
 from fne.search.open_project import CatalogContents, ExternalImage, Project, QueryImage, parse_query
-from fne.store.artifact import Artifact, merge, require_same_model
+from fne.store.artifact import Artifact, merge
 from fne.store.layout import TERNARY, pack
 from fne.store.rows import Rows
 from fne.text.caption_vectors import has_caption_vectors

@@ -21,12 +21,12 @@ from fne.core.progress import Progress
 from fne.extraction.extractor import Extractor
 from fne.finetuning.encode import tuned_extractor
 from fne.matching.model import Matcher
-from fne.matching.model_file import read_model
+from fne.matching.model_file import MODELS, read_model
 from fne.search.embed_query import Embedder, embed_rows, open_embedder
 from fne.search.folder import RowSource
 from fne.search.open_project import Project
 from fne.search.snapshot import Snapshot
-from fne.store.artifact import MODELS, Artifact
+from fne.store.artifact import Artifact
 from fne.store.layout import Layer
 
 WARM_UP_SIDE = 256  # pixels

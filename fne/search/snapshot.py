@@ -19,11 +19,11 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.describing.model_file import DescriberFile
-from fne.matching.model_file import ModelFile, read_model_file
+from fne.matching.model_file import ModelFile, read_model_file, require_same_model
 from fne.search.describe_photo import PARTS
 from fne.search.numpy_model import PREFIX
 from fne.search.open_project import CatalogContents, Project
-from fne.store.artifact import Artifact, Lineage, merge, require_same_model
+from fne.store.artifact import Artifact, Lineage, merge
 from fne.store.catalog import SPLITS, Image
 from fne.store.layout import MANIFEST, Layer
 from fne.store.rows import Rows

@@ -19,7 +19,7 @@ the two files as they are and repeats nothing.
 import hashlib
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -29,7 +29,19 @@ from typing import Any, TypeVar
 
 from fne.core.errors import InputError
 from fne.core.files import read_bytes, text_digest, write_text
-from fne.store.artifact import Artifact, Format, describe, parse_document, repair_hint
+from fne.store.artifact import (
+    Artifact,
+    Contents,
+    Format,
+    Kind,
+    Lines,
+    describe,
+    made,
+    parse_document,
+    repair_hint,
+    repeated,
+    summary,
+)
 from fne.store.checksums import is_sealed, seal_text
 
 Record = TypeVar("Record")
@@ -103,7 +115,8 @@ def write_record(
         files: the MD5 of the data set by its path.
     """
     listed = {name: {"digest": digest, "settings": {}} for name, digest in digests.items()}
-    content = RECORD.header() | describe("catalog", settings, listed) | {"files": files}
+    header = RECORD.header() | describe("catalog", settings, listed, {"catalog": {}})
+    content = header | {"files": files}
     write_text(path, seal_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n"))
 
 
@@ -119,7 +132,8 @@ def read_record(path: Path) -> Artifact:
         settings, lineage, files = (document[key] for key in ("settings", "lineage", "files"))
     except KeyError as error:
         raise InputError(f"{path}: damaged (no {error}); {repair_hint(path)}") from None
-    return Artifact(path, "catalog", hashlib.sha256(content).hexdigest(), settings, lineage, files)
+    digest, sections = hashlib.sha256(content).hexdigest(), document.get("sections") or {}
+    return Artifact(path, "catalog", digest, settings, lineage, files, sections)
 
 
 def record_of(artifact: Artifact) -> Artifact | None:
@@ -315,3 +329,69 @@ def _read(path: Path, form: Format, parse: Callable[[Any], Record]) -> tuple[lis
         return [parse(line) for line in lines], hashlib.sha256(content).hexdigest()
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise InputError(f"{path}: not a catalog file ({error}); {repair_hint(path)}") from None
+
+
+def _open_images(path: Path) -> Contents:
+    images, artifact = read_images(path)
+    ids = [image.id for image in images]
+    return Contents(artifact, image_ids=ids, faults=repeated(path, ids))
+
+
+def _describe_images(path: Path) -> Lines:
+    images, artifact = read_images(path)
+    size = sum(image.bytes for image in images)
+    return summary(artifact, f"catalog of {len(images)} images", f"images    {size:,} bytes in all")
+
+
+def _open_captions(path: Path) -> Contents:
+    captioned, artifact = read_captions(path)
+    ids = [record.id for record in captioned]
+    return Contents(
+        artifact,
+        [split_artifact(path, captioned, split) for split in SPLITS],
+        ids,
+        [each for record in captioned for each in record.caption_ids],
+        repeated(path, ids),
+    )
+
+
+def _describe_captions(path: Path) -> Lines:
+    captioned, artifact = read_captions(path)
+    images = Counter(record.split for record in captioned)
+    captions = Counter(dict.fromkeys(SPLITS, 0))
+    for record in captioned:
+        captions[record.split] += len(record.captions)
+    return summary(
+        artifact,
+        f"catalog of {sum(captions.values())} captions of {len(captioned)} images",
+        *(
+            f"{split:<9} {images[split]} images, {captions[split]} captions"
+            for split in SPLITS
+            if images[split]
+        ),
+        *_count_names("tags", [record.tags for record in captioned]),
+        *_count_names("hints", [record.hints for record in captioned]),
+    )
+
+
+def _count_names(what: str, each: list[tuple[str, ...]]) -> Lines:
+    names = set[str]().union(*each)
+    return [f"{what:<9} {len(names)} different ones on {sum(map(bool, each))} images"] if names else []
+
+
+def _describe_record(path: Path) -> Lines:
+    record = read_record(path)
+    files = [f"    {name:<14} {md5} (MD5)" for name, md5 in record.files.items()]
+    return [f"{path}: how the catalog was made", *made(record), *files]
+
+
+KINDS = (
+    Kind("images.jsonl", lambda path, _: _open_images(path), _open_images, _describe_images),
+    Kind("captions.jsonl", lambda path, _: _open_captions(path), _open_captions, _describe_captions),
+    Kind(
+        RECORD_NAME,
+        lambda path, _: Contents(read_record(path)),
+        lambda path: Contents(read_record(path)),
+        _describe_record,
+    ),
+)

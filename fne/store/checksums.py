@@ -69,6 +69,33 @@ def read_metrics(path: Path, remedy: str) -> dict[str, Any]:
         raise InputError(f"{path}: damaged ({error}); {remedy}") from None
 
 
+def check_metrics(path: Path) -> None:
+    """Refuse metrics that are damaged, or hold numbers that JSON does not have.
+
+    Raises:
+        InputError: without advice.
+    """
+    content = read_json(path)
+    try:
+        parse_metrics(content)
+    except ValueError as error:
+        raise InputError(f"{path}: damaged ({error})") from None
+
+
+def read_json(path: Path) -> bytes:
+    """Return the content of a file of plain JSON.
+
+    Raises:
+        InputError: if it is no JSON, without advice.
+    """
+    try:
+        content = read_bytes(path)
+        json.loads(content, parse_constant=_refuse)
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: damaged ({error})") from None
+    return content
+
+
 def parse_metrics(content: bytes) -> dict[str, Any]:
     """Return metrics without their seal.
 
@@ -106,3 +133,7 @@ def _metrics_digest(content: dict[str, Any]) -> str:
 
 def _hex(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest().encode()
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is not a number")

@@ -24,7 +24,7 @@ from numpy.typing import DTypeLike
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from fne.core.files import text_digest
-from fne.store.artifact import Format, Lineage
+from fne.store.artifact import Format, Lineage, Sections
 
 FORMAT = Format("fne-rows", 2)
 MANIFEST = "manifest.json"
@@ -111,6 +111,7 @@ class Manifest(BaseModel):
 
     name: str
     settings: dict[str, Any]
+    sections: Sections = Field(default_factory=dict)
     lineage: Lineage
     dtype: Literal["ternary", "int8", "float16", "float32", "float64"]
     layers: list[tuple[str, Annotated[int, Field(ge=0, le=MAX_FEATURES)]]]

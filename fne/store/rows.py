@@ -8,6 +8,7 @@ unchanged since an earlier process hashed it (`fne.core.stat_cache`).
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +24,21 @@ from fne.core.errors import InputError
 from fne.core.files import FETCH, file_digest, missing_path, read_bytes, replacing_folder, sync, write_text
 from fne.core.stat_cache import file_state
 from fne.store.arrays import file_image, own_datasets
-from fne.store.artifact import Artifact, Lineage, describe, parse_document, repair_hint
+from fne.store.artifact import (
+    Artifact,
+    Contents,
+    Done,
+    Kind,
+    Lineage,
+    Lines,
+    Sections,
+    describe,
+    made,
+    parse_document,
+    repair_hint,
+    repeated,
+)
+from fne.store.catalog import CAPTIONS_FILE, SPLITS, read_captions
 from fne.store.checksums import seal_text
 from fne.store.layout import (
     FORMAT,
@@ -37,6 +52,7 @@ from fne.store.layout import (
     pack,
     shard_name,
     unpack,
+    value_fault,
     width,
 )
 
@@ -44,6 +60,8 @@ MUCH = 1 << 30  # bytes
 BLOCK = 1024  # rows read at once
 # The setting of a store that has no rows on purpose; its value is the reason.
 WITHOUT_ROWS = "without_rows"
+# The name of a store with a row per caption; other stores have one per image.
+CAPTION_VECTORS = "caption_vectors"
 # Ids and their rows (ids, features).
 Block = tuple[list[str], np.ndarray]
 
@@ -86,7 +104,10 @@ class Rows:
             raise InputError(f"{path}: expected {name}, found {manifest.name}")
         _check_sizes(path, manifest)
         digest = hashlib.sha256(content).hexdigest()
-        return cls(Artifact(path, manifest.name, digest, manifest.settings, manifest.lineage), manifest)
+        made_with, made_from = manifest.settings, manifest.lineage
+        return cls(
+            Artifact(path, manifest.name, digest, made_with, made_from, sections=manifest.sections), manifest
+        )
 
     @property
     def without_rows(self) -> str | None:
@@ -258,6 +279,7 @@ def write_rows(
     settings: dict[str, Any],
     lineage: Lineage,
     hardware: Hardware | None = None,
+    sections: Sections | None = None,
 ) -> None:
     """Write the artifact `name` as a row store, with one shard in memory at a time.
 
@@ -278,7 +300,7 @@ def write_rows(
         ]
         manifest = {
             **FORMAT.header(),
-            **describe(name, settings, lineage),
+            **describe(name, settings, lineage, sections),
             "dtype": dtype,
             "layers": [[layer.name, layer.features] for layer in layers],
             **({"processors": hardware} if hardware else {}),
@@ -369,3 +391,66 @@ def _map_shard(folder: Path, shard: Shard, features: int, dtype: str) -> np.ndar
         return np.memmap(path, dtype=stored, mode="r", offset=offset, shape=shape)
     except (ValueError, OverflowError):
         raise InputError(f"{path}: not a valid shard (shorter than it says); {repair_hint(folder)}") from None
+
+
+def _check(path: Path, done: Done) -> Contents:
+    rows = Rows.open(path)
+    faults = []
+    for number, shard in enumerate(rows.shards):
+        try:
+            block = rows.verified_block(number)
+            fault = value_fault(block, rows.dtype, shard.ids, rows.layers)
+            if fault:
+                faults.append(f"{path / shard.file}: {fault}")
+            done(block.nbytes)
+        except InputError as error:
+            faults.append(error.message)
+    files = {MANIFEST, *(shard.file for shard in rows.shards)}
+    foreign = sorted({each.name for each in path.iterdir()} - files)
+    faults += [f"{path}: '{name}' does not belong to the store, move it elsewhere" for name in foreign]
+    faults += repeated(path, rows.ids)
+    if rows.artifact.name == CAPTION_VECTORS:
+        return Contents(rows.artifact, caption_ids=rows.ids, faults=faults)
+    return Contents(rows.artifact, image_ids=rows.ids, faults=faults)
+
+
+def _describe(path: Path) -> Lines:
+    rows = Rows.open(path)
+    rows.verify()
+    size = sum(file.stat().st_size for file in path.iterdir())
+    layers = ", ".join(f"{layer.name} {layer.features}" for layer in rows.layers)
+    return [
+        f"{path}: {rows.artifact.name}, {len(rows.ids)} rows of {rows.features} values, {size:,} bytes",
+        f"  type      {rows.dtype}",
+        f"  digest    {rows.artifact.digest}",
+        *_rows_per_split(rows),
+        f"  layers    {layers}",
+        *_hardware(rows),
+        *made(rows.artifact),
+    ]
+
+
+def _rows_per_split(rows: Rows) -> Lines:
+    """Count the rows of each split, if there is a catalog; a caption is in the split of its image."""
+    if not CAPTIONS_FILE.exists():
+        return []
+    captioned, _ = read_captions(CAPTIONS_FILE)
+    split_of = {each: record.split for record in captioned for each in (record.id, *record.caption_ids)}
+    unlisted = "not in the catalog"
+    counts = Counter(split_of.get(row_id, unlisted) for row_id in rows.ids)
+    found = [f"{counts[each]} {each}" for each in (*SPLITS, unlisted) if counts[each]]
+    return [f"  rows      {', '.join(found) or 'none'}"]
+
+
+def _hardware(rows: Rows) -> Lines:
+    known = rows.hardware
+    if isinstance(known, dict):
+        known = ", ".join(f"{name} ({len(ids)} rows)" for name, ids in known.items())
+    return [f"  computed  by {known}"] if known else []
+
+
+def _is_store(path: Path) -> bool:
+    return path.is_dir() and ((path / MANIFEST).exists() or any(path.glob("shard-*.h5")))
+
+
+STORE = Kind("row stores", _check, lambda path: Contents(Rows.open(path).artifact), _describe, _is_store)

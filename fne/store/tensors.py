@@ -12,7 +12,7 @@ second copy of all of them is made.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +23,14 @@ from safetensors.numpy import load
 
 from fne.core.errors import InputError
 from fne.core.files import check_regular, missing_path, read_bytes, readable_os_errors, replacing
-from fne.store.artifact import repair_hint
+from fne.store.artifact import Artifact, Contents, Done, Kind, Lines, not_finite, repair_hint, summary
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 ENTRY = "fne"
+# What a file of weights is, and its weights by their names.
+WeightsFile = tuple[Artifact, dict[str, np.ndarray]]
 MAX_HEADER = 100_000_000  # bytes, as safetensors has it
 # What building a model raises whose header was not written by fne.
 HEADER_FAULTS = (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError, OverflowError)
@@ -215,3 +217,37 @@ class _Seal:
 
     def hexdigest(self) -> str:
         return self._digest.hexdigest()
+
+
+def weights_kind(
+    name: str,
+    read: Callable[[Path], WeightsFile],
+    opened: Callable[[Path], Artifact] | None = None,
+    is_at: Callable[[Path], bool] | None = None,
+) -> Kind:
+    """Return the kind of files of weights, which are listed by their names and shapes.
+
+    Args:
+        name: of the kind.
+        read: reads a file completely.
+        opened: reads what the file is, if that is faster.
+        is_at: where the name of the file does not say it.
+    """
+
+    def check(path: Path, done: Done) -> Contents:
+        artifact, weights = read(path)
+        return Contents(artifact, faults=not_finite(path, weights))
+
+    def describe(path: Path) -> Lines:
+        artifact, weights = read(path)
+        total = sum(value.size for value in weights.values())
+        return summary(artifact, f"{artifact.name}, {total:,} weights", *weight_lines(weights))
+
+    return Kind(
+        name, check, lambda path: Contents(opened(path) if opened else read(path)[0]), describe, is_at
+    )
+
+
+def weight_lines(weights: Mapping[str, np.ndarray]) -> Lines:
+    """Return the names and shapes of weights, one line each."""
+    return [f"{name:<28} {tuple(value.shape)}" for name, value in sorted(weights.items())]
