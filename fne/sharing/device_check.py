@@ -6,6 +6,7 @@ processes must decode images so that the device does not wait, and a training st
 """
 
 import io
+import json
 import math
 import os
 import platform
@@ -32,6 +33,7 @@ from fne.core.device import (
     synchronize,
 )
 from fne.core.errors import InputError
+from fne.core.files import write_text
 from fne.core.params import load_runtime, load_section
 from fne.datasets.demo.drawing import draw
 from fne.datasets.demo.scenes import generator, scenes
@@ -193,6 +195,15 @@ def run_device_test(params: Path, device_type: str) -> DeviceReport:
         step=_test_step(params, plain.features, device),
         seconds=time.perf_counter() - started,
     )
+
+
+def check_device(params: Path, device: str, scratch: Path) -> str:
+    """Run the self-test of a device, write its JSON file and return its table."""
+    report = run_device_test(params, device)
+    path = scratch / "doctor" / f"{device}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(report_content(report), indent=2) + "\n")
+    return f"{format_report(report)}\n{path}: the same and more, for a bug report"
 
 
 def format_report(report: DeviceReport) -> str:
