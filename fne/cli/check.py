@@ -109,11 +109,7 @@ def check_params(path: Path, early: bool = False) -> dict[str, Any]:
     """Validate a parameter file and return its sections.
 
     Args:
-        path: the parameter file.
         early: whether the store that `embed.source` names may still be made, which is only warned about.
-
-    Raises:
-        InputError: if there are faults; the message lists all of them.
     """
     params = load_params(path)
     faults = _unknown_sections(params)
@@ -143,9 +139,6 @@ def check_overrides(path: Path, overrides: Sequence[str], show: bool) -> None:
     """Check a parameter file with overrides, including all combinations of a sweep.
 
     The file is not changed.
-
-    Raises:
-        InputError: if DVC cannot parse an override, or if there are faults.
     """
     from dvc.exceptions import DvcException  # dvc: slow to import
     from dvc.utils.hydra import apply_overrides, get_hydra_sweeps

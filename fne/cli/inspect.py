@@ -27,11 +27,7 @@ def inspect(paths: tuple[Path, ...]) -> None:
 
 
 def inspect_path(path: Path) -> str:
-    """Return a description of the artifact at `path`, after checking its digests.
-
-    Raises:
-        InputError: if there is nothing at `path`, or no artifact of fne.
-    """
+    """Return a description of the artifact at `path`, after checking its digests."""
     if not path.exists():
         raise missing_path(path, what="file or folder")
     out = pipeline_outs().get(project_path(path))

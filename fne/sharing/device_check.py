@@ -67,27 +67,16 @@ ROW = "{:<10}{:<11}{:>10}{:>10}{:>10}{:>11}{:>10}{:>10}"
 
 @dataclass(frozen=True)
 class PrecisionResult:
-    """What the device computes in one precision.
+    """What the device computes in one precision."""
 
-    Attributes:
-        precision: a key of `PRECISIONS`.
-        algorithm: how crops are computed.
-        relative_difference: the norm of the difference to the reference over the norm of the reference.
-        largest_difference: of a single value, in standard deviations of its feature.
-        flipped: the fraction of ternary values that differ from those of the reference.
-        repeatable: whether computing again, and computing alone, gives the same bits.
-        images_per_second: without decoding.
-        peak_bytes: the memory in use, with `batch` images per batch.
-    """
-
-    precision: str
-    algorithm: str
-    relative_difference: float
-    largest_difference: float
-    flipped: float
-    repeatable: bool
-    images_per_second: float
-    peak_bytes: int
+    precision: str  # a key of `PRECISIONS`
+    algorithm: str  # how crops are computed
+    relative_difference: float  # the norm of the difference to the reference over the norm of the reference
+    largest_difference: float  # of a single value, in standard deviations of its feature
+    flipped: float  # the fraction of ternary values that differ from those of the reference
+    repeatable: bool  # whether computing again, and computing alone, gives the same bits
+    images_per_second: float  # without decoding
+    peak_bytes: int  # the memory in use, with `batch` images per batch
 
 
 @dataclass(frozen=True)
@@ -154,11 +143,7 @@ def run_device_test(params: Path, device_type: str) -> DeviceReport:
     """Test a device with the settings of a parameter file.
 
     Args:
-        params: the parameter file.
         device_type: `cuda` or `cpu`.
-
-    Raises:
-        InputError: if torch finds no GPU, or if the settings cannot be used.
     """
     if device_type == "cuda" and not has_gpu():
         built = f"is built for CUDA {torch.version.cuda}" if torch.version.cuda else "is built without CUDA"

@@ -54,11 +54,7 @@ def create_shared_folder(folder: Path, group: str | None) -> None:
     """Create a folder with a cache and a scratch folder for a group, or join an existing one.
 
     Args:
-        folder: the folder.
         group: the name of the group; None for a folder that is shared already.
-
-    Raises:
-        InputError: if there is no such group, or if this user may not write there.
     """
     number = _group(folder, group)
     for path in (folder, folder / CACHE, folder / SCRATCH):
@@ -81,12 +77,7 @@ def use_shared_folder(repo: Any, folder: Path, scratch: Path) -> None:
     """Let a clone use the shared cache and scratch folder; only its local configuration changes.
 
     Args:
-        repo: the open project.
-        folder: the shared folder.
         scratch: the scratch folder of the clone, which becomes a link.
-
-    Raises:
-        InputError: if the clone has a scratch folder of its own.
     """
     target = (folder / SCRATCH).absolute()
     if scratch.resolve() != target.resolve():

@@ -50,9 +50,6 @@ def verify_remote(
         all_commits: also check what all commits track.
         revisions: check only what these commits track, not the workspace.
         run_cache: also check the entries and results of the run cache.
-
-    Raises:
-        InputError: if there is no such remote, or if it cannot be reached.
     """
     with open_repo() as repo:
         cache, remote = cache_store(repo), remote_store(repo, name)

@@ -33,11 +33,7 @@ def describe_scratch(scratch: Path) -> Iterator[str]:
 
 
 def prune_rows(scratch: Path, name: str) -> str:
-    """Remove the rows in one folder of the scratch folder, or in all, and return the freed size.
-
-    Raises:
-        InputError: if there are no such rows, or if a process is using them.
-    """
+    """Remove the rows in one folder of the scratch folder, or in all, and return the freed size."""
     if name == TRAININGS:
         return prune_trainings(scratch)
     folders = _row_folders(scratch)

@@ -105,12 +105,8 @@ def read_arrays(path: Path, expected: Layout | str | None = None, known: Sequenc
     """Read an artifact from one HDF5 file, checking its seal.
 
     Args:
-        path: the file.
         expected: the artifact that it must be, by its layout or its name alone; any if None.
         known: further layouts of artifacts that it may be.
-
-    Raises:
-        InputError: if the file is missing, damaged, of another kind or of a newer format.
     """
     layouts = {each.name: each.axes for each in (expected, *known) if isinstance(each, Layout)}
     name = expected.name if isinstance(expected, Layout) else expected
@@ -156,7 +152,6 @@ def file_image(datasets: Mapping[str, np.ndarray | str], **options: int) -> byte
     The file is built in memory, because HDF5 can crash the process when it closes a file on a full disk.
 
     Args:
-        datasets: the values by their names.
         options: options of `h5py.File`, such as the alignment.
     """
     with h5py.File("image", "w", driver="core", backing_store=False, **options) as file:
@@ -168,11 +163,7 @@ def file_image(datasets: Mapping[str, np.ndarray | str], **options: int) -> byte
 
 
 def own_datasets(path: Path, file: h5py.File) -> dict[str, h5py.Dataset]:
-    """Return all datasets of a file by their names, also those in groups.
-
-    Raises:
-        InputError: if some of the data is outside the file.
-    """
+    """Return all datasets of a file by their names, also those in groups."""
     found: dict[str, h5py.Dataset] = {}
     # No recursion: groups can be nested deeper than Python's recursion limit.
     groups: list[tuple[str, h5py.Group]] = [("", file)]

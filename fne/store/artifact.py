@@ -90,11 +90,7 @@ def described(path: Path, name: str, digest: str, header: Mapping[str, Any], pip
 
 
 def merge(*artifacts: Artifact) -> Lineage:
-    """Return the lineage of an artifact that is made from `artifacts`.
-
-    Raises:
-        InputError: if two were made from different versions of a third, or one from another of the other.
-    """
+    """Return the lineage of an artifact that is made from `artifacts`."""
     merged: Lineage = {}
     sources: dict[str, str] = {}
     for artifact in artifacts:
@@ -130,11 +126,7 @@ def newest(names: Sequence[str], artifact: Artifact) -> tuple[str, str]:
 
 
 def require_same(names: Sequence[str], *artifacts: Artifact) -> None:
-    """Refuse artifacts whose `newest` ancestors differ; `merge` detects two of the same name.
-
-    Raises:
-        InputError: with both digests.
-    """
+    """Refuse artifacts whose `newest` ancestors differ; `merge` detects two of the same name."""
     first, *others = artifacts
     for other in others:
         if newest(names, first) != newest(names, other):
@@ -161,7 +153,6 @@ class Format:
         """Refuse a file of another format or of a newer version.
 
         Raises:
-            InputError: with the format and version that the file needs.
             KeyError, TypeError: if the description names no format at all.
         """
         name, version = description["format"], description["version"]
@@ -174,39 +165,28 @@ class Format:
 
 @dataclass(frozen=True)
 class Contents:
-    """What an artifact holds.
+    """What an artifact holds."""
 
-    Attributes:
-        artifact: its name, digest, settings and lineage; None for files that have none.
-        splits: the splits of a catalog, which other artifacts may be made from.
-        image_ids: the images that it has an entry for.
-        caption_ids: the captions that it has an entry for.
-        faults: one line for each fault, without advice.
-    """
-
-    artifact: Artifact | None = None
+    artifact: Artifact | None = None  # its name, digest, settings and lineage; None for files that have none
+    # The splits of a catalog, which other artifacts may be made from.
     splits: list[Artifact] = field(default_factory=list)
-    image_ids: list[str] | None = None
-    caption_ids: list[str] | None = None
-    faults: Lines = field(default_factory=list)
+    image_ids: list[str] | None = None  # the images that it has an entry for
+    caption_ids: list[str] | None = None  # the captions that it has an entry for
+    faults: Lines = field(default_factory=list)  # one line for each fault, without advice
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What is done with one kind of artifact.
+    """What is done with one kind of artifact."""
 
-    Attributes:
-        name: a file's name such as `images.jsonl`, its ending such as `.html`, or words for a list of kinds.
-        check: reads everything, and returns what is there with all faults.
-        open: reads as little as possible, and returns what the artifact says that it is.
-        describe: returns the lines of `fne inspect`, none if there is nothing special to say.
-        is_at: whether a path is that of such an artifact, where the name does not say it.
-    """
-
+    # A file's name such as `images.jsonl`, its ending such as `.html`, or words for a list of kinds.
     name: str
-    check: Callable[[Path, Done], Contents]
+    check: Callable[[Path, Done], Contents]  # reads everything, and returns what is there with all faults
+    # Reads as little as possible, and returns what the artifact says that it is.
     open: Callable[[Path], Contents] | None = None
+    # Returns the lines of `fne inspect`, none if there is nothing special to say.
     describe: Callable[[Path], Lines] | None = None
+    # Whether a path is that of such an artifact, where the name does not say it.
     is_at: Callable[[Path], bool] | None = None
 
     def recognizes(self, path: Path) -> bool:
@@ -224,18 +204,11 @@ def names_format(path: Path, form: Format) -> bool:
         return f'"format": "{form.name}"'.encode() in file.read(HEAD)
 
 
-def summary(artifact: Artifact, what: str, *lines: str, origin: bool = True) -> Lines:
-    """Return the lines of `fne inspect` that artifacts have in common, with lines of their own between.
-
-    Args:
-        artifact: the artifact, in one file.
-        what: what it is, before its size.
-        lines: what else is said of it.
-        origin: whether to say what it was made with and from.
-    """
+def summary(artifact: Artifact, what: str, *lines: str) -> Lines:
+    """Return the lines of `fne inspect` about a file: what it is, its size, digest, own lines and origin."""
     size = f"{artifact.path.stat().st_size:,} bytes"
     first = [f"{artifact.path}: {what}, {size}", f"  digest    {artifact.digest}"]
-    return [*first, *(f"  {line}" for line in lines), *(made(artifact) if origin else [])]
+    return [*first, *(f"  {line}" for line in lines), *made(artifact)]
 
 
 def made(artifact: Artifact) -> Lines:
@@ -274,11 +247,7 @@ def repair_hint(artifact: Path) -> str:
 
 
 def parse_document(path: Path, content: bytes, form: Format, remedy: str) -> dict[str, Any]:
-    """Return the JSON object that a file consists of, after checking its seal and format.
-
-    Raises:
-        InputError: if the file is damaged, which ends with `remedy`, or of a newer format.
-    """
+    """Return the JSON object that a file consists of, after checking its seal and format."""
     try:
         sealed = is_sealed(content)
         document: dict[str, Any] = json.loads(content)

@@ -109,9 +109,7 @@ def write_record(
     """Write `catalog.json`.
 
     Args:
-        path: the file to write, in the folder of the catalog files.
         digests: the SHA-256 of `images`, `captions` and `rejects`.
-        settings: the section `catalog`.
         files: the MD5 of the data set by its path.
     """
     listed = {name: {"digest": digest, "settings": {}} for name, digest in digests.items()}
@@ -121,11 +119,7 @@ def write_record(
 
 
 def read_record(path: Path) -> Artifact:
-    """Read `catalog.json`; the files that it belongs to are its lineage.
-
-    Raises:
-        InputError: if the file is missing, damaged or of a newer format.
-    """
+    """Read `catalog.json`; the files that it belongs to are its lineage."""
     content = read_bytes(path)
     document = parse_document(path, content, RECORD, repair_hint(path))
     try:
@@ -137,11 +131,7 @@ def read_record(path: Path) -> Artifact:
 
 
 def record_of(artifact: Artifact) -> Artifact | None:
-    """Return the record of a catalog file, if it is there and belongs to this very file.
-
-    Raises:
-        InputError: if the record is damaged.
-    """
+    """Return the record of a catalog file, if it is there and belongs to this very file."""
     place = artifact.path.with_name(RECORD_NAME)
     if artifact.name not in ("images", "captions") or not place.is_file():
         return None
@@ -150,21 +140,13 @@ def record_of(artifact: Artifact) -> Artifact | None:
 
 
 def read_images(path: Path) -> tuple[list[Image], Artifact]:
-    """Read `images.jsonl`.
-
-    Raises:
-        InputError: if the file is missing, damaged or of a newer format.
-    """
+    """Read `images.jsonl`."""
     images, digest = _read(path, IMAGES, _image)
     return images, Artifact(path, "images", digest)
 
 
 def read_captions(path: Path) -> tuple[list[Captioned], Artifact]:
-    """Read `captions.jsonl`.
-
-    Raises:
-        InputError: if the file is missing, damaged or of a newer format.
-    """
+    """Read `captions.jsonl`."""
     captioned, digest = _read(path, CAPTIONS, _captioned)
     return captioned, Artifact(path, "captions", digest)
 
@@ -180,11 +162,7 @@ def captioned_in(captioned: Iterable[Captioned], split: str) -> list[Captioned]:
 
 
 def require_images(captioned: Sized, split: str, least: int, purpose: str) -> None:
-    """Refuse a split with too few images, saying what they are needed for.
-
-    Raises:
-        InputError: if there are fewer than `least`.
-    """
+    """Refuse a split with too few images, saying what they are needed for."""
     if len(captioned) < least:
         raise InputError(
             f"the catalog has {len(captioned)} captioned images in split '{split}'; {purpose} needs at least "
@@ -232,11 +210,7 @@ def is_annotation_file(path: Path) -> bool:
 
 
 def refuse_duplicate_photos(place: Path, splits: Mapping[str, str]) -> None:
-    """Refuse a catalog that has one photograph in two splits, under two names.
-
-    Raises:
-        InputError: with the first pair, and the number of pairs.
-    """
+    """Refuse a catalog that has one photograph in two splits, under two names."""
     pairs = duplicate_photos(splits)
     if pairs:
         first, other = (f"{each!r} ({splits[each]})" for each in pairs[0])

@@ -58,11 +58,7 @@ def seal_metrics(content: dict[str, Any]) -> str:
 
 
 def read_metrics(path: Path, remedy: str) -> dict[str, Any]:
-    """Read metrics, without their seal.
-
-    Raises:
-        InputError: if they are missing or damaged.
-    """
+    """Read metrics, without their seal."""
     try:
         return parse_metrics(read_bytes(path))
     except (ValueError, RecursionError) as error:
@@ -70,11 +66,7 @@ def read_metrics(path: Path, remedy: str) -> dict[str, Any]:
 
 
 def check_metrics(path: Path) -> None:
-    """Refuse metrics that are damaged, or hold numbers that JSON does not have.
-
-    Raises:
-        InputError: without advice.
-    """
+    """Refuse metrics that are damaged, or hold numbers that JSON does not have."""
     content = read_json(path)
     try:
         parse_metrics(content)
@@ -83,11 +75,7 @@ def check_metrics(path: Path) -> None:
 
 
 def read_json(path: Path) -> bytes:
-    """Return the content of a file of plain JSON.
-
-    Raises:
-        InputError: if it is no JSON, without advice.
-    """
+    """Return the content of a file of plain JSON."""
     try:
         content = read_bytes(path)
         json.loads(content, parse_constant=_refuse)
@@ -116,11 +104,7 @@ def seal_bytes(content: bytes) -> bytes:
 
 
 def unseal_bytes(path: Path, content: bytes, remedy: str) -> bytes:
-    """Return content without the seal at its end.
-
-    Raises:
-        InputError: if the seal is missing, or if the content does not match it.
-    """
+    """Return content without the seal at its end."""
     inner = content[: -len(ENDING) - HEX]
     if content != seal_bytes(inner):
         raise InputError(f"{path}: damaged, or not an artifact of fne; {remedy}")

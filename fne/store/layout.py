@@ -180,9 +180,6 @@ def value_fault(block: np.ndarray, dtype: str, ids: Sequence[str], layers: Seque
 
     Args:
         block: the stored rows (ids, numbers); bit planes if they are ternary.
-        dtype: the type of the store.
-        ids: the ids of the rows.
-        layers: the named ranges of columns.
     """
     find = _outside_ternary if dtype == TERNARY else _not_finite
     features = sum(layer.features for layer in layers)

@@ -29,21 +29,13 @@ from fne.store.catalog import record_of
 
 
 def recorded_lineage(*artifacts: Artifact) -> Lineage:
-    """Return the lineage of what is made from `artifacts`, which must be what `dvc.lock` says that they are.
-
-    Raises:
-        InputError: if the lock file records other settings, or if the artifacts do not belong together.
-    """
+    """Return the lineage of what is made from `artifacts`, which must be what `dvc.lock` records."""
     check_records(*artifacts)
     return merge(*artifacts)
 
 
 def check_records(*artifacts: Artifact) -> None:
-    """Refuse artifacts that are not what `dvc.lock` says that they are.
-
-    Raises:
-        InputError: if the lock file records other settings or inputs, with the first difference.
-    """
+    """Refuse artifacts that are not what `dvc.lock` says that they are."""
     stages = recorded_stages()
     for artifact in artifacts:
         record = record_of(artifact)
@@ -55,8 +47,7 @@ def check_records(*artifacts: Artifact) -> None:
 def record_faults(artifact: Artifact, stages: Sequence[Stage]) -> list[tuple[str, str]]:
     """Return where the lock files record other settings or inputs than an artifact has.
 
-    Returns:
-        one line for each difference, without advice, and the address of the stage to run again.
+    Each is a line without advice, with the address of the stage to run again.
     """
     path = str(project_path(artifact.path))
     writer = next((stage for stage in stages if path in stage.outs), None)

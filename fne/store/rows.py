@@ -82,11 +82,7 @@ class Rows:
         """Open a store by reading its manifest only.
 
         Args:
-            path: the store's folder.
             name: the artifact it must be, such as `activations`; any if None.
-
-        Raises:
-            InputError: if it is missing, damaged, of a newer format or another artifact.
         """
         manifest_path = path / MANIFEST
         if not manifest_path.exists():
@@ -126,11 +122,7 @@ class Rows:
         return [row_id for shard in self.shards for row_id in shard.ids]
 
     def columns(self, layer: str) -> slice:
-        """Return the columns of a layer.
-
-        Raises:
-            InputError: if there is no such layer; lists those there are.
-        """
+        """Return the columns of a layer."""
         start = 0
         for each in self.layers:
             if each.name == layer:
@@ -140,11 +132,7 @@ class Rows:
         raise InputError(f"{self.artifact.path}: has no layer '{layer}'; it has {names}")
 
     def check_ids(self, ids: Sequence[str]) -> None:
-        """Refuse ids that the store does not have.
-
-        Raises:
-            InputError: with the first of them.
-        """
+        """Refuse ids that the store does not have."""
         missing = [row_id for row_id in ids if row_id not in self._places]
         if missing:
             raise InputError(
@@ -158,9 +146,6 @@ class Rows:
         Args:
             ids: which rows; an id may be repeated.
             dtype: the type of the result; by default the stored type, int8 for ternary rows.
-
-        Raises:
-            InputError: if the store does not have an id, or if a shard is damaged.
         """
         block = self.read_stored(ids)
         if self.dtype == TERNARY:
@@ -211,11 +196,7 @@ class Rows:
         yield from self.blocks([wanted[place] for place in generator.permutation(len(wanted))], size, dtype)
 
     def verify(self) -> None:
-        """Hash all shards, also those that are known to be unchanged.
-
-        Raises:
-            InputError: with the first shard that is missing or damaged.
-        """
+        """Hash all shards, also those that are known to be unchanged."""
         for number in range(len(self.shards)):
             self.verified_block(number)
 
@@ -237,11 +218,7 @@ class Rows:
         return {shard.number: shard.ids for shard in self.shards}
 
     def mapped_block(self, number: int) -> np.ndarray:
-        """Return all rows of a shard as stored, read-only and not copied; hash the shard if necessary.
-
-        Raises:
-            InputError: if the shard is missing or damaged.
-        """
+        """Return all rows of a shard as stored, read-only and not copied; hash the shard if necessary."""
         if number not in self._blocks:
             folder, shard = self.artifact.path, self.shards[number]
             try:
@@ -284,13 +261,9 @@ def write_rows(
     """Write the artifact `name` as a row store, with one shard in memory at a time.
 
     Args:
-        path: the store's folder.
-        name: the artifact's name in lineages, such as `activations`.
-        layers: the named ranges of columns.
         dtype: a NumPy type, or `ternary` for two bit planes.
         shards: the number, ids and rows of each shard, ids as in `plan_shards`.
         settings: every setting that the rows depend on.
-        lineage: what the rows were made from.
         hardware: which hardware computed which rows, if that is known.
     """
     width = sum(layer.features for layer in layers)
@@ -319,14 +292,7 @@ def rewrite_origin(path: Path, settings: dict[str, Any], lineage: Lineage) -> No
 
 
 def write_without_rows(path: Path, name: str, reason: str, lineage: Lineage) -> None:
-    """Write a store that has no rows on purpose, and says why.
-
-    Args:
-        path: the store's folder.
-        name: the artifact's name in lineages.
-        reason: why it has no rows.
-        lineage: what they would have been made from.
-    """
+    """Write a store that has no rows on purpose, and says why."""
     write_rows(path, name, [], "float32", [], {WITHOUT_ROWS: reason}, lineage)
 
 
@@ -368,11 +334,7 @@ def _check_shard(folder: Path, shard: Shard) -> None:
 
 
 def _map_shard(folder: Path, shard: Shard, features: int, dtype: str) -> np.ndarray:
-    """Return the rows of a shard as stored, memory-mapped.
-
-    Raises:
-        InputError: if they do not fit the manifest, or are stored outside the file.
-    """
+    """Return the rows of a shard as stored, memory-mapped."""
     path = folder / shard.file
     expected = (len(shard.ids), width(features, dtype))
     stored = "uint8" if dtype == TERNARY else dtype

@@ -73,11 +73,7 @@ def write_sealed(path: Path, description: dict[str, Any], tensors: "dict[str, Te
 
 
 def read_sealed(path: Path) -> "tuple[dict[str, Any], dict[str, Tensor]]":
-    """Return the description and the tensors, after checking their digest.
-
-    Raises:
-        InputError: if the file is missing, damaged, or not written by `write_sealed`.
-    """
+    """Return the description and the tensors, after checking their digest."""
     import torch  # torch: slow to import
 
     if not path.exists():
@@ -100,26 +96,17 @@ def read_sealed(path: Path) -> "tuple[dict[str, Any], dict[str, Tensor]]":
 
 @dataclass(frozen=True)
 class SealedArrays:
-    """The content of a file of sealed tensors, from one reading.
+    """The content of a file of sealed tensors, from one reading."""
 
-    Attributes:
-        description: what `write_sealed` was given.
-        arrays: the tensors by their names.
-        sha256: the digest of the file.
-    """
-
-    description: dict[str, Any]
-    arrays: dict[str, np.ndarray]
-    sha256: str
+    description: dict[str, Any]  # what `write_sealed` was given
+    arrays: dict[str, np.ndarray]  # the tensors by their names
+    sha256: str  # the digest of the file
 
 
 def read_sealed_arrays(path: Path, prefix: str = "") -> SealedArrays:
     """Return what `read_sealed` returns, as NumPy arrays, and only those whose names begin with `prefix`.
 
     The complete file is checked, whatever is returned.
-
-    Raises:
-        InputError: if the file is missing, damaged, or not written by `write_sealed`.
     """
     if path.exists():
         check_regular(path)
@@ -186,11 +173,7 @@ def _metadata(content: bytes) -> dict[str, Any]:
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """Return the description alone, without checking the digest of the tensors.
-
-    Raises:
-        InputError: if the file is damaged or not one of fne.
-    """
+    """Return the description alone, without checking the digest of the tensors."""
     if not path.exists():
         raise missing_path(path)
     check_regular(path)
@@ -228,8 +211,6 @@ def weights_kind(
     """Return the kind of files of weights, which are listed by their names and shapes.
 
     Args:
-        name: of the kind.
-        read: reads a file completely.
         opened: reads what the file is, if that is faster.
         is_at: where the name of the file does not say it.
     """

@@ -64,19 +64,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class ProjectArtifacts:
-    """The artifacts of a project, not checked.
+    """The artifacts of a project, not checked."""
 
-    Attributes:
-        artifacts: all of them.
-        files: the catalog file of image files, and its image ids.
-        images: the catalog file of captions, and its image ids.
-        captions: the catalog file of captions, and its caption ids.
-    """
-
-    artifacts: list[Artifact]
-    files: tuple[Path, list[str]] | None
-    images: tuple[Path, list[str]] | None
-    captions: tuple[Path, list[str]] | None
+    artifacts: list[Artifact]  # all of them
+    files: tuple[Path, list[str]] | None  # the catalog file of image files, and its image ids
+    images: tuple[Path, list[str]] | None  # the catalog file of captions, and its image ids
+    captions: tuple[Path, list[str]] | None  # the catalog file of captions, and its caption ids
 
 
 def kind_at(path: Path, kinds: Iterable[Kind]) -> Kind | None:
@@ -85,11 +78,7 @@ def kind_at(path: Path, kinds: Iterable[Kind]) -> Kind | None:
 
 
 def verify_artifacts(paths: Sequence[Path], kinds: Sequence[Kind], sources: Sequence[Source] = ()) -> Verdict:
-    """Check the artifacts at `paths`, or all artifacts of the pipeline that are here.
-
-    Raises:
-        InputError: if there is neither a path nor a pipeline.
-    """
+    """Check the artifacts at `paths`, or all artifacts of the pipeline that are here."""
     outs = pipeline_outs()
     if not paths and not outs:
         raise missing_path("dvc.yaml", "run this in the project's folder, or name the artifacts")
@@ -216,8 +205,7 @@ def source_faults(
 ) -> list[tuple[str, str]]:
     """Return whether an artifact was made from another `Source` than the lock file records.
 
-    Returns:
-        one line, without advice, and the address of the stage to run again.
+    It is a line without advice, with the address of the stage to run again.
     """
     path = str(project_path(artifact.path))
     writer = next((stage for stage in stages if path in stage.outs), None)

@@ -139,8 +139,8 @@ def _open(path: Path) -> Contents:
 
 def _describe(path: Path) -> Lines:
     vocabulary = read_vocabulary(path)
-    frequent = f"frequent  {' '.join(vocabulary.words[1:11])}"
-    return summary(vocabulary.artifact, f"vocabulary, {len(vocabulary.words) - 1} words", frequent)
+    what = f"vocabulary, {len(vocabulary.words) - 1} words"
+    return summary(vocabulary.artifact, what, f"frequent  {' '.join(vocabulary.words[1:11])}")
 
 
 KIND = Kind("vocabulary.json", lambda path, _: _open(path), _open, _describe)
