@@ -1,15 +1,13 @@
 """The two catalog files: the images of a data set, and their captions.
 
 They are separate so that a corrected caption does not repeat the extraction. Both begin with a line
-that holds the format and the seal (see `fne.store.artifact`; files of version 1 have no such
-line). One JSON object per line follows, sorted by image id.
+that holds the format and the seal. One JSON object per line follows, sorted by image id.
 
 `images.jsonl`: `id`, `path` below the data set's root, `sha256` and `bytes` of the
 file, `width` and `height` in pixels.
 
 `captions.jsonl`: `id`, `split`, `captions`, `tags`, `position`, the image's index in the data set's
-own order, by which published protocols choose images (null in older files), and `hints`, the noisy
-tags that users gave (none in files before version 3).
+own order, by which published protocols choose images, and `hints`, the noisy tags that users gave.
 
 `catalog.json`, beside them, records the settings and the data set that they were made with, and the
 digest of each. No stage depends on it: a data set that was moved, or a setting without an effect, leaves

@@ -5,7 +5,7 @@ import pytest
 from dvc.repo.metrics.show import _extract_metrics
 
 from fne.core.errors import InputError
-from fne.store.artifact import Artifact, Format, merge, parse_document, require_same
+from fne.store.artifact import Artifact, Format, describe, described, merge, parse_document, require_same
 from fne.store.checksums import parse_metrics, seal_bytes, seal_text, unseal_bytes, write_metrics
 
 ACTIVATIONS = Artifact(Path("features/activations"), "activations", "a" * 64, {"crops": "ten"})
@@ -20,6 +20,21 @@ def test_a_lineage_holds_every_ancestor_with_its_settings():
     lineage = merge(ACTIVATIONS, statistics(of="a" * 64))
     assert list(lineage) == ["activations", "statistics"]
     assert lineage["activations"]["digest"] == "a" * 64
+
+
+def test_a_lineage_names_the_sections_of_every_ancestor_that_has_some():
+    given = {"train": {"start": "auto"}}
+    header = describe("model", {"start": "random"}, merge(ACTIVATIONS), given)
+    model = described(Path("model"), "model", "d" * 64, json.loads(json.dumps(header)))
+    lineage = merge(model)
+    assert (model.sections, lineage["model"]["sections"]) == (given, given)
+    assert "sections" not in lineage["activations"]
+
+
+@pytest.mark.parametrize("sections", [["train"], {"train": 3}, "train"])
+def test_sections_that_are_none_are_refused(sections):
+    with pytest.raises(InputError, match="its settings are no settings"):
+        Artifact(Path("model"), "model", "d", {}, {}, sections=sections)
 
 
 def test_an_artifact_made_from_another_version_is_refused_with_both_digests():
