@@ -78,7 +78,7 @@ def main(
     )
     thumbnails = make_thumbnails([each.id for each in examples], catalog, image_root(root))
     training = read_history(history, file.artifact, main=MAIN, item="caption")
-    record = page_record(settings.model_dump() | {"root": root}, lineage, input_digests(), PAGE, ["caption"])
+    record = page_record(settings.model_dump() | {"root": root}, lineage, input_digests(), PAGE, "caption")
     text = render_captions(scores, lineage, training, examples, captioned, thumbnails, meteor, root, record)
     write_text(page, text)
 

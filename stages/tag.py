@@ -89,7 +89,7 @@ def main(
     examples = choose_tag_examples(results, tagged, concepts, settings.examples, settings.seed)
     thumbnails = make_thumbnails([each.id for each in examples], catalog, image_root(root))
     training = read_history(history, tagger.artifact, main=MAIN, item="image")
-    record = page_record(settings.model_dump() | {"root": root}, lineage, input_digests(), PAGE, ["tag"])
+    record = page_record(settings.model_dump() | {"root": root}, lineage, input_digests(), PAGE, "tag")
     text = render_tags(results, tagged, examples, lineage, training, captioned, thumbnails, root, record)
     write_text(page, text)
 

@@ -211,12 +211,11 @@ class Train(TrainingSection):
         }
 
     def given(self) -> dict[str, Any]:
-        """Return the values that `applied` has in another form, by their names for `-S`."""
+        """Return the values that `applied` has in another form, by their names; None for one without effect."""
         if self.method != "steps":
             return {key: getattr(self, key) for key in ("image_head", "text_encoder", "similarity")}
-        own = self.methods.get(self.starts_from)
-        dim = {f"methods.{self.starts_from}.dim": own.dim} if isinstance(own, ClosedForm) else {}
-        return {"start": self.start} | dim
+        without_effect = {} if self.starts_from == "random" else {f"methods.{self.starts_from}.dim": None}
+        return {"start": self.start} | without_effect
 
     def _objective(self, values: dict[str, Any]) -> Objective:
         name = values["loss"]

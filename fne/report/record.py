@@ -8,7 +8,6 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,12 @@ def page_record(
     lineage: Lineage,
     files: dict[str, str],
     page: str = REPORT,
-    sections: Iterable[str] = (REPORT, "catalog.root"),
+    section: str = REPORT,
 ) -> str:
     """Return the record of a page, as JSON; the page itself shows the settings of its ancestors."""
     digests = {name: entry["digest"] for name, entry in lineage.items()}
     named = {} if page == REPORT else {"page": page}
-    made_in: Sections = {each: {} for each in sections}
+    made_in: Sections = {section: {}, "catalog.root": {}}
     record = {"settings": settings, "sections": made_in, "made_from": digests, "files": files}
     return json.dumps(named | record)
 

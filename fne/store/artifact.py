@@ -31,7 +31,8 @@ HEAD = 256  # bytes of a text file that hold its seal and its format
 # The digest, the settings and the sections of each ancestor, by its name.
 Lineage = dict[str, dict[str, Any]]
 # The sections of `params.yaml` that settings come from, such as `train`, or single keys, such as
-# `catalog.root`. With each go the values given there that the settings have in another form, by their keys.
+# `catalog.root`. With each go the values given there that the settings have in another form, by their keys;
+# None for a value that has no effect.
 Sections = dict[str, dict[str, Any]]
 Lines = list[str]
 # Called with the number of bytes that were checked.

@@ -95,7 +95,8 @@ def _differences(entries: Sequence[dict[str, Any]], stage: Stage) -> Iterator[tu
         if not isinstance(settings, dict) or not settings or not isinstance(sections, dict):
             continue
         for (section, given), values in product(sections.items(), stage.params.values()):
-            made = flattened(settings) | (given if isinstance(given, dict) else {})
+            given = given if isinstance(given, dict) else {}
+            made = flattened(settings) | given
             content = values.get(section)
             if not isinstance(content, dict):  # a single key, or None if the stage does not record it
                 key = section.rpartition(".")[2]
@@ -104,7 +105,7 @@ def _differences(entries: Sequence[dict[str, Any]], stage: Stage) -> Iterator[tu
                 continue
             for key, recorded in flattened(content).items():
                 # Settings have no blocks of variants that are not chosen.
-                if f"{section}.{key}" in stage.paths or key not in made:
+                if f"{section}.{key}" in stage.paths or key not in made or given.get(key, key) is None:
                     continue
                 if _plain(made[key]) != _plain(recorded):
                     yield f"{section}.{key}", made[key], recorded
