@@ -211,7 +211,7 @@ class Train(TrainingSection):
         }
 
     def given(self) -> dict[str, Any]:
-        """Return the values that `applied` has in another form, by their names; None for one without effect."""
+        """Return the values that `applied` has in another form, by name; None for one without effect."""
         if self.method != "steps":
             return {key: getattr(self, key) for key in ("image_head", "text_encoder", "similarity")}
         without_effect = {} if self.starts_from == "random" else {f"methods.{self.starts_from}.dim": None}
