@@ -14,7 +14,7 @@ from PIL.Image import Image
 from fne.core.errors import InputError
 from fne.core.files import FETCH, replacing
 from fne.core.params import not_one_of
-from fne.matching.model_file import ModelFile, read_model, read_model_file
+from fne.matching.model_file import MODELS, ModelFile, model_of, read_model, read_model_file
 from fne.search.engine import encode_sentence
 from fne.search.numpy_model import PREFIX
 from fne.search.open_project import CatalogContents as Contents
@@ -28,7 +28,7 @@ from fne.search.open_project import (
     parse_query,
 )
 from fne.search.snapshot import Encoder, sentence_encoder, without_encoder
-from fne.store.artifact import MODELS, merge, model_of
+from fne.store.artifact import merge
 from fne.store.catalog import SPLITS, in_split, split_ids
 from fne.store.checksums import read_metrics
 from fne.store.images import UndecodableError, decode

@@ -68,7 +68,9 @@ def main(
     examples = choose_examples(
         scores, by_image, {each.id: each for each in captioned}, settings.examples, settings.seed
     )
-    shown = PageSource(file.artifact, history, catalog, captioned, lineage, settings.model_dump(), root)
+    shown = PageSource(
+        "caption", file.artifact, history, catalog, captioned, lineage, settings.model_dump(), root
+    )
     frame = shown.frame(PAGE, MAIN, "caption", [each.id for each in examples])
     write_text(page, render_captions(scores, meteor, examples, frame))
 

@@ -17,10 +17,11 @@ from fne.core.files import write_text
 from fne.core.options import TABLE, params_option
 from fne.core.stage import stage
 from fne.core.terminal import say
+from fne.matching.applied_settings import applies
 from fne.store.catalog import CAPTIONS_FILE
 
 
-@stage(*(name for name in SECTIONS if name != "runtime"))
+@stage(*(name for name in SECTIONS if name != "runtime"), applied=applies)
 @click.argument("checked", type=TABLE)
 @params_option
 def main(checked: Path, params: Path) -> None:

@@ -14,8 +14,8 @@ from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.evaluation.protocols import Evaluate, choose_folds, refuse_leaks
 from fne.evaluation.score_retrieval import Places, evaluate, write_results
+from fne.matching.model_file import require_same_model
 from fne.matching.similarities import find_similarity
-from fne.store.artifact import require_same_model
 from fne.store.catalog import read_captions, split_artifact
 from fne.store.lineage import recorded_lineage
 from fne.store.rows import Rows

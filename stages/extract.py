@@ -21,6 +21,7 @@ from fne.extraction.finished_rows import (
 from fne.extraction.read_images import ImageFiles
 from fne.extraction.run import COMPUTERS, Report, extract
 from fne.extraction.weights import load_weights
+from fne.store.artifact import Sections
 from fne.store.catalog import image_root, read_images
 from fne.store.lineage import recorded_lineage
 from fne.store.rows import write_rows, write_without_rows
@@ -64,8 +65,10 @@ def main(images: Path, activations: Path, params: Path) -> None:
     warning = hardware_warning(hardware)
     if warning and records:
         say(warning, err=True)
+    made_in: Sections = {"extract": {}}
+    made_with = extractor.kind
     write_rows(
-        activations, "activations", extractor.layers, "float32", shards, extractor.kind, lineage, hardware
+        activations, "activations", extractor.layers, "float32", shards, made_with, lineage, hardware, made_in
     )
 
 

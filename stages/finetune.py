@@ -10,8 +10,7 @@ from fne.core.params import load_key, load_runtime, load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.finetuning.settings import Finetune
-from fne.matching.model_file import write_untuned
-from fne.store.artifact import MODELS
+from fne.matching.model_file import MODELS, write_untuned
 from fne.store.catalog import image_root
 from fne.store.checksums import write_metrics
 from fne.store.history import write_empty_history

@@ -67,7 +67,9 @@ def main(
     scores = score_tags(name, concepts, truth, found, settings.top_k, threshold)
     say(write_tag_scores(scores, metrics, intervals))
     examples = choose_tag_examples(scores, tagged, settings.examples, settings.seed)
-    shown = PageSource(file.artifact, history, catalog, captioned, lineage, settings.model_dump(), root)
+    shown = PageSource(
+        "tag", file.artifact, history, catalog, captioned, lineage, settings.model_dump(), root
+    )
     frame = shown.frame(PAGE, MAIN, "image", [each.id for each in examples])
     write_text(page, render_tags(scores, tagged, examples, frame))
 

@@ -108,11 +108,7 @@ def check_params(path: Path, early: bool = False) -> dict[str, Any]:
     """Validate a parameter file and return its sections.
 
     Args:
-        path: the parameter file.
         early: whether the store that `embed.source` names may still be made, which is only warned about.
-
-    Raises:
-        InputError: if there are faults; the message lists all of them.
     """
     params = load_params(path)
     faults = _unknown_sections(params)
@@ -142,9 +138,6 @@ def check_overrides(path: Path, overrides: Sequence[str], show: bool) -> None:
     """Check a parameter file with overrides, including all combinations of a sweep.
 
     The file is not changed.
-
-    Raises:
-        InputError: if DVC cannot parse an override, or if there are faults.
     """
     faults = _unknown_keys(load_params(path), overrides)
     if faults:

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import click
 
-from fne.cli.artifacts import KINDS, Lines, artifact_kind
+from fne.cli.artifacts import KINDS, artifact_kind
 from fne.core.dvc import content_md5, pipeline_outs, project_path
 from fne.core.errors import InputError
 from fne.core.files import files_in, missing_path
 from fne.core.options import INPUT
 from fne.core.terminal import harmless, say
+from fne.store.artifact import Lines
 
 
 @click.command()
@@ -26,18 +27,14 @@ def inspect(paths: tuple[Path, ...]) -> None:
 
 
 def inspect_path(path: Path) -> str:
-    """Return a description of the artifact at `path`, after checking its digests.
-
-    Raises:
-        InputError: if there is nothing at `path`, or no artifact of fne.
-    """
+    """Return a description of the artifact at `path`, after checking its digests."""
     if not path.exists():
         raise missing_path(path, what="file or folder")
     out = pipeline_outs().get(project_path(path))
-    kind = KINDS.get(artifact_kind(path))
+    kind = artifact_kind(path)
     lines = kind.describe(path) if kind and kind.describe else []
     if not lines and out is None:
-        known = ", ".join(name for name, each in KINDS.items() if each.describe)
+        known = ", ".join(dict.fromkeys(each.name for each in KINDS if each.describe))
         raise InputError(f"{path}: not an artifact of the pipeline; known kinds: {known}")
     made_by = [f"  made by   stage {out.stage}"] if out else []
     # What an artifact says of itself may hold line breaks.

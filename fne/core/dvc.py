@@ -38,6 +38,7 @@ CHECKED = "checked"
 MAX_PATH, MAX_NAME = 4000, 255  # of a path, and of each part of it
 SHOWN = 3  # damaged objects that are named
 MD5 = re.compile(r"[0-9a-f]{32}(\.dir)?")
+TEMPLATE = re.compile(r"\$\{([\w.]+)\}")
 NO_RECORDS = VerifiedFiles(None)
 
 # Returns the content of a file of the project by its path, or None if there is no such file.
@@ -66,6 +67,8 @@ class Stage:
     # that only checks.
     params: dict[str, dict[str, Any]] = field(default_factory=dict)
     folder: str = "."  # the folder that it runs in, which paths among its parameters start from
+    # The parameters whose values are dependencies: `extract.weights` for `${extract.weights}`.
+    paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -478,6 +481,7 @@ def _stage(
         outs,
         {_joined(base, file): dict(values) for file, values in params.items()},
         base,
+        tuple(_templates(declared.get("deps"))),
     )
     only_checks = outs and all(posixpath.dirname(path) == CHECKED for path in outs)
     return replace(stage, deps={}, params={}) if only_checks else stage
@@ -494,6 +498,12 @@ def _declared(block: Mapping[str, Any], base: str, place: str) -> Iterator[tuple
                 if not isinstance(path, str):
                     raise InputError(f"{place}: '{key}' holds {path!r}, which is not a path; fix the file")
                 yield _joined(base, path), (option if isinstance(option, dict) else {}).get("cache", True)
+
+
+def _templates(deps: Any) -> list[str]:
+    """Return the keys of parameters that stand for a dependency, such as `${catalog.root}`."""
+    named = [each for each in deps if isinstance(each, str)] if isinstance(deps, list) else []
+    return [found[1] for each in named if (found := TEMPLATE.fullmatch(each))]
 
 
 def _digests(entries: Any, base: str, place: str, advice: str, key: str = "path") -> dict[str, str]:

@@ -39,6 +39,8 @@ SHOWN = 3  # changes in a message
 AGAIN = "nothing was published; run `dvc repro` again, finished work is kept"
 # A folder with one of these is a store or a history.
 OWN_FILES = ("manifest.json", "history.json")
+# Whether a flattened key of a section applies.
+Applies = Callable[[str, Mapping[str, Any]], bool]
 # The inputs of the running stage.
 _inputs: list[Path] = []
 
@@ -76,12 +78,19 @@ class StageCommand(click.Command):
     """A command whose arguments of the type `INPUT` are read, and those of the type `OUTPUT` published."""
 
     def __init__(
-        self, *args: Any, keys: Sequence[str], paths: Sequence[str], files: Sequence[Path], **attributes: Any
+        self,
+        *args: Any,
+        keys: Sequence[str],
+        paths: Sequence[str],
+        files: Sequence[Path],
+        applied: Applies,
+        **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
         self.keys = keys
         self.paths = paths
         self.files = files
+        self.applied = applied
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the stage and publish its outputs."""
@@ -91,13 +100,13 @@ class StageCommand(click.Command):
         refuse_foreign_folders(outputs)
         with (
             explain_interrupt(),
-            publishing(ctx.params["params"], self.keys, self.paths, inputs, outputs),
+            publishing(ctx.params["params"], self.keys, self.paths, inputs, outputs, self.applied),
         ):
             return super().invoke(ctx)
 
 
 def stage(
-    *keys: str, paths: Sequence[str] = (), files: Sequence[Path] = ()
+    *keys: str, paths: Sequence[str] = (), files: Sequence[Path] = (), applied: Applies = applies
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Return the decorator of a stage's command, which takes `params_option`.
 
@@ -105,8 +114,9 @@ def stage(
         keys: the sections and keys that `dvc.yaml` lists for the stage, such as `train` and `embed.source`.
         paths: the keys whose values are inputs of the stage, such as `extract.weights`.
         files: further inputs, which are the same in every project.
+        applied: whether a key of a section applies.
     """
-    return click.command(cls=StageCommand, keys=keys, paths=paths, files=files)
+    return click.command(cls=StageCommand, keys=keys, paths=paths, files=files, applied=applied)
 
 
 @contextmanager
@@ -116,17 +126,23 @@ def publishing(
     paths: Sequence[str],
     inputs: Iterable[Path],
     outputs: Iterable[Path],
+    applied: Applies = applies,
 ) -> Iterator[None]:
-    """Publish outputs at the end of the block, if the settings, inputs and code are the same as now."""
+    """Publish outputs at the end of the block, if the settings, inputs and code are the same as now.
+
+    Args:
+        paths: keys whose values are inputs.
+        applied: whether a key of a section applies.
+    """
     with reading_once(params):
         content = load_params(params)
-        applied = applied_settings(content, keys)
+        settings = applied_settings(content, keys, applied)
         named = [value for key in paths if isinstance(value := _value(content, key), str)]
         places = [*inputs, *map(Path, named)]
         before = file_states(places)
 
         def check() -> None:
-            changes = [*_changed_settings(params, keys, applied), *_changed_files(before, places)]
+            changes = [*_changed_settings(params, keys, applied, settings), *_changed_files(before, places)]
             changes += _changed_code()
             if changes:
                 more = f"; and {len(changes) - SHOWN} more changes" if len(changes) > SHOWN else ""
@@ -160,7 +176,9 @@ def input_digests(records: VerifiedFiles = NO_RECORDS) -> dict[str, str]:
     return found
 
 
-def applied_settings(params: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+def applied_settings(
+    params: Mapping[str, Any], keys: Iterable[str], applied: Applies = applies
+) -> dict[str, Any]:
     """Return the values of the keys that apply, by their names for `-S`; what is missing is left out."""
     found: dict[str, Any] = {}
     for key in keys:
@@ -170,7 +188,7 @@ def applied_settings(params: Mapping[str, Any], keys: Iterable[str]) -> dict[str
             continue
         for name, value in flattened(content).items():
             # A block that is listed by itself applies whatever variant is chosen.
-            listed = name == rest or name.startswith(f"{rest}.") if rest else applies(name, content)
+            listed = name == rest or name.startswith(f"{rest}.") if rest else applied(name, content)
             if listed:
                 found[f"{section}.{name}"] = value
     return found
@@ -213,9 +231,11 @@ def _value(params: Mapping[str, Any], key: str) -> Any:
     return content.get(name) if isinstance(content, dict) else None
 
 
-def _changed_settings(params: Path, keys: Sequence[str], before: Mapping[str, Any]) -> list[str]:
+def _changed_settings(
+    params: Path, keys: Sequence[str], applied: Applies, before: Mapping[str, Any]
+) -> list[str]:
     with reading_once(params):
-        now = applied_settings(load_params(params), keys)
+        now = applied_settings(load_params(params), keys, applied)
     missing = "no value"
     return [
         f"{params}: {key} changed from {before.get(key, missing)!r} to {now.get(key, missing)!r}"

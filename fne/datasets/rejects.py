@@ -1,14 +1,16 @@
 """Rejects: images and captions that cannot be used, and the table that lists them."""
 
 import csv
+import hashlib
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fne.core.errors import InputError
-from fne.core.files import plain_cell, text_digest, write_text
+from fne.core.files import plain_cell, read_bytes, text_digest, write_text
 from fne.datasets.readers.base import shorten
+from fne.store.artifact import Artifact, Contents, Kind
 
 COLUMNS = ("id", "path", "caption", "reason")
 
@@ -46,3 +48,17 @@ def refuse_rejects(path: Path, rejects: Sequence[Reject], max_rejects: int) -> N
             f"{path}: {len(rejects)} rejects, more than catalog.max_rejects = {max_rejects}: {shown}; "
             f"fix them, or set catalog.max_rejects to {len(rejects)} to continue without them"
         )
+
+
+def _open(path: Path) -> Contents:
+    content = read_bytes(path)
+    try:
+        rows = list(csv.reader(io.StringIO(content.decode(), newline=""), strict=True))
+    except (ValueError, csv.Error) as error:
+        raise InputError(f"{path}: not a table of rejects ({error})") from None
+    valid = rows[:1] == [list(COLUMNS)] and all(len(row) == len(COLUMNS) for row in rows)
+    faults = [] if valid else [f"{path}: expected the columns {', '.join(COLUMNS)}"]
+    return Contents(Artifact(path, "rejects", hashlib.sha256(content).hexdigest()), faults=faults)
+
+
+KIND = Kind("rejects.csv", lambda path, _: _open(path), _open)

@@ -19,7 +19,7 @@ from typing import Any
 
 from fne.core.errors import InputError
 from fne.core.files import read_bytes, write_text
-from fne.store.artifact import Artifact, Format, Lineage, describe, repair_hint
+from fne.store.artifact import Artifact, Format, Lineage, describe, described, repair_hint
 from fne.store.checksums import is_sealed, seal_text
 
 TAGS_FORMAT, TAGS = Format("fne-tags", 2), "tags"  # the name is that in lineages
@@ -76,7 +76,11 @@ def write_tagged(
     path: Path, tagged: Iterable[Tagged], concepts: Sequence[str], settings: dict[str, Any], lineage: Lineage
 ) -> None:
     """Write the tags of images, sorted by image id."""
-    header = {**TAGS_FORMAT.header(), **describe(TAGS, settings, lineage), "concepts": list(concepts)}
+    header = {
+        **TAGS_FORMAT.header(),
+        **describe(TAGS, settings, lineage, {"tag": {}}),
+        "concepts": list(concepts),
+    }
     _write(path, header, tagged)
 
 
@@ -93,7 +97,9 @@ def read_tagged(path: Path) -> TaggedFile:
 
 def write_written(path: Path, written: Iterable[Written], settings: dict[str, Any], lineage: Lineage) -> None:
     """Write the captions of images, sorted by image id."""
-    _write(path, {**CAPTIONS_FORMAT.header(), **describe(CAPTIONS, settings, lineage)}, written)
+    _write(
+        path, {**CAPTIONS_FORMAT.header(), **describe(CAPTIONS, settings, lineage, {"caption": {}})}, written
+    )
 
 
 def read_written(path: Path, ids: Collection[str] | None = None) -> tuple[dict[str, Written], Artifact]:
@@ -127,7 +133,7 @@ def _open(path: Path, content: bytes, form: Format) -> tuple[dict[str, Any], lis
 
 
 def _artifact(path: Path, name: str, content: bytes, header: dict[str, Any]) -> Artifact:
-    return Artifact(path, name, hashlib.sha256(content).hexdigest(), header["settings"], header["lineage"])
+    return described(path, name, hashlib.sha256(content).hexdigest(), header)
 
 
 def written_from_json(record: dict[str, Any]) -> Written:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.describing.concepts import Concepts
-from fne.store.artifact import PIPELINES, Artifact, Format, Lineage, describe, repair_hint
+from fne.store.artifact import Artifact, Format, Lineage, describe, described, repair_hint
 from fne.store.tensors import HEADER_FAULTS, read_sealed_arrays, write_sealed
 from fne.text.caption_vocabulary import UNKNOWN, CaptionWords
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 FORMAT = Format("fne-describer", 1)
 TAGGER, CAPTIONER = "tagger", "captioner"  # in lineages
+# The pipeline that makes each.
+PIPELINES = {CAPTIONER: "pipelines/captioning/dvc.yaml", TAGGER: "pipelines/tagging/dvc.yaml"}
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def write_describer(
     """Write a describer, what its numbers mean and how it was made; return the digest of the file."""
     header = {
         **FORMAT.header(),
-        **describe(vocabulary.kind, settings, lineage),
+        **describe(vocabulary.kind, settings, lineage, {f"train_{vocabulary.kind}": {}}),
         "shape": asdict(describer.shape),
         "vocabulary": vocabulary.as_json(),
     }
@@ -131,12 +133,12 @@ def read_describer_file(path: Path, kind: str | None = None) -> DescriberFile:
     header = file.description
     try:
         FORMAT.check(path, header)
-        artifact = Artifact(path, str(header["name"]), file.sha256, header["settings"], header["lineage"])
-        if kind not in (None, artifact.name):
-            remedy = f"run `dvc repro {PIPELINES[str(kind)]}`"
-            raise InputError(f"{path}: is a {artifact.name}, not a {kind}; {remedy}")
+        name = str(header["name"])
+        artifact = described(path, name, file.sha256, header, PIPELINES.get(name, ""))
+        if kind not in (None, name):
+            raise InputError(f"{path}: is a {name}, not a {kind}; run `dvc repro {PIPELINES[str(kind)]}`")
         shape = dict(header["shape"])
-        vocabulary = _vocabulary(artifact.name, header["vocabulary"], shape)
+        vocabulary = _vocabulary(name, header["vocabulary"], shape)
     except HEADER_FAULTS as error:
         raise _not_a_describer(path, error) from None
     return DescriberFile(artifact, shape, vocabulary, file.arrays)

@@ -13,10 +13,12 @@ from typing import Any
 
 from fne.core.errors import InputError
 from fne.core.files import read_bytes
-from fne.store.artifact import Artifact, Lineage
+from fne.store.artifact import Artifact, Lineage, Sections
 from fne.store.checksums import parse_metrics, write_metrics
 
 INPUTS = ("embeddings", "tokens")
+# What the settings of the file come from.
+SECTIONS: Sections = {"evaluate": {}, "train.methods.cca": {}, "train.threads": {}}
 # The metrics that the file holds.
 KEPT = ("image_to_text", "text_to_image", "rsum", "guessing", "images", "captions")
 
@@ -114,7 +116,8 @@ def floor_artifact(path: Path) -> Artifact:
     content = read_bytes(path)
     found = parse_floor(content, str(path))
     lineage = {name: {"digest": digest, "settings": {}} for name, digest in found["made_from"].items()}
-    return Artifact(path, "floor", hashlib.sha256(content).hexdigest(), found.get("made_with", {}), lineage)
+    settings, digest = found.get("made_with", {}), hashlib.sha256(content).hexdigest()
+    return Artifact(path, "floor", digest, settings, lineage, sections=SECTIONS)
 
 
 def _write(path: Path, content: dict[str, Any], settings: dict[str, Any], lineage: Lineage) -> None:

@@ -26,6 +26,7 @@ from fne.evaluation.metrics.recall import (
     summarize,
 )
 from fne.evaluation.protocols import Evaluate, metrics_name
+from fne.evaluation.ranks_file import RANKS
 from fne.store.arrays import write_arrays
 from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned
@@ -178,7 +179,8 @@ def write_results(
 ) -> tuple[str, list[str]]:
     """Write all results; return the main one as a line, and warnings if it says little or is too high."""
     name = metrics_name(settings.split, settings.protocol)
-    write_arrays(places.ranks, "ranks", evaluation.stored(), settings.model_dump() | {"name": name}, lineage)
+    made_with = settings.model_dump() | {"name": name}
+    write_arrays(places.ranks, RANKS.name, evaluation.stored(), made_with, lineage, {"evaluate": {}})
     model = lineage.get("tuned", lineage["model"])["settings"]
     # As in the paper, a run did not start if its scores of validation and of the scored split are both low.
     started = {"started": model["started"] or evaluation.has_started()} if "started" in model else {}

@@ -26,7 +26,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fne.core.effective_settings import applies
 from fne.experiments.presets import (
     DEMO,
     FNE,
@@ -39,6 +38,7 @@ from fne.experiments.presets import (
     split_address,
 )
 from fne.experiments.runs import Counts, Result, Run, Settings, is_imported
+from fne.matching.applied_settings import applies
 
 EXTRACT = "extract."
 DEMO_ROOT = "data/demo"

@@ -33,13 +33,15 @@ from fne.core.dvc import (
     read_stages,
     revision_files,
 )
-from fne.core.effective_settings import applies, flattened
+from fne.core.effective_settings import flattened
 from fne.core.errors import InputError
 from fne.core.files import text_digest
 from fne.core.params import parse_yaml
 from fne.core.terminal import say
 from fne.evaluation.baseline import floor_of, parse_floor
 from fne.evaluation.metrics.recall import chance_of_rsum
+from fne.evaluation.ranks_file import RANKS as RANKS_LAYOUT
+from fne.matching.applied_settings import applies
 from fne.store.arrays import Arrays, read_arrays
 from fne.store.catalog import SPLITS, Captioned, read_captions
 from fne.store.checksums import parse_metrics
@@ -125,14 +127,15 @@ class Run:
         """The seed of the training."""
         return self.settings.get("train", {}).get("seed")
 
+    def applied(self, section: str) -> dict[str, Any]:
+        """Return the keys of a section that apply."""
+        keys = self.settings.get(section, {})
+        return {key: value for key, value in keys.items() if applies(key, keys)}
+
     @property
     def experiment(self) -> str:
         """A key that is equal for runs that differ only in the seed of the training."""
-        sections = {
-            name: {key: value for key, value in keys.items() if applies(key, keys)}
-            for name in RESULT_SECTIONS
-            for keys in [self.settings.get(name, {})]
-        }
+        sections = {name: self.applied(name) for name in RESULT_SECTIONS}
         sections["train"].pop("seed", None)
         if is_imported(self.settings):
             sections["encode"] = dict(self.settings["encode"])
@@ -280,7 +283,7 @@ class RecordedRuns:
 
     def _ranks(self, hashes: dict[str, str]) -> Arrays | None:
         path = self._artifact(RANKS, hashes)
-        return read_or_warn(lambda: read_arrays(path, "ranks"), RANKS) if path else None
+        return read_or_warn(lambda: read_arrays(path, RANKS_LAYOUT), RANKS) if path else None
 
     def _split_facts(self, hashes: dict[str, str]) -> tuple[Counts | None, dict[str, str] | None]:
         captions = self._artifact(CAPTIONS, hashes)

@@ -33,6 +33,7 @@ from fne.evaluation.paired import (
     holm,
     rsum_samples,
 )
+from fne.evaluation.ranks_file import RANKS
 from fne.experiments.grids import Grid
 from fne.experiments.study_file import SEEDS, Hypothesis, Study, StudyCell
 from fne.store.arrays import read_arrays, write_arrays
@@ -166,7 +167,7 @@ def find_result(
     if not path.exists():
         return None
     try:
-        found = read_arrays(path, "ranks")
+        found = read_arrays(path, RANKS)
     except InputError as error:
         raise InputError(f"{error.message} (a result of a study: {AGAIN})") from None
     settings = found.artifact.settings

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from fne.core.effective_settings import applies, flattened
+from fne.core.effective_settings import flattened
 from fne.core.errors import InputError
 from fne.evaluation.metrics.recall import RECALLS, chance_of_rsum, small_split_warning
 from fne.experiments.comparable import (
@@ -468,9 +468,7 @@ def _describe_system(run: DescribedRun) -> str:
     """Describe a run by the keys that distinguish the systems."""
     keys = run.settings.get(run.section, {})
     shown = [
-        str(keys[key])
-        for key in ("condition", "inject", "cell", "order", "concept_loss")
-        if key in keys and applies(key, keys)
+        str(keys[key]) for key in ("condition", "inject", "cell", "order", "concept_loss") if key in keys
     ]
     learns = keys.get("learns", [])
     return ", ".join([*shown, "+".join(learns if isinstance(learns, list) else [learns])])

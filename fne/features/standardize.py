@@ -13,8 +13,8 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.core.progress import progress
-from fne.store.arrays import read_arrays
-from fne.store.artifact import Artifact
+from fne.store.arrays import Arrays, Layout, read_arrays
+from fne.store.artifact import Artifact, Lines
 from fne.store.layout import value_fault
 from fne.store.rows import Rows
 
@@ -98,7 +98,7 @@ def fit(rows: Rows, ids: Sequence[str]) -> Statistics:
 
 def read_statistics(path: Path) -> tuple[Statistics, Artifact]:
     """Read `statistics.h5`."""
-    arrays = read_arrays(path, "statistics")
+    arrays = read_arrays(path, LAYOUT)
     return Statistics(arrays["mean"], arrays["deviation"], arrays.texts("ids")), arrays.artifact
 
 
@@ -141,3 +141,10 @@ def run_in_threads(work: Callable[[int, int], object], count: int) -> None:
         return
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, bounds[:-1], bounds[1:]))
+
+
+def _faults(path: Path, arrays: Arrays) -> Lines:
+    return [f"{path}: has negative deviations"] if (arrays["deviation"] < 0).any() else []
+
+
+LAYOUT = Layout("statistics", {"deviation": "f features", "ids": "O rows", "mean": "f features"}, _faults)

@@ -14,7 +14,7 @@ from fne.core.errors import InputError
 from fne.core.progress import progress
 from fne.features.embeddings import Embedding
 from fne.features.standardize import check_finite
-from fne.store.artifact import Artifact, Lineage
+from fne.store.artifact import Artifact, Lineage, Sections
 from fne.store.layout import Layer
 from fne.store.rows import Rows, write_rows
 
@@ -137,7 +137,9 @@ def write_embeddings(
     """
     recorded = settings | embedding.found
     shards = _embed_shards(activations, embedding, recorded, activations.ids if ids is None else ids)
-    write_rows(path, "embeddings", embedding.layers, embedding.dtype, shards, recorded, lineage)
+    made_in: Sections = {"embed": {}}  # the store that it reads is in the lineage
+    layers, dtype = embedding.layers, embedding.dtype
+    write_rows(path, "embeddings", layers, dtype, shards, recorded, lineage, sections=made_in)
     return recorded
 
 

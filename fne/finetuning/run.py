@@ -39,11 +39,11 @@ from fne.matching.hard_negatives import LossChoices
 from fne.matching.instance_loss import FLOAT, Classes, Instance
 from fne.matching.mined_captions import AnchorDraw
 from fne.matching.model import Matcher
-from fne.matching.model_file import read_model, write_tuned
+from fne.matching.model_file import MODELS, read_model, write_tuned
 from fne.matching.run import training_metrics
 from fne.matching.task import MatchingData, MatchingOptions, MatchingTask, Objective, RateFactors
 from fne.store.arrays import arrays_digest
-from fne.store.artifact import MODELS, Artifact, Lineage, merge
+from fne.store.artifact import Artifact, Lineage, merge
 from fne.store.catalog import Captioned, Image, captioned_in, read_captions, read_images, split_artifact
 from fne.store.checksums import write_metrics
 from fne.store.lineage import recorded_lineage

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.store.artifact import Artifact, Format, describe, merge, repair_hint
+from fne.store.artifact import Artifact, Format, describe, described, merge, repair_hint
 from fne.store.tensors import read_sealed_arrays, write_sealed
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def read_classifier(path: Path) -> ClassifierFile:
     header, arrays = file.description, file.arrays
     try:
         FORMAT.check(path, header)
-        artifact = Artifact(path, "classifier", file.sha256, header["settings"], header["lineage"])
+        artifact = described(path, "classifier", file.sha256, header)
         if not arrays:
             return ClassifierFile(artifact, np.zeros((0, 0), np.float32), None, np.zeros(0, np.int64))
         found = ClassifierFile(artifact, arrays["weight"], arrays.get("bias"), arrays["labels"])

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.store.artifact import MODELS, Artifact, Format, Lineage, describe, repair_hint
+from fne.store.artifact import (
+    Artifact,
+    Format,
+    Lineage,
+    Sections,
+    describe,
+    described,
+    newest,
+    repair_hint,
+    require_same,
+)
 from fne.store.tensors import HEADER_FAULTS, read_description, read_sealed_arrays, write_sealed
 
 if TYPE_CHECKING:
@@ -22,6 +32,8 @@ if TYPE_CHECKING:
 
     from fne.matching.model import Matcher, Shape
 
+# What makes vectors, the last stage first, as lineages name it.
+MODELS = ("tuned", "model")
 FORMAT = Format("fne-model", 2)
 TUNED = Format("fne-tuned", 1)
 # How the names of the weights of a tuned network begin.
@@ -39,9 +51,20 @@ class ModelFile:
     weights: dict[str, np.ndarray]  # by their names in the `Matcher`; of a network, by those in torchvision
 
 
-def write_model(path: Path, matcher: "Matcher", settings: dict[str, Any], lineage: Lineage) -> str:
-    """Write a model's weights, its shape and how it was made; return the digest of the file."""
-    return write_sealed(path, _header(asdict(matcher.shape), settings, lineage), matcher.state_dict())
+def write_model(
+    path: Path,
+    matcher: "Matcher",
+    settings: dict[str, Any],
+    lineage: Lineage,
+    given: dict[str, Any] | None = None,
+) -> str:
+    """Write a model's weights, its shape and how it was made; return the digest of the file.
+
+    Args:
+        given: the values of the section `train` that `settings` have in another form.
+    """
+    header = _header(asdict(matcher.shape), settings, lineage, {"train": given or {}})
+    return write_sealed(path, header, matcher.state_dict())
 
 
 def write_imported_model(path: Path, shape: "Shape", found: dict[str, Any], lineage: Lineage) -> Artifact:
@@ -50,8 +73,9 @@ def write_imported_model(path: Path, shape: "Shape", found: dict[str, Any], line
     What the validation found is recorded.
     """
     settings: dict[str, Any] = {"source": IMPORTED, "similarity": shape.similarity} | found
-    digest = write_sealed(path, _header(asdict(shape), settings, lineage), {})
-    return Artifact(path, MODELS[-1], digest, settings, lineage)
+    sections: Sections = {"train": {}}
+    digest = write_sealed(path, _header(asdict(shape), settings, lineage, sections), {})
+    return Artifact(path, MODELS[-1], digest, settings, lineage, sections=sections)
 
 
 def imported_shape(captions: int, dim: int, similarity: str) -> dict[str, Any]:
@@ -68,8 +92,10 @@ def imported_shape(captions: int, dim: int, similarity: str) -> dict[str, Any]:
     }
 
 
-def _header(shape: dict[str, Any], settings: dict[str, Any], lineage: Lineage) -> dict[str, Any]:
-    return {**FORMAT.header(), **describe("model", settings, lineage), "shape": shape}
+def _header(
+    shape: dict[str, Any], settings: dict[str, Any], lineage: Lineage, sections: Sections | None = None
+) -> dict[str, Any]:
+    return {**FORMAT.header(), **describe(MODELS[-1], settings, lineage, sections), "shape": shape}
 
 
 def write_tuned(
@@ -82,7 +108,7 @@ def write_tuned(
     """
     header = {
         **TUNED.header(),
-        **describe(MODELS[0], settings, lineage),
+        **describe(MODELS[0], settings, lineage, {"finetune": {}}),
         "tuned": True,
         "shape": asdict(matcher.shape),
     }
@@ -123,8 +149,7 @@ def read_tuned_artifact(path: Path) -> Artifact:
     file = read_sealed_arrays(path, NETWORK)
     try:
         TUNED.check(path, file.description)
-        header = file.description
-        return Artifact(path, MODELS[0], file.sha256, header["settings"], header["lineage"])
+        return described(path, MODELS[0], file.sha256, file.description)
     except (KeyError, TypeError, ValueError) as error:
         raise not_a_model(path, error) from None
 
@@ -172,11 +197,28 @@ def read_model_file(path: Path, prefix: str = "") -> ModelFile:
     try:
         tuned = header["format"] == TUNED.name
         (TUNED if tuned else FORMAT).check(path, header)
-        name = MODELS[0] if tuned else MODELS[-1]
-        artifact = Artifact(path, name, file.sha256, header["settings"], header["lineage"])
+        artifact = described(path, MODELS[0] if tuned else MODELS[-1], file.sha256, header)
         return ModelFile(artifact, dict(header["shape"]), file.arrays)
     except (KeyError, TypeError, ValueError) as error:
         raise not_a_model(path, error) from None
+
+
+def model_of(artifact: Artifact) -> tuple[str, str]:
+    """Return the name and the digest of the model behind an artifact: the tuned one, if it was tuned.
+
+    Raises:
+        KeyError: if there is none.
+    """
+    return newest(MODELS, artifact)
+
+
+def require_same_model(*artifacts: Artifact) -> None:
+    """Refuse artifacts of which some were made with a tuned network and others with the model before it.
+
+    Raises:
+        InputError: with both digests.
+    """
+    require_same(MODELS, *artifacts)
 
 
 def is_imported(model: Artifact) -> bool:

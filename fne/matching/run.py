@@ -63,8 +63,9 @@ def run_training(settings: Train, runtime: Runtime, sources: Four, outputs: Four
         found = training_metrics(made.done, inputs.validation.caption_counts)
         found |= {"threads": settings.threads}
         made_with = settings.applied() | {key: found[key] for key in ("best_epoch", "started")}
-        digest = write_model(model, made.matcher, made_with, inputs.lineage)
-        written = Artifact(model, "model", digest, made_with, inputs.lineage)
+        given = settings.given()
+        digest = write_model(model, made.matcher, made_with, inputs.lineage, given)
+        written = Artifact(model, "model", digest, made_with, inputs.lineage, sections={"train": given})
         write_classifier(classifier, made.classes, settings.applied(), written)
         write_history(history, made.done.points, digest)
         write_metrics(metrics, found)

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Self
 import torch
 from pydantic import Field, model_validator
 
-from fne.core.effective_settings import CLOSED_FORM, start_of
 from fne.core.errors import InputError
 from fne.core.params import PerPhase, one_of
 from fne.core.variants import NoSettings, Variant, blocks, chosen, settings_of
+from fne.matching.applied_settings import CLOSED_FORM, start_of
 from fne.matching.closed_form import ClosedForm
 from fne.matching.data import CONTRASTS, DRAWS, LAST_BATCH
 from fne.matching.hard_negatives import REDUCTIONS, LossChoices
@@ -209,6 +209,13 @@ class Train(TrainingSection):
             "losses": chosen(self.loss, self.losses),
             "terms": chosen(["instance"] if self.has_instance_loss else [], self.terms),
         }
+
+    def given(self) -> dict[str, Any]:
+        """Return the values that `applied` has in another form, by name; None for one without effect."""
+        if self.method != "steps":
+            return {key: getattr(self, key) for key in ("image_head", "text_encoder", "similarity")}
+        without_effect = {} if self.starts_from == "random" else {f"methods.{self.starts_from}.dim": None}
+        return {"start": self.start} | without_effect
 
     def _objective(self, values: dict[str, Any]) -> Objective:
         name = values["loss"]

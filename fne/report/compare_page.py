@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from fne.core.effective_settings import applies
 from fne.core.errors import InputError
 from fne.core.terminal import printable
 from fne.evaluation.intervals import LEVEL, Ranked
@@ -180,11 +179,7 @@ def changed_settings(a: Run, b: Run) -> list[Change]:
     """Return the settings that apply and differ, and inputs that differ under the same name."""
     changes = []
     for section in RESULT_SECTIONS:
-        own, other = a.settings.get(section, {}), b.settings.get(section, {})
-        texts_a, texts_b = (
-            flatten({key: value for key, value in keys.items() if applies(key, keys)})
-            for keys in (own, other)
-        )
+        texts_a, texts_b = (flatten(run.applied(section)) for run in (a, b))
         for key in dict.fromkeys([*texts_a, *texts_b]):
             before, after = texts_a.get(key, "-"), texts_b.get(key, "-")
             if before != after:

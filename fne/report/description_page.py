@@ -38,6 +38,7 @@ class Frame:
 class PageSource:
     """Where the frame of a page comes from."""
 
+    section: str  # of `params.yaml`, which has the settings
     model: Artifact
     history: Path
     catalog: Sequence[Image]
@@ -62,7 +63,9 @@ class PageSource:
             self.captioned,
             make_thumbnails(examples, self.catalog, image_root(self.root)),
             self.root,
-            page_record({**self.settings, "root": self.root}, self.lineage, input_digests(), page),
+            page_record(
+                {**self.settings, "root": self.root}, self.lineage, input_digests(), page, self.section
+            ),
         )
 
 

@@ -13,18 +13,26 @@ from typing import Any
 
 from fne.core.errors import InputError
 from fne.core.files import read_bytes
-from fne.store.artifact import Artifact, Lineage, repair_hint
+from fne.store.artifact import Artifact, Lineage, Sections, repair_hint
 
 NAME = "fne-record"
 REPORT = "report"  # the page that a record without a name is of
 _RECORD = re.compile(rf'<meta name="{NAME}" content="([^"]*)">'.encode())
 
 
-def page_record(settings: dict[str, Any], lineage: Lineage, files: dict[str, str], page: str = REPORT) -> str:
+def page_record(
+    settings: dict[str, Any],
+    lineage: Lineage,
+    files: dict[str, str],
+    page: str = REPORT,
+    section: str = REPORT,
+) -> str:
     """Return the record of a page, as JSON; the page itself shows the settings of its ancestors."""
     digests = {name: entry["digest"] for name, entry in lineage.items()}
     named = {} if page == REPORT else {"page": page}
-    return json.dumps({**named, "settings": settings, "made_from": digests, "files": files})
+    made_in: Sections = {section: {}, "catalog.root": {}}
+    record = {"settings": settings, "sections": made_in, "made_from": digests, "files": files}
+    return json.dumps(named | record)
 
 
 def catalog_state(lineage: Lineage) -> str:
@@ -57,6 +65,7 @@ def page_artifact(path: Path) -> Artifact | None:
         lineage = {name: {"digest": digest, "settings": {}} for name, digest in record["made_from"].items()}
         digest = hashlib.sha256(content).hexdigest()
         name = str(record.get("page", REPORT))
-        return Artifact(path, name, digest, record["settings"], lineage, record["files"])
+        sections = record.get("sections") or {}
+        return Artifact(path, name, digest, record["settings"], lineage, record["files"], sections)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path}: its record is damaged ({error!r}); {repair_hint(path)}") from None

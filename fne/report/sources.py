@@ -17,12 +17,13 @@ import numpy as np
 from fne.core.errors import InputError
 from fne.core.files import files_in
 from fne.evaluation.metrics.recall import mean_over_folds, sum_of_recalls, summarize
+from fne.evaluation.ranks_file import RANKS
 from fne.store.arrays import Arrays, read_arrays
-from fne.store.artifact import MODELS, Artifact, merge, require_same_model
+from fne.store.artifact import Artifact, merge, require_same
 from fne.store.checksums import read_metrics
 from fne.store.history import MODEL, read_history_seal
 
-TUNED = MODELS[0]  # what a tuned model is called in lineages
+TUNED = "tuned"  # what a tuned model is called in lineages
 LOSS, RSUM, PHASE = "train/loss", "val/rsum", "train/phase"
 
 Interval = tuple[float, float]  # low, high
@@ -138,7 +139,7 @@ class History:
 
 def read_evaluation(metrics_path: Path, intervals_path: Path, ranks_path: Path) -> Evaluation:
     """Read the three files of the `evaluate` stage; damaged ones are refused, and those of unlike runs."""
-    ranks = read_arrays(ranks_path, "ranks")
+    ranks = read_arrays(ranks_path, RANKS)
     settings = ranks.artifact.settings
     name = str(settings.get("name"))
     metrics = _read_json(metrics_path, name, {"ties", "images", "captions"})
@@ -203,7 +204,7 @@ def read_tuning(path: Path, folder: Path, evaluation: Artifact) -> Tuning | None
     seal = read_history_seal(folder)
     if TUNED not in evaluation.lineage and not seal.points:
         return None
-    require_same_model(evaluation, seal.artifact)
+    require_same((TUNED, MODEL), evaluation, seal.artifact)
     metrics = read_training(path, evaluation, TUNED)
     history = read_tables(folder, first=0)
     kept, recorded = history.series.get(RSUM, {}).get(metrics["best_epoch"]), metrics["validation"]["rsum"]

@@ -35,12 +35,12 @@ from fne.features.embeddings import Choices as EmbeddingChoices
 from fne.features.standardize import read_statistics
 from fne.finetuning.encode import tuned_extractor
 from fne.matching.model import Matcher
-from fne.matching.model_file import read_model
+from fne.matching.model_file import MODELS, read_model, require_same_model
 from fne.matching.similarities import find_similarity
 from fne.search.folder import RowSource
 from fne.search.numpy_model import Similarity
 from fne.search.open_project import ExternalImage, Project
-from fne.store.artifact import MODELS, Artifact, merge, require_same_model
+from fne.store.artifact import Artifact, merge
 from fne.store.catalog import Image
 from fne.store.images import decode_bytes
 from fne.store.layout import Layer, Manifest, mean_of_views

@@ -19,6 +19,7 @@ from fne.core import stat_cache
 from fne.core.errors import InputError
 from fne.core.params import not_one_of
 from fne.features.embeddings import EMBEDDINGS
+from fne.matching.model_file import require_same_model
 from fne.search.answer import Answer, Match
 from fne.search.describe_photo import PARTS, Described, Wanted, describe_rows
 from fne.search.open_project import (
@@ -32,7 +33,7 @@ from fne.search.open_project import (
     parse_query,
 )
 from fne.search.snapshot import Snapshot, open_embeddings, open_for_image, open_for_sentence
-from fne.store.artifact import Artifact, merge, require_same_model
+from fne.store.artifact import Artifact, merge
 from fne.store.catalog import SPLITS
 from fne.store.layout import TERNARY, pack, unpack
 from fne.store.rows import Rows

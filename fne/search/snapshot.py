@@ -21,7 +21,7 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.describing.model_file import DescriberFile
-from fne.matching.model_file import ModelFile, is_imported, read_model_file
+from fne.matching.model_file import ModelFile, is_imported, read_model_file, require_same_model
 from fne.search.describe_photo import PARTS
 from fne.search.numpy_model import (
     PREFIX,
@@ -40,7 +40,7 @@ from fne.search.open_project import (
     image_space,
     normalized,
 )
-from fne.store.artifact import Artifact, Lineage, merge, require_same_model
+from fne.store.artifact import Artifact, Lineage, merge
 from fne.store.catalog import SPLITS, Image
 from fne.store.layout import MANIFEST
 from fne.store.rows import Rows

@@ -6,6 +6,7 @@ processes must decode images so that the device does not wait, and a training st
 """
 
 import io
+import json
 import math
 import os
 import platform
@@ -32,6 +33,7 @@ from fne.core.device import (
     synchronize,
 )
 from fne.core.errors import InputError
+from fne.core.files import write_text
 from fne.core.params import load_runtime, load_section
 from fne.datasets.demo.drawing import draw
 from fne.datasets.demo.scenes import generator, scenes
@@ -65,27 +67,16 @@ ROW = "{:<10}{:<11}{:>10}{:>10}{:>10}{:>11}{:>10}{:>10}"
 
 @dataclass(frozen=True)
 class PrecisionResult:
-    """What the device computes in one precision.
+    """What the device computes in one precision."""
 
-    Attributes:
-        precision: a key of `PRECISIONS`.
-        algorithm: how crops are computed.
-        relative_difference: the norm of the difference to the reference over the norm of the reference.
-        largest_difference: of a single value, in standard deviations of its feature.
-        flipped: the fraction of ternary values that differ from those of the reference.
-        repeatable: whether computing again, and computing alone, gives the same bits.
-        images_per_second: without decoding.
-        peak_bytes: the memory in use, with `batch` images per batch.
-    """
-
-    precision: str
-    algorithm: str
-    relative_difference: float
-    largest_difference: float
-    flipped: float
-    repeatable: bool
-    images_per_second: float
-    peak_bytes: int
+    precision: str  # a key of `PRECISIONS`
+    algorithm: str  # how crops are computed
+    relative_difference: float  # the norm of the difference to the reference over the norm of the reference
+    largest_difference: float  # of a single value, in standard deviations of its feature
+    flipped: float  # the fraction of ternary values that differ from those of the reference
+    repeatable: bool  # whether computing again, and computing alone, gives the same bits
+    images_per_second: float  # without decoding
+    peak_bytes: int  # the memory in use, with `batch` images per batch
 
 
 @dataclass(frozen=True)
@@ -152,11 +143,7 @@ def run_device_test(params: Path, device_type: str) -> DeviceReport:
     """Test a device with the settings of a parameter file.
 
     Args:
-        params: the parameter file.
         device_type: `cuda` or `cpu`.
-
-    Raises:
-        InputError: if torch finds no GPU, or if the settings cannot be used.
     """
     if device_type == "cuda" and not has_gpu():
         built = f"is built for CUDA {torch.version.cuda}" if torch.version.cuda else "is built without CUDA"
@@ -193,6 +180,15 @@ def run_device_test(params: Path, device_type: str) -> DeviceReport:
         step=_test_step(params, plain.features, device),
         seconds=time.perf_counter() - started,
     )
+
+
+def check_device(params: Path, device: str, scratch: Path) -> str:
+    """Run the self-test of a device, write its JSON file and return its table."""
+    report = run_device_test(params, device)
+    path = scratch / "doctor" / f"{device}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(report_content(report), indent=2) + "\n")
+    return f"{format_report(report)}\n{path}: the same and more, for a bug report"
 
 
 def format_report(report: DeviceReport) -> str:

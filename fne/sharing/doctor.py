@@ -1,32 +1,66 @@
-"""Health checks of a project: its cache, disks, Git, remotes and locks.
+"""Health checks of a machine and a project: its settings, weights, cache, disks, Git, remotes and locks.
 
-A check is called as `check(repo, scratch)` with the open project and the scratch folder. It yields
-one line per problem, which ends in `; fix: COMMAND`. The checks of `ADVICE` yield lines of the same form
-about what works, but could be better, such as DVC's own defaults.
+A check of a project is called as `check(repo, scratch)` with the open project and the scratch folder. It
+yields one line per problem, which ends in `; fix: COMMAND`. The checks of `ADVICE` yield lines of the same
+form about what works, but could be better, such as DVC's own defaults.
 """
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from typing import Any
 from uuid import uuid4
 
-from fne.core.dvc import link_function
+import torch
+
+from fne.core.device import has_gpu
+from fne.core.dvc import link_function, open_repo
+from fne.core.errors import InputError
 from fne.core.files import is_alive
+from fne.core.params import Runtime, load_key
+from fne.extraction.weights import Torchvision, parse_weights
 from fne.sharing.folders import LINKS, ignores_umask, is_shared
+from fne.sharing.scratch_folder import damaged_rows, describe_scratch
 
 LOW_SPACE = 5e9  # bytes
 # The package that DVC needs for each kind of remote.
 PLUGINS = {"ssh": "dvc_ssh", "s3": "dvc_s3", "gs": "dvc_gs", "azure": "dvc_azure", "webdav": "dvc_webdav"}
 
 
+def diagnose(runtime: Runtime, params: Path) -> str:
+    """Return a description of the machine and the scratch folder, and the problems found."""
+    scratch = runtime.scratch_folder()
+    free = shutil.disk_usage(scratch if scratch.exists() else Path()).free
+    gpu = torch.cuda.get_device_name() if has_gpu() else "none"
+    lines = [
+        f"python {platform.python_version()}, torch {torch.__version__}, dvc {version('dvc')}",
+        f"GPU: {gpu}; torch threads: {runtime.threads or torch.get_num_threads()}",
+        f"scratch folder {scratch}: {free / 1e9:.1f} GB free on its disk",
+        *describe_scratch(scratch),
+    ]
+    missing, download = _weights(params)
+    faults, advice = _project_lines(scratch)
+    problems = [*_unsupported_settings(runtime), *missing, *damaged_rows(scratch), *faults]
+    could = [*download, *advice]
+    return "\n".join(
+        [
+            *lines,
+            *(problems or ["no problems found"]),
+            *["advice, which nothing depends on:"] * bool(could),
+            *(f"  {line}" for line in could),
+        ]
+    )
+
+
 def run_checks(repo: Any, scratch: Path) -> list[str]:
-    """Return the problems that all checks find."""
+    """Return the problems that all checks of a project find."""
     return [line for check in CHECKS for line in check(repo, scratch)]
 
 
@@ -134,6 +168,44 @@ def locks(repo: Any, _: Path) -> Iterator[str]:
     if index.exists():
         command = f"rm {quote(str(index))}"
         yield f"{index}: a Git command is running, or was killed; fix, if none is running: {command}"
+
+
+def _unsupported_settings(runtime: Runtime) -> Iterator[str]:
+    """Find settings that this machine does not support."""
+    cores = os.cpu_count() or 1
+    if runtime.device == "cuda" and not has_gpu():
+        yield "runtime.device is cuda, but torch finds no GPU; fix: set it to auto in params.yaml"
+    for key in ("threads", "workers"):
+        if (value := getattr(runtime, key)) > cores:
+            yield f"runtime.{key} is {value}, but there are {cores} cores; fix: reduce it in params.yaml"
+
+
+def _weights(params: Path) -> tuple[list[str], list[str]]:
+    """Find weights that are missing, and weights that are still to be downloaded."""
+    path = Path(load_key(params, "extract", "weights"))
+    backbone = load_key(params, "extract", "backbone")
+    if not path.is_file():
+        return [f"extract.weights: {path}: no such file; fix: dvc pull {path}"], []
+    if path.suffix in (".yaml", ".yml") and isinstance(named := parse_weights(path), Torchvision):
+        if backbone not in named.sha256:
+            return [], []  # `fne check` says so
+        from torchvision.models import get_model_weights  # torchvision: slow to import
+
+        file = get_model_weights(backbone)[named.name].url.rpartition("/")[2]
+        if not Path(torch.hub.get_dir(), "checkpoints", file).is_file():
+            return [], [f"{path}: {file} is not downloaded yet; fix: dvc repro extract, which downloads it"]
+    return [], []
+
+
+def _project_lines(scratch: Path) -> tuple[list[str], list[str]]:
+    """Find problems of Git, DVC and the folders, and what could be better; none outside a DVC project."""
+    if not Path(".dvc").is_dir():
+        return [], []
+    try:
+        with open_repo() as repo:
+            return run_checks(repo, scratch), run_advice(repo, scratch)
+    except InputError as error:
+        return [error.message], []
 
 
 def _cache(repo: Any) -> Path:

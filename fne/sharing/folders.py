@@ -15,6 +15,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from fne.core.dvc import open_repo
 from fne.core.errors import InputError
 
 CACHE, SCRATCH = "cache", "scratch"
@@ -30,15 +31,30 @@ GROUP_ACL = struct.pack("<I", 2) + b"".join(
 )
 
 
+def share_with_group(folder: Path, group: str | None, scratch: Path) -> str:
+    """Make a shared cache and scratch folder, let this project use them, and return the next steps."""
+    with open_repo() as repo:
+        own = Path(repo.cache.local_cache_dir)
+        create_shared_folder(folder, group)
+        use_shared_folder(repo, folder, scratch)
+    lines = [f"{folder}: this clone now uses the cache and the scratch folder there; each colleague runs"]
+    lines.append(f"  fne doctor --share {folder}")
+    if own.is_dir() and own.resolve() != (folder / CACHE).resolve():
+        source, target = quote(f"{own}/."), quote(str(folder / CACHE))
+        lines.append(f"the contents of {own} are still there; to copy them, run")
+        lines.append(f"  cp -rn {source} {target} && dvc checkout --relink")
+        lines.append(f"this clone no longer uses {own}, but other clones and projects may: those whose")
+        lines.append(
+            "`dvc cache dir` prints it, and those with links into it; keep it unless you know them all"
+        )
+    return "\n".join(lines)
+
+
 def create_shared_folder(folder: Path, group: str | None) -> None:
     """Create a folder with a cache and a scratch folder for a group, or join an existing one.
 
     Args:
-        folder: the folder.
         group: the name of the group; None for a folder that is shared already.
-
-    Raises:
-        InputError: if there is no such group, or if this user may not write there.
     """
     number = _group(folder, group)
     for path in (folder, folder / CACHE, folder / SCRATCH):
@@ -61,12 +77,7 @@ def use_shared_folder(repo: Any, folder: Path, scratch: Path) -> None:
     """Let a clone use the shared cache and scratch folder; only its local configuration changes.
 
     Args:
-        repo: the open project.
-        folder: the shared folder.
         scratch: the scratch folder of the clone, which becomes a link.
-
-    Raises:
-        InputError: if the clone has a scratch folder of its own.
     """
     target = (folder / SCRATCH).absolute()
     if scratch.resolve() != target.resolve():

@@ -57,11 +57,7 @@ CALL = """\
 
 
 def install_hook(remote: str) -> str:
-    """Install the hook that checks `remote`; return the command that removes it.
-
-    Raises:
-        InputError: outside a Git repository, or if an existing hook cannot be kept.
-    """
+    """Install the hook that checks `remote`; return the command that removes it."""
     git = Path(_git("rev-parse", "--git-common-dir")).absolute()
     setting = _git("config", "--type=path", "--get", "--default", "", SETTING)
     # A relative path starts where Git runs the hooks.

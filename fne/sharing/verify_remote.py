@@ -54,19 +54,13 @@ class TrackedOutput:
 
 @dataclass
 class TrackedOutputs:
-    """What a colleague would pull, and what is not expected on the remote.
+    """What a colleague would pull, and what is not expected on the remote."""
 
-    Attributes:
-        outputs: by the names of their objects; one object may have several paths.
-        without_digest: outputs of stages that have not run.
-        imported: outputs of other repositories.
-        unreadable: commits that DVC cannot read, with the reason.
-    """
-
+    # By the names of their objects; one object may have several paths.
     outputs: dict[str, TrackedOutput] = field(default_factory=dict)
-    without_digest: list[str] = field(default_factory=list)
-    imported: set[str] = field(default_factory=set)
-    unreadable: list[str] = field(default_factory=list)
+    without_digest: list[str] = field(default_factory=list)  # outputs of stages that have not run
+    imported: set[str] = field(default_factory=set)  # outputs of other repositories
+    unreadable: list[str] = field(default_factory=list)  # commits that DVC cannot read, with the reason
 
     def add(self, output: TrackedOutput) -> None:
         """Add an output; the first path of an object is kept."""
@@ -84,19 +78,12 @@ class Fault:
 
 @dataclass
 class Findings:
-    """The result of a check.
+    """The result of a check."""
 
-    Attributes:
-        paths: the path of each object by its name.
-        size: the bytes of all objects.
-        read: how many objects were read.
-        faults: the objects that are missing or damaged.
-    """
-
-    paths: dict[str, str] = field(default_factory=dict)
-    size: int = 0
-    read: int = 0
-    faults: list[Fault] = field(default_factory=list)
+    paths: dict[str, str] = field(default_factory=dict)  # the path of each object by its name
+    size: int = 0  # the bytes of all objects
+    read: int = 0  # how many objects were read
+    faults: list[Fault] = field(default_factory=list)  # the objects that are missing or damaged
 
 
 class ObjectStore:
@@ -183,11 +170,7 @@ def cache_store(repo: Any) -> ObjectStore:
 
 
 def remote_store(repo: Any, name: str) -> ObjectStore:
-    """Return a remote of an open project.
-
-    Raises:
-        InputError: if there is no such remote, or if its settings are wrong.
-    """
+    """Return a remote of an open project."""
     try:
         with dvc_errors():
             return ObjectStore(name, repo.cloud.get_remote_odb(name, "verify"))
@@ -212,13 +195,8 @@ def tracked_outputs(
     never run, such as that of a task that this project does not use.
 
     Args:
-        repo: the open project.
-        remote: the name of the remote.
         revisions: the commits to look at; without any, the workspace and the last commit.
         all_commits: look at all commits as well.
-
-    Raises:
-        InputError: if there is no such revision, or if the workspace cannot be read.
     """
     tracked = TrackedOutputs()
     commits = list(revisions) or _last_commit(repo)
@@ -237,8 +215,6 @@ def check_objects(
     """Compare a remote with what a project tracks.
 
     Args:
-        outputs: what the project tracks.
-        remote: the remote.
         cache: the local cache, for listings of folders that the remote lacks.
         read: read all contents, not only where sizes leave a doubt.
     """
@@ -275,9 +251,6 @@ def send_again(faults: Iterable[Fault], cache: ObjectStore, remote: ObjectStore)
 
     Returns:
         why objects could not be sent, by their names.
-
-    Raises:
-        InputError: if the remote cannot be written to.
     """
     wanted = {fault.oid: fault for fault in faults}
     digests = cache.digests(cache.sizes(wanted))

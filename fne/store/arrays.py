@@ -7,7 +7,7 @@ make it loop forever. Files that refer to data outside themselves are refused.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -18,32 +18,25 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.core.files import read_bytes, replacing
-from fne.store.artifact import Artifact, Format, Lineage, describe, repair_hint
+from fne.store.artifact import (
+    Artifact,
+    Contents,
+    Done,
+    Format,
+    Kind,
+    Lineage,
+    Lines,
+    Sections,
+    describe,
+    described,
+    not_finite,
+    repair_hint,
+    summary,
+)
 from fne.store.checksums import seal_bytes, unseal_bytes
 
 FORMAT = Format("fne-arrays", 1)
 DESCRIPTION = "description"
-# The type of each array (f: floats, i: integers, b: booleans, O: texts) and the names of its axes, by
-# artifact: axes of one name have one length.
-LAYOUTS = {
-    "ranks": {
-        "caption_best": "i captions top_images",
-        "caption_best_scores": "f captions top_images",
-        "caption_ids": "O captions",
-        "caption_image": "i captions",
-        "caption_ranks": "i captions",
-        "caption_ties": "i captions",
-        "folds": "i images",
-        "image_best": "i images top_captions",
-        "image_best_scores": "f images top_captions",
-        "image_ids": "O images",
-        "image_ranks": "i images",
-        "image_ties": "i images",
-    },
-    "statistics": {"deviation": "f features", "ids": "O rows", "mean": "f features"},
-    "tokens": {"ids": "O captions", "offsets": "i ends", "words": "i words"},
-    "word_vectors": {"found": "b words", "vectors": "f words dim"},
-}
 
 
 @dataclass(frozen=True)
@@ -65,15 +58,34 @@ class Arrays:
         return [value.decode() for value in self[name].tolist()]
 
 
+@dataclass(frozen=True)
+class Layout:
+    """The arrays of one artifact.
+
+    Attributes:
+        name: of the artifact in lineages.
+        axes: the type of each array (f: floats, i: integers, b: booleans, O: texts) and the names of its
+            axes; axes of one name have one length.
+        faults: returns what is wrong with the values.
+        captions: the array with the ids of the captions that it has an entry for, if there is one.
+    """
+
+    name: str
+    axes: Mapping[str, str]
+    faults: Callable[[Path, Arrays], Lines] = lambda path, arrays: []
+    captions: str | None = None
+
+
 def write_arrays(
     path: Path,
     name: str,
     arrays: Mapping[str, np.ndarray | Sequence[str]],
     settings: dict[str, Any],
     lineage: Lineage,
+    sections: Sections | None = None,
 ) -> None:
     """Write the artifact `name` to one HDF5 file."""
-    description = FORMAT.header() | describe(name, settings, lineage)
+    description = FORMAT.header() | describe(name, settings, lineage, sections)
     # A dataset and not an attribute: attributes are limited to 64 kB.
     content: dict[str, np.ndarray | str] = {DESCRIPTION: json.dumps(description, ensure_ascii=False)}
     values = {key: _storable(value) for key, value in arrays.items()}
@@ -89,12 +101,15 @@ def arrays_digest(arrays: Mapping[str, np.ndarray]) -> str:
     return found.hexdigest()
 
 
-def read_arrays(path: Path, name: str | None = None) -> Arrays:
-    """Read the artifact `name`, or any, from one HDF5 file, checking its seal.
+def read_arrays(path: Path, expected: Layout | str | None = None, known: Sequence[Layout] = ()) -> Arrays:
+    """Read an artifact from one HDF5 file, checking its seal.
 
-    Raises:
-        InputError: if the file is missing, damaged, of another kind or of a newer format.
+    Args:
+        expected: the artifact that it must be, by its layout or its name alone; any if None.
+        known: further layouts of artifacts that it may be.
     """
+    layouts = {each.name: each.axes for each in (expected, *known) if isinstance(each, Layout)}
+    name = expected.name if isinstance(expected, Layout) else expected
     content = read_bytes(path)
     inner = unseal_bytes(path, content, repair_hint(path))
     try:
@@ -107,11 +122,8 @@ def read_arrays(path: Path, name: str | None = None) -> Arrays:
                 if dataset.nbytes > len(inner):
                     raise ValueError(f"'{key}' would take {dataset.nbytes} bytes, more than the whole file")
             values = {key: dataset[()] for key, dataset in datasets.items()}
-            _check_layout(values, LAYOUTS.get(description["name"], {}))
-        digest = hashlib.sha256(content).hexdigest()
-        artifact = Artifact(
-            path, description["name"], digest, description["settings"], description["lineage"]
-        )
+            _check_layout(values, layouts.get(description["name"], {}))
+        artifact = described(path, description["name"], hashlib.sha256(content).hexdigest(), description)
     except (OSError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: not an artifact of fne ({error}); {repair_hint(path)}") from None
     if name is not None and artifact.name != name:
@@ -140,7 +152,6 @@ def file_image(datasets: Mapping[str, np.ndarray | str], **options: int) -> byte
     The file is built in memory, because HDF5 can crash the process when it closes a file on a full disk.
 
     Args:
-        datasets: the values by their names.
         options: options of `h5py.File`, such as the alignment.
     """
     with h5py.File("image", "w", driver="core", backing_store=False, **options) as file:
@@ -152,11 +163,7 @@ def file_image(datasets: Mapping[str, np.ndarray | str], **options: int) -> byte
 
 
 def own_datasets(path: Path, file: h5py.File) -> dict[str, h5py.Dataset]:
-    """Return all datasets of a file by their names, also those in groups.
-
-    Raises:
-        InputError: if some of the data is outside the file.
-    """
+    """Return all datasets of a file by their names, also those in groups."""
     found: dict[str, h5py.Dataset] = {}
     # No recursion: groups can be nested deeper than Python's recursion limit.
     groups: list[tuple[str, h5py.Group]] = [("", file)]
@@ -195,3 +202,33 @@ def _storable(value: np.ndarray | Sequence[str]) -> np.ndarray:
     if isinstance(value, np.ndarray):
         return np.ascontiguousarray(value)
     return np.array([text.encode() for text in value], dtype=h5py.string_dtype())
+
+
+def arrays_kind(*layouts: Layout) -> Kind:
+    """Return the kind of all files of arrays, of which some have a layout."""
+    by_name = {each.name: each for each in layouts}
+
+    def check(path: Path, done: Done) -> Contents:
+        arrays = read_arrays(path, known=layouts)
+        faults = not_finite(path, arrays.values)
+        layout = by_name.get(arrays.artifact.name)
+        if layout is None:
+            return Contents(arrays.artifact, faults=faults)
+        ids = arrays.texts(layout.captions) if layout.captions else None
+        return Contents(arrays.artifact, caption_ids=ids, faults=faults + layout.faults(path, arrays))
+
+    def describe_arrays(path: Path) -> Lines:
+        arrays = read_arrays(path, known=layouts)
+        types = {name: value.dtype for name, value in arrays.values.items()}
+        return summary(
+            arrays.artifact,
+            arrays.artifact.name,
+            *(
+                f"{name:<20} {'text' if types[name].kind == 'O' else types[name]} {value.shape}"
+                for name, value in arrays.values.items()
+            ),
+        )
+
+    return Kind(
+        ".h5", check, lambda path: Contents(read_arrays(path, known=layouts).artifact), describe_arrays
+    )

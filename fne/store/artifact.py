@@ -1,33 +1,42 @@
-"""What every artifact has: a lineage and a format with a version.
+"""What every artifact has: a lineage, a format with a version, and a kind that owns this format.
 
-Lineage: every artifact stores its settings, and the digest and settings of each artifact that it
-was made from, directly or not. A stage that reads several artifacts merges their lineages, and
-refuses two that disagree about a common ancestor. This one rule detects statistics of other
-activations, a model of another vocabulary, and vectors of another model.
+Lineage: every artifact stores its settings, the sections of `params.yaml` that these come from, and the
+digest, settings and sections of each artifact that it was made from, directly or not. A stage that reads
+several artifacts merges their lineages, and refuses two that disagree about a common ancestor. This one rule
+detects statistics of other activations, a model of another vocabulary, and vectors of another model.
 
-Format: every artifact names its format and version. A newer version is refused.
+Format: every artifact names its format and version. A newer version is refused. Its seal is described in
+`fne.store.checksums`.
 
-Its seal is described in `fne.store.checksums`.
+Kind: what `fne verify` and `fne inspect` do with an artifact stands beside the code that reads and writes it,
+as a `Kind`. Its functions raise `InputError` if an artifact cannot be read.
 """
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fne.core.errors import InputError
 from fne.store.checksums import is_sealed
 
-# What makes vectors, the last stage first.
-MODELS = ("tuned", "model")
-# The pipelines of artifacts that the default one does not make.
-PIPELINES = {"captioner": "pipelines/captioning/dvc.yaml", "tagger": "pipelines/tagging/dvc.yaml"}
 # More than settings and lineages have.
 MAX_DEPTH = 20
+HEAD = 256  # bytes of a text file that hold its seal and its format
 
-# The digest and the settings of each ancestor, by its name.
+# The digest, the settings and the sections of each ancestor, by its name.
 Lineage = dict[str, dict[str, Any]]
+# The sections of `params.yaml` that settings come from, such as `train`, or single keys, such as
+# `catalog.root`. With each go the values given there that the settings have in another form, by their keys;
+# None for a value that has no effect.
+Sections = dict[str, dict[str, Any]]
+Lines = list[str]
+# Called with the number of bytes that were checked.
+Done = Callable[[int], object]
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,7 @@ class Artifact:
 
     `files` has the MD5, as DVC records it, of the files and folders that it was made from, by path. Only
     artifacts that no other is made from have it: elsewhere it would change with every moved file.
+    `pipeline` is the file of the pipeline that makes it, if that is not the default one.
     """
 
     path: Path
@@ -44,6 +54,8 @@ class Artifact:
     settings: dict[str, Any] = field(default_factory=dict)
     lineage: Lineage = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
+    sections: Sections = field(default_factory=dict)
+    pipeline: str = ""
 
     def __post_init__(self) -> None:
         """Refuse an invalid lineage, which only another program can have written."""
@@ -52,26 +64,39 @@ class Artifact:
             raise InputError(f"{self.path}: damaged (its lineage names no digests); {repair_hint(self.path)}")
         if not isinstance(self.files, dict) or not all(isinstance(each, str) for each in self.files.values()):
             raise InputError(f"{self.path}: damaged (its files have no digests); {repair_hint(self.path)}")
-        if not isinstance(self.settings, dict) or _is_deep([self.settings, self.lineage]):
+        given = self.sections.values() if isinstance(self.sections, dict) else [None]
+        known = isinstance(self.settings, dict) and all(isinstance(each, dict) for each in given)
+        if not known or _is_deep([self.settings, self.lineage, self.sections]):
             raise InputError(f"{self.path}: damaged (its settings are no settings); {repair_hint(self.path)}")
 
 
-def describe(name: str, settings: dict[str, Any], lineage: Lineage) -> dict[str, Any]:
+def describe(
+    name: str, settings: dict[str, Any], lineage: Lineage, sections: Sections | None = None
+) -> dict[str, Any]:
     """Return what an artifact stores about itself in its file."""
-    return {"name": name, "settings": settings, "lineage": lineage}
+    made_in = {"sections": sections} if sections else {}
+    return {"name": name, "settings": settings, **made_in, "lineage": lineage}
+
+
+def described(path: Path, name: str, digest: str, header: Mapping[str, Any], pipeline: str = "") -> Artifact:
+    """Return the artifact whose file stores `header`, as `describe` made it.
+
+    Raises:
+        KeyError: if the header has no settings or no lineage.
+    """
+    sections = header.get("sections") or {}
+    return Artifact(
+        path, name, digest, header["settings"], header["lineage"], sections=sections, pipeline=pipeline
+    )
 
 
 def merge(*artifacts: Artifact) -> Lineage:
-    """Return the lineage of an artifact that is made from `artifacts`.
-
-    Raises:
-        InputError: if two artifacts were made from different versions of a third, or if
-            one was made from another version of the other.
-    """
+    """Return the lineage of an artifact that is made from `artifacts`."""
     merged: Lineage = {}
     sources: dict[str, str] = {}
     for artifact in artifacts:
-        own = {artifact.name: {"digest": artifact.digest, "settings": artifact.settings}}
+        entry: dict[str, Any] = {"digest": artifact.digest, "settings": artifact.settings}
+        own = {artifact.name: entry | ({"sections": artifact.sections} if artifact.sections else {})}
         for name, entry in (artifact.lineage | own).items():
             source = f"{artifact.path} holds" if name in own else f"{artifact.path} was made from"
             if name in merged and merged[name]["digest"] != entry["digest"]:
@@ -86,37 +111,30 @@ def merge(*artifacts: Artifact) -> Lineage:
 
 def _repro(artifacts: Sequence[Artifact]) -> str:
     """Return the command that makes artifacts again; `dvc repro` alone runs the default pipeline only."""
-    own = [PIPELINES[each.name] for each in artifacts if each.name in PIPELINES]
-    return " ".join(["dvc repro", *dict.fromkeys(own)])
+    return " ".join(dict.fromkeys(["dvc repro", *(each.pipeline for each in artifacts if each.pipeline)]))
 
 
-def model_of(artifact: Artifact) -> tuple[str, str]:
-    """Return the name and the digest of the model behind an artifact: the tuned one, if it was tuned.
+def newest(names: Sequence[str], artifact: Artifact) -> tuple[str, str]:
+    """Return the name and the digest of the first of `names` that an artifact is, or was made from.
 
     Raises:
         KeyError: if there is none.
     """
-    if artifact.name in MODELS:
+    if artifact.name in names:
         return artifact.name, artifact.digest
-    name = next((each for each in MODELS if each in artifact.lineage), MODELS[-1])
+    name = next((each for each in names if each in artifact.lineage), names[-1])
     return name, artifact.lineage[name]["digest"]
 
 
-def require_same_model(*artifacts: Artifact) -> None:
-    """Refuse artifacts of which some were made with a tuned network and others with the model before it.
-
-    `merge` detects two tuned networks, and two models.
-
-    Raises:
-        InputError: with both digests.
-    """
+def require_same(names: Sequence[str], *artifacts: Artifact) -> None:
+    """Refuse artifacts whose `newest` ancestors differ; `merge` detects two of the same name."""
     first, *others = artifacts
     for other in others:
-        if model_of(first) != model_of(other):
+        if newest(names, first) != newest(names, other):
             told = [
-                f"{each.path} {'holds' if each.name in MODELS else 'was made from'} {name} {digest[:12]}…"
+                f"{each.path} {'holds' if each.name in names else 'was made from'} {name} {digest[:12]}…"
                 for each in (first, other)
-                for name, digest in [model_of(each)]
+                for name, digest in [newest(names, each)]
             ]
             raise InputError(f"{told[0]}, but {told[1]}; run `dvc repro`")
 
@@ -136,7 +154,6 @@ class Format:
         """Refuse a file of another format or of a newer version.
 
         Raises:
-            InputError: with the format and version that the file needs.
             KeyError, TypeError: if the description names no format at all.
         """
         name, version = description["format"], description["version"]
@@ -145,6 +162,80 @@ class Format:
                 f"{path}: needs a version of fne that reads {name} {version}; "
                 f"this one reads {self.name} up to {self.version}"
             )
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What an artifact holds."""
+
+    artifact: Artifact | None = None  # its name, digest, settings and lineage; None for files that have none
+    # The splits of a catalog, which other artifacts may be made from.
+    splits: list[Artifact] = field(default_factory=list)
+    image_ids: list[str] | None = None  # the images that it has an entry for
+    caption_ids: list[str] | None = None  # the captions that it has an entry for
+    faults: Lines = field(default_factory=list)  # one line for each fault, without advice
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is done with one kind of artifact."""
+
+    # A file's name such as `images.jsonl`, its ending such as `.html`, or words for a list of kinds.
+    name: str
+    check: Callable[[Path, Done], Contents]  # reads everything, and returns what is there with all faults
+    # Reads as little as possible, and returns what the artifact says that it is.
+    open: Callable[[Path], Contents] | None = None
+    # Returns the lines of `fne inspect`, none if there is nothing special to say.
+    describe: Callable[[Path], Lines] | None = None
+    # Whether a path is that of such an artifact, where the name does not say it.
+    is_at: Callable[[Path], bool] | None = None
+
+    def recognizes(self, path: Path) -> bool:
+        """Return whether a path is that of such an artifact, which need not be intact, or exist."""
+        if self.is_at is not None:
+            return self.is_at(path)
+        return self.name in (path.name, path.suffix) and not path.is_dir()
+
+
+def names_format(path: Path, form: Format) -> bool:
+    """Return whether the head of a text file names a format."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return f'"format": "{form.name}"'.encode() in file.read(HEAD)
+
+
+def summary(artifact: Artifact, what: str, *lines: str) -> Lines:
+    """Return the lines of `fne inspect` about a file: what it is, its size, digest, own lines and origin."""
+    size = f"{artifact.path.stat().st_size:,} bytes"
+    first = [f"{artifact.path}: {what}, {size}", f"  digest    {artifact.digest}"]
+    return [*first, *(f"  {line}" for line in lines), *made(artifact)]
+
+
+def made(artifact: Artifact) -> Lines:
+    """Return the lines about what an artifact was made with and from."""
+    lines = []
+    if artifact.settings:
+        lines += ["  made with", *(f"    {key}: {value}" for key, value in artifact.settings.items())]
+    if artifact.lineage:
+        entries = artifact.lineage.items()
+        lines += ["  made from", *(f"    {name:<14} {entry['digest']}" for name, entry in entries)]
+    return lines
+
+
+def repeated(path: Path, ids: Iterable[str]) -> Lines:
+    """Return the fault of ids that come twice, as one line at most."""
+    twice = [each for each, count in Counter(ids).items() if count > 1]
+    return [f"{path}: repeats {len(twice)} ids, the first is {twice[0]!r}"] if twice else []
+
+
+def not_finite(path: Path, values: Mapping[str, np.ndarray]) -> Lines:
+    """Return a fault for each array with values that are not finite."""
+    return [
+        f"{path}: '{name}' has {int((~np.isfinite(value)).sum())} values that are not finite"
+        for name, value in values.items()
+        if value.dtype.kind == "f" and not np.isfinite(value).all()
+    ]
 
 
 def repair_hint(artifact: Path) -> str:
@@ -157,11 +248,7 @@ def repair_hint(artifact: Path) -> str:
 
 
 def parse_document(path: Path, content: bytes, form: Format, remedy: str) -> dict[str, Any]:
-    """Return the JSON object that a file consists of, after checking its seal and format.
-
-    Raises:
-        InputError: if the file is damaged, which ends with `remedy`, or of a newer format.
-    """
+    """Return the JSON object that a file consists of, after checking its seal and format."""
     try:
         sealed = is_sealed(content)
         document: dict[str, Any] = json.loads(content)

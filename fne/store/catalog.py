@@ -1,15 +1,13 @@
 """The two catalog files: the images of a data set, and their captions.
 
 They are separate so that a corrected caption does not repeat the extraction. Both begin with a line
-that holds the format and the seal (see `fne.store.artifact`; files of version 1 have no such
-line). One JSON object per line follows, sorted by image id.
+that holds the format and the seal. One JSON object per line follows, sorted by image id.
 
 `images.jsonl`: `id`, `path` below the data set's root, `sha256` and `bytes` of the
 file, `width` and `height` in pixels.
 
 `captions.jsonl`: `id`, `split`, `captions`, `tags`, `position`, the image's index in the data set's
-own order, by which published protocols choose images (null in older files), and `hints`, the noisy
-tags that users gave (none in files before version 3).
+own order, by which published protocols choose images, and `hints`, the noisy tags that users gave.
 
 `catalog.json`, beside them, records the settings and the data set that they were made with, and the
 digest of each. No stage depends on it: a data set that was moved, or a setting without an effect, leaves
@@ -19,7 +17,7 @@ the two files as they are and repeats nothing.
 import hashlib
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -29,7 +27,19 @@ from typing import Any, TypeVar
 
 from fne.core.errors import InputError
 from fne.core.files import read_bytes, text_digest, write_text
-from fne.store.artifact import Artifact, Format, describe, parse_document, repair_hint
+from fne.store.artifact import (
+    Artifact,
+    Contents,
+    Format,
+    Kind,
+    Lines,
+    describe,
+    made,
+    parse_document,
+    repair_hint,
+    repeated,
+    summary,
+)
 from fne.store.checksums import is_sealed, seal_text
 
 Record = TypeVar("Record")
@@ -97,37 +107,29 @@ def write_record(
     """Write `catalog.json`.
 
     Args:
-        path: the file to write, in the folder of the catalog files.
         digests: the SHA-256 of `images`, `captions` and `rejects`.
-        settings: the section `catalog`.
         files: the MD5 of the data set by its path.
     """
     listed = {name: {"digest": digest, "settings": {}} for name, digest in digests.items()}
-    content = RECORD.header() | describe("catalog", settings, listed) | {"files": files}
+    header = RECORD.header() | describe("catalog", settings, listed, {"catalog": {}})
+    content = header | {"files": files}
     write_text(path, seal_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n"))
 
 
 def read_record(path: Path) -> Artifact:
-    """Read `catalog.json`; the files that it belongs to are its lineage.
-
-    Raises:
-        InputError: if the file is missing, damaged or of a newer format.
-    """
+    """Read `catalog.json`; the files that it belongs to are its lineage."""
     content = read_bytes(path)
     document = parse_document(path, content, RECORD, repair_hint(path))
     try:
         settings, lineage, files = (document[key] for key in ("settings", "lineage", "files"))
     except KeyError as error:
         raise InputError(f"{path}: damaged (no {error}); {repair_hint(path)}") from None
-    return Artifact(path, "catalog", hashlib.sha256(content).hexdigest(), settings, lineage, files)
+    digest, sections = hashlib.sha256(content).hexdigest(), document.get("sections") or {}
+    return Artifact(path, "catalog", digest, settings, lineage, files, sections)
 
 
 def record_of(artifact: Artifact) -> Artifact | None:
-    """Return the record of a catalog file, if it is there and belongs to this very file.
-
-    Raises:
-        InputError: if the record is damaged.
-    """
+    """Return the record of a catalog file, if it is there and belongs to this very file."""
     place = artifact.path.with_name(RECORD_NAME)
     if artifact.name not in ("images", "captions") or not place.is_file():
         return None
@@ -136,21 +138,13 @@ def record_of(artifact: Artifact) -> Artifact | None:
 
 
 def read_images(path: Path) -> tuple[list[Image], Artifact]:
-    """Read `images.jsonl`.
-
-    Raises:
-        InputError: if the file is missing, damaged or of a newer format.
-    """
+    """Read `images.jsonl`."""
     images, digest = _read(path, IMAGES, _image)
     return images, Artifact(path, "images", digest)
 
 
 def read_captions(path: Path) -> tuple[list[Captioned], Artifact]:
-    """Read `captions.jsonl`.
-
-    Raises:
-        InputError: if the file is missing, damaged or of a newer format.
-    """
+    """Read `captions.jsonl`."""
     captioned, digest = _read(path, CAPTIONS, _captioned)
     return captioned, Artifact(path, "captions", digest)
 
@@ -166,11 +160,7 @@ def captioned_in(captioned: Iterable[Captioned], split: str) -> list[Captioned]:
 
 
 def require_images(captioned: Sized, split: str, least: int, purpose: str) -> None:
-    """Refuse a split with too few images, saying what they are needed for.
-
-    Raises:
-        InputError: if there are fewer than `least`.
-    """
+    """Refuse a split with too few images, saying what they are needed for."""
     if len(captioned) < least:
         raise InputError(
             f"the catalog has {len(captioned)} captioned images in split '{split}'; {purpose} needs at least "
@@ -218,11 +208,7 @@ def is_annotation_file(path: Path) -> bool:
 
 
 def refuse_duplicate_photos(place: Path, splits: Mapping[str, str]) -> None:
-    """Refuse a catalog that has one photograph in two splits, under two names.
-
-    Raises:
-        InputError: with the first pair, and the number of pairs.
-    """
+    """Refuse a catalog that has one photograph in two splits, under two names."""
     pairs = duplicate_photos(splits)
     if pairs:
         first, other = (f"{each!r} ({splits[each]})" for each in pairs[0])
@@ -315,3 +301,69 @@ def _read(path: Path, form: Format, parse: Callable[[Any], Record]) -> tuple[lis
         return [parse(line) for line in lines], hashlib.sha256(content).hexdigest()
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise InputError(f"{path}: not a catalog file ({error}); {repair_hint(path)}") from None
+
+
+def _open_images(path: Path) -> Contents:
+    images, artifact = read_images(path)
+    ids = [image.id for image in images]
+    return Contents(artifact, image_ids=ids, faults=repeated(path, ids))
+
+
+def _describe_images(path: Path) -> Lines:
+    images, artifact = read_images(path)
+    size = sum(image.bytes for image in images)
+    return summary(artifact, f"catalog of {len(images)} images", f"images    {size:,} bytes in all")
+
+
+def _open_captions(path: Path) -> Contents:
+    captioned, artifact = read_captions(path)
+    ids = [record.id for record in captioned]
+    return Contents(
+        artifact,
+        [split_artifact(path, captioned, split) for split in SPLITS],
+        ids,
+        [each for record in captioned for each in record.caption_ids],
+        repeated(path, ids),
+    )
+
+
+def _describe_captions(path: Path) -> Lines:
+    captioned, artifact = read_captions(path)
+    images = Counter(record.split for record in captioned)
+    captions = Counter(dict.fromkeys(SPLITS, 0))
+    for record in captioned:
+        captions[record.split] += len(record.captions)
+    return summary(
+        artifact,
+        f"catalog of {sum(captions.values())} captions of {len(captioned)} images",
+        *(
+            f"{split:<9} {images[split]} images, {captions[split]} captions"
+            for split in SPLITS
+            if images[split]
+        ),
+        *_count_names("tags", [record.tags for record in captioned]),
+        *_count_names("hints", [record.hints for record in captioned]),
+    )
+
+
+def _count_names(what: str, each: list[tuple[str, ...]]) -> Lines:
+    names = set[str]().union(*each)
+    return [f"{what:<9} {len(names)} different ones on {sum(map(bool, each))} images"] if names else []
+
+
+def _describe_record(path: Path) -> Lines:
+    record = read_record(path)
+    files = [f"    {name:<14} {md5} (MD5)" for name, md5 in record.files.items()]
+    return [f"{path}: how the catalog was made", *made(record), *files]
+
+
+KINDS = (
+    Kind("images.jsonl", lambda path, _: _open_images(path), _open_images, _describe_images),
+    Kind("captions.jsonl", lambda path, _: _open_captions(path), _open_captions, _describe_captions),
+    Kind(
+        RECORD_NAME,
+        lambda path, _: Contents(read_record(path)),
+        lambda path: Contents(read_record(path)),
+        _describe_record,
+    ),
+)

@@ -58,15 +58,30 @@ def seal_metrics(content: dict[str, Any]) -> str:
 
 
 def read_metrics(path: Path, remedy: str) -> dict[str, Any]:
-    """Read metrics, without their seal.
-
-    Raises:
-        InputError: if they are missing or damaged.
-    """
+    """Read metrics, without their seal."""
     try:
         return parse_metrics(read_bytes(path))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: damaged ({error}); {remedy}") from None
+
+
+def check_metrics(path: Path) -> None:
+    """Refuse metrics that are damaged, or hold numbers that JSON does not have."""
+    content = read_json(path)
+    try:
+        parse_metrics(content)
+    except ValueError as error:
+        raise InputError(f"{path}: damaged ({error})") from None
+
+
+def read_json(path: Path) -> bytes:
+    """Return the content of a file of plain JSON."""
+    try:
+        content = read_bytes(path)
+        json.loads(content, parse_constant=_refuse)
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: damaged ({error})") from None
+    return content
 
 
 def parse_metrics(content: bytes) -> dict[str, Any]:
@@ -89,11 +104,7 @@ def seal_bytes(content: bytes) -> bytes:
 
 
 def unseal_bytes(path: Path, content: bytes, remedy: str) -> bytes:
-    """Return content without the seal at its end.
-
-    Raises:
-        InputError: if the seal is missing, or if the content does not match it.
-    """
+    """Return content without the seal at its end."""
     inner = content[: -len(ENDING) - HEX]
     if content != seal_bytes(inner):
         raise InputError(f"{path}: damaged, or not an artifact of fne; {remedy}")
@@ -106,3 +117,7 @@ def _metrics_digest(content: dict[str, Any]) -> str:
 
 def _hex(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest().encode()
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is not a number")

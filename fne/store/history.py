@@ -22,17 +22,11 @@ MODEL = "model"  # what a matching model is called in lineages
 
 @dataclass(frozen=True)
 class HistorySeal:
-    """What the seal of a history says.
+    """What the seal of a history says."""
 
-    Attributes:
-        model: the SHA-256 of the model file that the run wrote.
-        points: how many validations there are.
-        artifact: the history, made from that model.
-    """
-
-    model: str
-    points: int
-    artifact: Artifact
+    model: str  # the SHA-256 of the model file that the run wrote
+    points: int  # how many validations there are
+    artifact: Artifact  # the history, made from that model
 
 
 def seal_history(folder: Path, points: int, model: str, kind: str = MODEL) -> None:
@@ -53,11 +47,7 @@ def write_empty_history(folder: Path, model: str, kind: str) -> None:
 
 
 def read_history_seal(folder: Path) -> HistorySeal:
-    """Return what a history says about itself, checking every file.
-
-    Raises:
-        InputError: if it is missing, damaged, or of a newer format.
-    """
+    """Return what a history says about itself, checking every file."""
     place = folder / SEAL
     content = read_bytes(place)
     document = parse_document(place, content, FORMAT, repair_hint(folder))

@@ -39,11 +39,7 @@ class Journal:
         }
 
     def append(self, digest: str, values: np.ndarray) -> None:
-        """Append one row; call only while holding the lock.
-
-        Raises:
-            InputError: if the disk is full; what was appended before is kept.
-        """
+        """Append one row; call only while holding the lock."""
         source = bytes.fromhex(digest)
         values = np.ascontiguousarray(values, dtype="<f4")
         record = source + values.tobytes() + _checksum(source, values)

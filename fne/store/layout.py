@@ -24,7 +24,7 @@ from numpy.typing import DTypeLike
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from fne.core.files import text_digest
-from fne.store.artifact import Format, Lineage
+from fne.store.artifact import Format, Lineage, Sections
 
 FORMAT = Format("fne-rows", 2)
 MANIFEST = "manifest.json"
@@ -111,6 +111,7 @@ class Manifest(BaseModel):
 
     name: str
     settings: dict[str, Any]
+    sections: Sections = Field(default_factory=dict)
     lineage: Lineage
     dtype: Literal["ternary", "int8", "float16", "float32", "float64"]
     layers: list[tuple[str, Annotated[int, Field(ge=0, le=MAX_FEATURES)]]]
@@ -179,9 +180,6 @@ def value_fault(block: np.ndarray, dtype: str, ids: Sequence[str], layers: Seque
 
     Args:
         block: the stored rows (ids, numbers); bit planes if they are ternary.
-        dtype: the type of the store.
-        ids: the ids of the rows.
-        layers: the named ranges of columns.
     """
     find = _outside_ternary if dtype == TERNARY else _not_finite
     features = sum(layer.features for layer in layers)

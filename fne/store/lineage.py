@@ -10,9 +10,9 @@ nothing about one that was made by hand. Its ancestors are compared as far as th
 them, because imported features have settings of another project.
 
 Three comparisons are made. Settings: those of the artifact, or of the catalog's record, against the
-parameters. Keys whose values are paths: a stage depends on the file that such a key named at its start,
-so the recorded value must be a recorded dependency. Files: the digest that an artifact has of a file or
-folder against that of the dependency.
+parameters in the sections that it names. Keys whose values are paths: a stage depends on the file that such a
+key named at its start (`${extract.weights}` in `dvc.yaml`), so the recorded value must be a recorded
+dependency. Files: the digest that an artifact has of a file or folder against that of the dependency.
 """
 
 import posixpath
@@ -22,52 +22,20 @@ from pathlib import Path
 from typing import Any
 
 from fne.core.dvc import LOCK, Stage, content_md5, project_path, recorded_stages
-from fne.core.effective_settings import applies, flattened, resolved
+from fne.core.effective_settings import flattened
 from fne.core.errors import InputError
 from fne.store.artifact import Artifact, Lineage, merge
 from fne.store.catalog import record_of
 
-# The sections of `params.yaml` that each artifact is made with.
-SECTIONS = {
-    "activations": ("extract",),
-    "caption_page": ("caption",),
-    "captioner": ("train_captioner",),
-    "catalog": ("catalog",),
-    "embeddings": ("embed",),
-    "floor": ("evaluate", "train.methods.cca", "train.threads"),
-    "model": ("train",),
-    "ranks": ("evaluate",),
-    "report": ("report", "catalog.root"),
-    "tagger": ("train_tagger",),
-    "tags": ("tag",),
-    "tokens": ("tokenize",),
-    "tuned": ("finetune",),
-    "vocabulary": ("tokenize",),
-    "word_vectors": ("tokenize",),
-    "written_captions": ("caption",),
-}
-# Keys whose values are paths that the stage depends on; an artifact has digests instead.
-PATHS = ("catalog.root", "embed.source", "extract.weights", "tokenize.vectors")
-# Stages that read only the name: whether another store is embedded, and what the data set is called.
-NAME_ONLY = {("extract", "embed.source"), ("report", "catalog.root")}
-
 
 def recorded_lineage(*artifacts: Artifact) -> Lineage:
-    """Return the lineage of what is made from `artifacts`, which must be what `dvc.lock` says that they are.
-
-    Raises:
-        InputError: if the lock file records other settings, or if the artifacts do not belong together.
-    """
+    """Return the lineage of what is made from `artifacts`, which must be what `dvc.lock` records."""
     check_records(*artifacts)
     return merge(*artifacts)
 
 
 def check_records(*artifacts: Artifact) -> None:
-    """Refuse artifacts that are not what `dvc.lock` says that they are.
-
-    Raises:
-        InputError: if the lock file records other settings or inputs, with the first difference.
-    """
+    """Refuse artifacts that are not what `dvc.lock` says that they are."""
     stages = recorded_stages()
     for artifact in artifacts:
         record = record_of(artifact)
@@ -79,19 +47,14 @@ def check_records(*artifacts: Artifact) -> None:
 def record_faults(artifact: Artifact, stages: Sequence[Stage]) -> list[tuple[str, str]]:
     """Return where the lock files record other settings or inputs than an artifact has.
 
-    Args:
-        artifact: the artifact.
-        stages: the stages of the project.
-
-    Returns:
-        one line for each difference, without advice, and the address of the stage to run again.
+    Each is a line without advice, with the address of the stage to run again.
     """
     path = str(project_path(artifact.path))
     writer = next((stage for stage in stages if path in stage.outs), None)
     if writer is None:
         return []
-    made_with = {name: entry.get("settings") or {} for name, entry in artifact.lineage.items()}
-    made_with[artifact.name] = artifact.settings
+    own = {"settings": artifact.settings, "sections": artifact.sections}
+    made_with = [own, *(entry for name, entry in artifact.lineage.items() if name != artifact.name)]
     behind = [writer, *_ancestors(writer, stages)]
     faults = [
         (f"{path} was made with {key} = {made!r}, but {LOCK} records {recorded!r}", stage.address)
@@ -124,23 +87,25 @@ def _ancestors(stage: Stage, stages: Sequence[Stage]) -> Iterable[Stage]:
     return found.values()
 
 
-def _differences(made_with: dict[str, Any], stage: Stage) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the keys whose values differ, with the value of the artifact and that of the lock file."""
-    for name, sections in SECTIONS.items():
+def _differences(entries: Sequence[dict[str, Any]], stage: Stage) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the keys whose values differ, with the value of an artifact and that of the lock file."""
+    for entry in entries:
         # An artifact may know only the digest of what it is made from.
-        if not isinstance(made_with.get(name), dict) or not made_with[name]:
+        settings, sections = entry.get("settings"), entry.get("sections")
+        if not isinstance(settings, dict) or not settings or not isinstance(sections, dict):
             continue
-        made = flattened(made_with[name])
-        for section, values in product(sections, stage.params.values()):
+        for (section, given), values in product(sections.items(), stage.params.values()):
+            given = given if isinstance(given, dict) else {}
+            made = flattened(settings) | given
             content = values.get(section)
             if not isinstance(content, dict):  # a single key, or None if the stage does not record it
                 key = section.rpartition(".")[2]
                 if content is not None and content != made.get(key, content):
                     yield section, made[key], content
                 continue
-            current = resolved(section, content)
-            for key, recorded in flattened(current).items():
-                if not applies(key, current) or f"{section}.{key}" in PATHS or key not in made:
+            for key, recorded in flattened(content).items():
+                # Settings have no blocks of variants that are not chosen.
+                if f"{section}.{key}" in stage.paths or key not in made or given.get(key, key) is None:
                     continue
                 if _plain(made[key]) != _plain(recorded):
                     yield f"{section}.{key}", made[key], recorded
@@ -149,9 +114,7 @@ def _differences(made_with: dict[str, Any], stage: Stage) -> Iterator[tuple[str,
 def _other_paths(stage: Stage) -> Iterator[tuple[str, str]]:
     """Yield the recorded keys whose values are paths that the stage did not depend on, with these values."""
     places = {_absolute(path) for path in stage.deps}
-    for key, values in product(PATHS, stage.params.values()):
-        if (stage.address, key) in NAME_ONLY:
-            continue
+    for key, values in product(stage.paths, stage.params.values()):
         section, _, name = key.partition(".")
         content = values.get(section)
         value = values.get(key, content.get(name) if isinstance(content, dict) else None)

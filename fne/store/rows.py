@@ -8,6 +8,7 @@ unchanged since an earlier process hashed it (`fne.core.stat_cache`).
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +24,21 @@ from fne.core.errors import InputError
 from fne.core.files import FETCH, file_digest, missing_path, read_bytes, replacing_folder, sync, write_text
 from fne.core.stat_cache import file_state
 from fne.store.arrays import file_image, own_datasets
-from fne.store.artifact import Artifact, Lineage, describe, parse_document, repair_hint
+from fne.store.artifact import (
+    Artifact,
+    Contents,
+    Done,
+    Kind,
+    Lineage,
+    Lines,
+    Sections,
+    describe,
+    made,
+    parse_document,
+    repair_hint,
+    repeated,
+)
+from fne.store.catalog import CAPTIONS_FILE, SPLITS, read_captions
 from fne.store.checksums import seal_text
 from fne.store.layout import (
     FORMAT,
@@ -37,6 +52,7 @@ from fne.store.layout import (
     pack,
     shard_name,
     unpack,
+    value_fault,
     width,
 )
 
@@ -44,6 +60,8 @@ MUCH = 1 << 30  # bytes
 BLOCK = 1024  # rows read at once
 # The setting of a store that has no rows on purpose; its value is the reason.
 WITHOUT_ROWS = "without_rows"
+# The name of a store with a row per caption; other stores have one per image.
+CAPTION_VECTORS = "caption_vectors"
 # Ids and their rows (ids, features).
 Block = tuple[list[str], np.ndarray]
 
@@ -64,11 +82,7 @@ class Rows:
         """Open a store by reading its manifest only.
 
         Args:
-            path: the store's folder.
             name: the artifact it must be, such as `activations`; any if None.
-
-        Raises:
-            InputError: if it is missing, damaged, of a newer format or another artifact.
         """
         manifest_path = path / MANIFEST
         if not manifest_path.exists():
@@ -86,7 +100,10 @@ class Rows:
             raise InputError(f"{path}: expected {name}, found {manifest.name}")
         _check_sizes(path, manifest)
         digest = hashlib.sha256(content).hexdigest()
-        return cls(Artifact(path, manifest.name, digest, manifest.settings, manifest.lineage), manifest)
+        made_with, made_from = manifest.settings, manifest.lineage
+        return cls(
+            Artifact(path, manifest.name, digest, made_with, made_from, sections=manifest.sections), manifest
+        )
 
     @property
     def without_rows(self) -> str | None:
@@ -105,11 +122,7 @@ class Rows:
         return [row_id for shard in self.shards for row_id in shard.ids]
 
     def columns(self, layer: str) -> slice:
-        """Return the columns of a layer.
-
-        Raises:
-            InputError: if there is no such layer; lists those there are.
-        """
+        """Return the columns of a layer."""
         start = 0
         for each in self.layers:
             if each.name == layer:
@@ -119,11 +132,7 @@ class Rows:
         raise InputError(f"{self.artifact.path}: has no layer '{layer}'; it has {names}")
 
     def check_ids(self, ids: Sequence[str]) -> None:
-        """Refuse ids that the store does not have.
-
-        Raises:
-            InputError: with the first of them.
-        """
+        """Refuse ids that the store does not have."""
         missing = [row_id for row_id in ids if row_id not in self._places]
         if missing:
             raise InputError(
@@ -137,9 +146,6 @@ class Rows:
         Args:
             ids: which rows; an id may be repeated.
             dtype: the type of the result; by default the stored type, int8 for ternary rows.
-
-        Raises:
-            InputError: if the store does not have an id, or if a shard is damaged.
         """
         block = self.read_stored(ids)
         if self.dtype == TERNARY:
@@ -190,11 +196,7 @@ class Rows:
         yield from self.blocks([wanted[place] for place in generator.permutation(len(wanted))], size, dtype)
 
     def verify(self) -> None:
-        """Hash all shards, also those that are known to be unchanged.
-
-        Raises:
-            InputError: with the first shard that is missing or damaged.
-        """
+        """Hash all shards, also those that are known to be unchanged."""
         for number in range(len(self.shards)):
             self.verified_block(number)
 
@@ -216,11 +218,7 @@ class Rows:
         return {shard.number: shard.ids for shard in self.shards}
 
     def mapped_block(self, number: int) -> np.ndarray:
-        """Return all rows of a shard as stored, read-only and not copied; hash the shard if necessary.
-
-        Raises:
-            InputError: if the shard is missing or damaged.
-        """
+        """Return all rows of a shard as stored, read-only and not copied; hash the shard if necessary."""
         if number not in self._blocks:
             folder, shard = self.artifact.path, self.shards[number]
             try:
@@ -258,17 +256,14 @@ def write_rows(
     settings: dict[str, Any],
     lineage: Lineage,
     hardware: Hardware | None = None,
+    sections: Sections | None = None,
 ) -> None:
     """Write the artifact `name` as a row store, with one shard in memory at a time.
 
     Args:
-        path: the store's folder.
-        name: the artifact's name in lineages, such as `activations`.
-        layers: the named ranges of columns.
         dtype: a NumPy type, or `ternary` for two bit planes.
         shards: the number, ids and rows of each shard, ids as in `plan_shards`.
         settings: every setting that the rows depend on.
-        lineage: what the rows were made from.
         hardware: which hardware computed which rows, if that is known.
     """
     width = sum(layer.features for layer in layers)
@@ -278,7 +273,7 @@ def write_rows(
         ]
         manifest = {
             **FORMAT.header(),
-            **describe(name, settings, lineage),
+            **describe(name, settings, lineage, sections),
             "dtype": dtype,
             "layers": [[layer.name, layer.features] for layer in layers],
             **({"processors": hardware} if hardware else {}),
@@ -297,14 +292,7 @@ def rewrite_origin(path: Path, settings: dict[str, Any], lineage: Lineage) -> No
 
 
 def write_without_rows(path: Path, name: str, reason: str, lineage: Lineage) -> None:
-    """Write a store that has no rows on purpose, and says why.
-
-    Args:
-        path: the store's folder.
-        name: the artifact's name in lineages.
-        reason: why it has no rows.
-        lineage: what they would have been made from.
-    """
+    """Write a store that has no rows on purpose, and says why."""
     write_rows(path, name, [], "float32", [], {WITHOUT_ROWS: reason}, lineage)
 
 
@@ -346,11 +334,7 @@ def _check_shard(folder: Path, shard: Shard) -> None:
 
 
 def _map_shard(folder: Path, shard: Shard, features: int, dtype: str) -> np.ndarray:
-    """Return the rows of a shard as stored, memory-mapped.
-
-    Raises:
-        InputError: if they do not fit the manifest, or are stored outside the file.
-    """
+    """Return the rows of a shard as stored, memory-mapped."""
     path = folder / shard.file
     expected = (len(shard.ids), width(features, dtype))
     stored = "uint8" if dtype == TERNARY else dtype
@@ -369,3 +353,66 @@ def _map_shard(folder: Path, shard: Shard, features: int, dtype: str) -> np.ndar
         return np.memmap(path, dtype=stored, mode="r", offset=offset, shape=shape)
     except (ValueError, OverflowError):
         raise InputError(f"{path}: not a valid shard (shorter than it says); {repair_hint(folder)}") from None
+
+
+def _check(path: Path, done: Done) -> Contents:
+    rows = Rows.open(path)
+    faults = []
+    for number, shard in enumerate(rows.shards):
+        try:
+            block = rows.verified_block(number)
+            fault = value_fault(block, rows.dtype, shard.ids, rows.layers)
+            if fault:
+                faults.append(f"{path / shard.file}: {fault}")
+            done(block.nbytes)
+        except InputError as error:
+            faults.append(error.message)
+    files = {MANIFEST, *(shard.file for shard in rows.shards)}
+    foreign = sorted({each.name for each in path.iterdir()} - files)
+    faults += [f"{path}: '{name}' does not belong to the store, move it elsewhere" for name in foreign]
+    faults += repeated(path, rows.ids)
+    if rows.artifact.name == CAPTION_VECTORS:
+        return Contents(rows.artifact, caption_ids=rows.ids, faults=faults)
+    return Contents(rows.artifact, image_ids=rows.ids, faults=faults)
+
+
+def _describe(path: Path) -> Lines:
+    rows = Rows.open(path)
+    rows.verify()
+    size = sum(file.stat().st_size for file in path.iterdir())
+    layers = ", ".join(f"{layer.name} {layer.features}" for layer in rows.layers)
+    return [
+        f"{path}: {rows.artifact.name}, {len(rows.ids)} rows of {rows.features} values, {size:,} bytes",
+        f"  type      {rows.dtype}",
+        f"  digest    {rows.artifact.digest}",
+        *_rows_per_split(rows),
+        f"  layers    {layers}",
+        *_hardware(rows),
+        *made(rows.artifact),
+    ]
+
+
+def _rows_per_split(rows: Rows) -> Lines:
+    """Count the rows of each split, if there is a catalog; a caption is in the split of its image."""
+    if not CAPTIONS_FILE.exists():
+        return []
+    captioned, _ = read_captions(CAPTIONS_FILE)
+    split_of = {each: record.split for record in captioned for each in (record.id, *record.caption_ids)}
+    unlisted = "not in the catalog"
+    counts = Counter(split_of.get(row_id, unlisted) for row_id in rows.ids)
+    found = [f"{counts[each]} {each}" for each in (*SPLITS, unlisted) if counts[each]]
+    return [f"  rows      {', '.join(found) or 'none'}"]
+
+
+def _hardware(rows: Rows) -> Lines:
+    known = rows.hardware
+    if isinstance(known, dict):
+        known = ", ".join(f"{name} ({len(ids)} rows)" for name, ids in known.items())
+    return [f"  computed  by {known}"] if known else []
+
+
+def _is_store(path: Path) -> bool:
+    return path.is_dir() and ((path / MANIFEST).exists() or any(path.glob("shard-*.h5")))
+
+
+STORE = Kind("row stores", _check, lambda path: Contents(Rows.open(path).artifact), _describe, _is_store)

@@ -12,7 +12,7 @@ second copy of all of them is made.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +23,14 @@ from safetensors.numpy import load
 
 from fne.core.errors import InputError
 from fne.core.files import check_regular, missing_path, read_bytes, readable_os_errors, replacing
-from fne.store.artifact import repair_hint
+from fne.store.artifact import Artifact, Contents, Done, Kind, Lines, not_finite, repair_hint, summary
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 ENTRY = "fne"
+# What a file of weights is, and its weights by their names.
+WeightsFile = tuple[Artifact, dict[str, np.ndarray]]
 MAX_HEADER = 100_000_000  # bytes, as safetensors has it
 # What building a model raises whose header was not written by fne.
 HEADER_FAULTS = (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError, OverflowError)
@@ -71,11 +73,7 @@ def write_sealed(path: Path, description: dict[str, Any], tensors: "dict[str, Te
 
 
 def read_sealed(path: Path) -> "tuple[dict[str, Any], dict[str, Tensor]]":
-    """Return the description and the tensors, after checking their digest.
-
-    Raises:
-        InputError: if the file is missing, damaged, or not written by `write_sealed`.
-    """
+    """Return the description and the tensors, after checking their digest."""
     import torch  # torch: slow to import
 
     if not path.exists():
@@ -98,26 +96,17 @@ def read_sealed(path: Path) -> "tuple[dict[str, Any], dict[str, Tensor]]":
 
 @dataclass(frozen=True)
 class SealedArrays:
-    """The content of a file of sealed tensors, from one reading.
+    """The content of a file of sealed tensors, from one reading."""
 
-    Attributes:
-        description: what `write_sealed` was given.
-        arrays: the tensors by their names.
-        sha256: the digest of the file.
-    """
-
-    description: dict[str, Any]
-    arrays: dict[str, np.ndarray]
-    sha256: str
+    description: dict[str, Any]  # what `write_sealed` was given
+    arrays: dict[str, np.ndarray]  # the tensors by their names
+    sha256: str  # the digest of the file
 
 
 def read_sealed_arrays(path: Path, prefix: str = "") -> SealedArrays:
     """Return what `read_sealed` returns, as NumPy arrays, and only those whose names begin with `prefix`.
 
     The complete file is checked, whatever is returned.
-
-    Raises:
-        InputError: if the file is missing, damaged, or not written by `write_sealed`.
     """
     if path.exists():
         check_regular(path)
@@ -184,11 +173,7 @@ def _metadata(content: bytes) -> dict[str, Any]:
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """Return the description alone, without checking the digest of the tensors.
-
-    Raises:
-        InputError: if the file is damaged or not one of fne.
-    """
+    """Return the description alone, without checking the digest of the tensors."""
     if not path.exists():
         raise missing_path(path)
     check_regular(path)
@@ -215,3 +200,35 @@ class _Seal:
 
     def hexdigest(self) -> str:
         return self._digest.hexdigest()
+
+
+def weights_kind(
+    name: str,
+    read: Callable[[Path], WeightsFile],
+    opened: Callable[[Path], Artifact] | None = None,
+    is_at: Callable[[Path], bool] | None = None,
+) -> Kind:
+    """Return the kind of files of weights, which are listed by their names and shapes.
+
+    Args:
+        opened: reads what the file is, if that is faster.
+        is_at: where the name of the file does not say it.
+    """
+
+    def check(path: Path, done: Done) -> Contents:
+        artifact, weights = read(path)
+        return Contents(artifact, faults=not_finite(path, weights))
+
+    def describe(path: Path) -> Lines:
+        artifact, weights = read(path)
+        total = sum(value.size for value in weights.values())
+        return summary(artifact, f"{artifact.name}, {total:,} weights", *weight_lines(weights))
+
+    return Kind(
+        name, check, lambda path: Contents(opened(path) if opened else read(path)[0]), describe, is_at
+    )
+
+
+def weight_lines(weights: Mapping[str, np.ndarray]) -> Lines:
+    """Return the names and shapes of weights, one line each."""
+    return [f"{name:<28} {tuple(value.shape)}" for name, value in sorted(weights.items())]

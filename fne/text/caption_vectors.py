@@ -18,7 +18,8 @@ from fne.store.catalog import Captioned
 from fne.store.layout import MANIFEST, count_views
 from fne.store.rows import Rows
 from fne.text.tokens import Tokens
-from fne.text.word_vectors import ARTIFACT, WordVectors
+from fne.text.vocabulary import SECTIONS
+from fne.text.word_vectors import ARTIFACT, LAYOUT, WordVectors
 
 STORE = "caption_features"
 KIND = "captions"
@@ -73,13 +74,13 @@ def write_caption_vectors(path: Path, store: Path, captioned: Sequence[Captioned
         "vectors": rows.read(ids, np.float32),
     }
     lineage: Lineage = merge(rows.artifact, catalog)
-    write_arrays(path, ARTIFACT, arrays, {"kind": KIND, "dim": rows.features}, lineage)
+    write_arrays(path, ARTIFACT, arrays, {"kind": KIND, "dim": rows.features}, lineage, SECTIONS)
     return rows.features
 
 
 def read_caption_vectors(path: Path) -> CaptionVectors | None:
     """Read `vectors.h5`, checking its seal; return None if it does not hold vectors of captions."""
-    arrays = read_arrays(path, ARTIFACT)
+    arrays = read_arrays(path, LAYOUT)
     if arrays.artifact.settings["kind"] != KIND:
         return None
     return CaptionVectors(arrays.artifact, arrays.texts("ids"), arrays["vectors"])

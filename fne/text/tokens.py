@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.store.arrays import Arrays, read_arrays, write_arrays
-from fne.store.artifact import Artifact, Lineage, merge, repair_hint
-from fne.text.vocabulary import Vocabulary, write_vocabulary
+from fne.store.arrays import Arrays, Layout, read_arrays, write_arrays
+from fne.store.artifact import Artifact, Lineage, Lines, merge, repair_hint, repeated
+from fne.text.vocabulary import SECTIONS, Vocabulary, write_vocabulary
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,12 @@ def write_tokens(
         "words": np.array([word for words in captions.values() for word in words], dtype=np.int32),
         "offsets": np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
     }
-    write_arrays(path, "tokens", arrays, settings, lineage)
+    write_arrays(path, LAYOUT.name, arrays, settings, lineage, SECTIONS)
 
 
 def read_tokens(path: Path) -> Tokens:
     """Read `tokens.h5`, checking its digests."""
-    arrays = read_arrays(path, "tokens")
+    arrays = read_arrays(path, LAYOUT)
     fault = tokens_fault(arrays)
     if fault:
         raise InputError(f"{path}: {fault}; {repair_hint(path)}")
@@ -95,3 +95,13 @@ def tokens_fault(arrays: Arrays) -> str | None:
     if not isinstance(known, int | float) or (len(words) and not 0 <= words.min() <= words.max() < known):
         return f"has words beyond the {known} of its vocabulary"
     return None
+
+
+def _faults(path: Path, arrays: Arrays) -> Lines:
+    fault = tokens_fault(arrays)
+    return [f"{path}: {fault}"] * bool(fault) + repeated(path, arrays.texts("ids"))
+
+
+LAYOUT = Layout(
+    "tokens", {"ids": "O captions", "offsets": "i ends", "words": "i words"}, _faults, captions="ids"
+)

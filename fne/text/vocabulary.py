@@ -14,7 +14,19 @@ from pydantic import Field, model_validator
 from fne.core.errors import InputError
 from fne.core.files import read_bytes, text_digest, write_text
 from fne.core.params import Section, one_of
-from fne.store.artifact import Artifact, Format, describe, parse_document, repair_hint
+from fne.store.artifact import (
+    Artifact,
+    Contents,
+    Format,
+    Kind,
+    Lines,
+    Sections,
+    describe,
+    parse_document,
+    repair_hint,
+    repeated,
+    summary,
+)
 from fne.store.checksums import seal_text
 from fne.text.tokenizer import CUTS
 
@@ -22,6 +34,8 @@ FORMAT = Format("fne-vocabulary", 2)
 # No caption contains this word: both tokenizers cut at the brackets.
 UNKNOWN = "<unk>"
 DROP = "drop"
+# What the artifacts of the stage are made with; they have the digest of the file of vectors.
+SECTIONS: Sections = {"tokenize": {}}
 
 
 class Tokenize(Section):
@@ -94,10 +108,11 @@ def choose_words(sentences: Iterable[Sequence[str]], min_count: int) -> list[str
 
 def write_vocabulary(path: Path, words: Sequence[str], settings: dict[str, Any]) -> Vocabulary:
     """Write `vocabulary.json`, and return what it holds."""
-    content = FORMAT.header() | describe("vocabulary", settings, {}) | {"words": list(words)}
+    content = FORMAT.header() | describe("vocabulary", settings, {}, SECTIONS) | {"words": list(words)}
     text = seal_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n")
     write_text(path, text)
-    return Vocabulary(Artifact(path, "vocabulary", text_digest(text), settings), list(words))
+    artifact = Artifact(path, "vocabulary", text_digest(text), settings, sections=SECTIONS)
+    return Vocabulary(artifact, list(words))
 
 
 def read_vocabulary(path: Path) -> Vocabulary:
@@ -106,6 +121,22 @@ def read_vocabulary(path: Path) -> Vocabulary:
     document = parse_document(path, content, FORMAT, repair_hint(path))
     digest = hashlib.sha256(content).hexdigest()
     try:
-        return Vocabulary(Artifact(path, "vocabulary", digest, document["settings"]), document["words"])
+        settings, sections = document["settings"], document.get("sections") or {}
+        artifact = Artifact(path, "vocabulary", digest, settings, sections=sections)
+        return Vocabulary(artifact, document["words"])
     except KeyError as error:
         raise InputError(f"{path}: damaged (no {error}); {repair_hint(path)}") from None
+
+
+def _open(path: Path) -> Contents:
+    vocabulary = read_vocabulary(path)
+    return Contents(vocabulary.artifact, faults=repeated(path, vocabulary.words))
+
+
+def _describe(path: Path) -> Lines:
+    vocabulary = read_vocabulary(path)
+    what = f"vocabulary, {len(vocabulary.words) - 1} words"
+    return summary(vocabulary.artifact, what, f"frequent  {' '.join(vocabulary.words[1:11])}")
+
+
+KIND = Kind("vocabulary.json", lambda path, _: _open(path), _open, _describe)

@@ -11,19 +11,22 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from fne.core.errors import InputError
+from fne.core.files import file_digest
 from fne.core.params import Section, load_params, parse_section
-from fne.store.arrays import read_arrays, write_arrays
+from fne.store.arrays import Layout, read_arrays, write_arrays
 from fne.store.artifact import Artifact, merge
 from fne.store.catalog import SPLITS, Captioned
-from fne.text.vocabulary import DROP, UNKNOWN, Vocabulary
+from fne.store.verify import Source
+from fne.text.vocabulary import DROP, SECTIONS, UNKNOWN, Vocabulary
 from fne.text.word_vector_files import VectorFile, read_vector_file
 
 ARTIFACT = "word_vectors"
+LAYOUT = Layout(ARTIFACT, {"found": "b words", "vectors": "f words dim"})
 SOURCE = "vector_file"  # the name of the file in a lineage
 NO_VECTORS = "weights/no_words.yaml"
 # Below this fraction of training words, the file and the captions are probably spelled differently.
@@ -144,18 +147,18 @@ def write_word_vectors(path: Path, vocabulary: Vocabulary, file: VectorFile | No
     """Write `vectors.h5`."""
     if file is None:
         empty = {"vectors": np.zeros((0, 0), np.float32), "found": np.zeros(0, bool)}
-        write_arrays(path, ARTIFACT, empty, {"kind": "none"}, {})
+        write_arrays(path, ARTIFACT, empty, {"kind": "none"}, {}, SECTIONS)
         return
     values, found = complete(vocabulary.words, file, rule)
     made_with = {"kind": "file", "format": file.form, "dim": file.dim, "without_vector": rule}
     source = Artifact(file.path, SOURCE, file.digest, {"file": file.path.name})
     arrays = {"vectors": values, "found": found}
-    write_arrays(path, ARTIFACT, arrays, made_with, merge(vocabulary.artifact, source))
+    write_arrays(path, ARTIFACT, arrays, made_with, merge(vocabulary.artifact, source), SECTIONS)
 
 
 def read_word_vectors(path: Path) -> WordVectors | None:
     """Read `vectors.h5`, checking its seal; return None if there are no vectors."""
-    arrays = read_arrays(path, ARTIFACT)
+    arrays = read_arrays(path, LAYOUT)
     if arrays.artifact.settings["kind"] == "none":
         return None
     return WordVectors(arrays.artifact, arrays["vectors"], arrays["found"])
@@ -231,3 +234,12 @@ RULES: dict[str, Callable[[Sequence[str], VectorFile], np.ndarray]] = {
     "random": random,
     "zero": zero,
 }
+
+
+def _fault(artifact: Artifact, file: Path, recorded: Mapping[str, Any]) -> str | None:
+    digest = artifact.lineage.get(SOURCE, {}).get("digest")
+    fits = digest is None if is_no_vectors(str(file)) else digest == file_digest(file)
+    return None if fits else f"{file} has other vectors"
+
+
+VECTORS = Source(ARTIFACT, "tokenize", "vectors", _fault)

@@ -125,6 +125,13 @@ def test_a_stage_has_the_inputs_outputs_and_parameters_of_its_last_run(project):
         last_run(Path("nowhere"))
 
 
+def test_parameters_that_stand_for_a_dependency_are_known():
+    block = {"cmd": "x", "deps": ["data", "${catalog.root}", "${a}/b", 3]}
+    content = json.dumps({"stages": {"make": block}}).encode()
+    [stage] = read_stages(["dvc.yaml"], lambda name: content if name == "dvc.yaml" else None)
+    assert stage.paths == ("catalog.root",)
+
+
 def test_a_stage_that_was_removed_is_still_in_its_lock_file(project):
     Path("dvc.yaml").write_text("stages: {}")
     assert last_run(ONE).address == "make"

@@ -1,4 +1,4 @@
-from fne.core.effective_settings import CLOSED_FORM, applies, put
+from fne.core.effective_settings import applies, put
 
 
 def test_a_nested_key_leaves_the_others_of_its_block():
@@ -9,11 +9,16 @@ def test_a_nested_key_leaves_the_others_of_its_block():
     assert blocks == {"max_hinge": {"hardest": "query"}}
 
 
-def test_the_block_of_a_method_applies_where_it_is_the_method_or_the_start():
-    key = "methods.cca.dim"
-    assert applies(key, {"method": "cca", "start": "random"})
-    assert applies(key, {"method": "steps", "start": "cca"})
-    assert not applies(key, {"method": "steps", "start": "random"})
-    assert not applies(key, {"method": "steps"})
-    assert applies(key, {"method": "steps", "start": "auto"} | CLOSED_FORM)
-    assert not applies(key, {"method": "steps", "start": "auto"} | CLOSED_FORM | {"text_encoder": "gru"})
+def test_a_block_is_named_after_the_key_that_chooses_one_of_its_variants():
+    assert applies("losses.max_hinge.hardest", {"loss": ["sum_hinge", "max_hinge"]})
+    assert not applies("losses.max_hinge.hardest", {"loss": "sum_hinge", "other": "max_hinge"})
+    assert applies("concept_sources.captions.count", {"concepts": "captions", "concept_loss": "tags"})
+    assert not applies("concept_sources.captions.count", {"concepts": "tags", "concept_loss": "captions"})
+
+
+def test_a_block_without_variants_applies():
+    assert applies("columns.image", {"format": "table"})
+
+
+def test_a_section_that_no_epochs_switch_off_has_one_key_that_applies():
+    assert [key for key in ("epochs", "seed") if applies(key, {"epochs": 0, "seed": 1})] == ["epochs"]

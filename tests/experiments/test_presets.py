@@ -3,7 +3,7 @@ from dvc.utils.hydra import apply_overrides
 from ruamel.yaml import YAML
 
 from fne.cli.check import SECTIONS as ALL_SCHEMAS
-from fne.core.effective_settings import FAMILIES, applies, flattened, put
+from fne.core.effective_settings import flattened, put
 from fne.core.errors import InputError
 from fne.core.params import parse_section
 from fne.datasets.demo.dataset import Render
@@ -28,6 +28,7 @@ from fne.experiments.tables import TRAINED_BY
 from fne.extraction.extractor import Extract
 from fne.features.embeddings import Embed
 from fne.finetuning.settings import Finetune
+from fne.matching.applied_settings import applies
 from fne.matching.settings import Train
 from fne.text.vocabulary import Tokenize
 from tests.support.imports import ROOT
@@ -245,7 +246,7 @@ def test_a_preset_sets_or_leaves_every_key_on_purpose():
             f"{section}.{key}"
             for section, keys in sections.items()
             for key in keys
-            if applies(key, keys) or (section != "finetune" and key.split(".")[0] not in (*FAMILIES, "terms"))
+            if applies(key, keys) or (section != "finetune" and key.count(".") < 2)
         }
         unused = {kind: {f"embed.{key}" for key in keys} for kind, keys in UNUSED.items()}
         unused = unused.get(each.overrides.get("embed.kind"), set())

@@ -267,7 +267,7 @@ def damage_one(artifact: Path, file: Path, rng: random.Random, flip: bool) -> No
         assert result.exit_code == 2, f"{what}: verified with {result.exit_code}: {result.output}"
         assert isinstance(result.exception, SystemExit), f"{what}: {result.exception!r}"
         assert str(artifact) in result.stderr, f"{what}: not named: {result.stderr}"
-        read = CONSUMERS.get(artifact_kind(artifact))
+        read = CONSUMERS.get(getattr(artifact_kind(artifact), "name", None))
         assert read is None or _refuses(read, artifact), f"{what}: used by a stage"
     finally:
         file.write_bytes(original)

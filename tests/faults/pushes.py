@@ -22,7 +22,7 @@ from pathlib import Path
 
 import click
 
-from fne.cli.verify import verify_remote
+from fne.sharing.remote_verdict import verify_remote
 from tests.support.projects import commit, dvc, git
 from tests.support.servers import NAME, REMOTES, Remote
 

@@ -296,6 +296,7 @@ def test_a_start_from_a_closed_form_applies_its_block_and_no_word_dim(tmp_path):
     assert (applied["methods"]["cca"]["dim"], applied["methods"]["cca"]["text_dim"]) == (8, 1500)
     assert list(applied["methods"]) == ["cca"]
     assert (settings.shape(16, 12).word_dim, settings.shape(16, 12).embed_dim) == (9, 8)
+    assert settings.given() == {"start": "cca", "methods.cca.dim": None}
 
 
 @pytest.mark.parametrize(
@@ -307,4 +308,5 @@ def test_an_automatic_start_is_cca_where_the_model_has_the_parts_of_the_closed_f
     path.write_text(text.replace("text_encoder: gru", encoder))
     settings = load_section(path, "train", Train)
     assert (settings.starts_from, settings.applied()["start"]) == (start, start)
+    assert settings.given()["start"] == "auto"
     assert ("word_dim" in settings.applied()) == (start == "random")

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from fne.cli import main
-from fne.cli.verify import verify_remote
 from fne.core.errors import InputError
+from fne.sharing.remote_verdict import verify_remote
 from tests.support.projects import dvc, git
 from tests.support.remotes import FILES, REMOTE, cached_object, make_project, overwrite, place, remote_object
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
+from fne.features.standardize import LAYOUT
 from fne.store.arrays import DESCRIPTION, FORMAT, file_image, own_datasets, read_arrays, write_arrays
 from fne.store.artifact import Format, repair_hint
 from fne.store.checksums import seal_bytes
@@ -191,7 +192,7 @@ def test_arrays_of_another_layout_than_their_artifact_has_are_one_line(tmp_path,
     path = tmp_path / "statistics.h5"
     write_arrays(path, "statistics", MEAN | change, {}, {})
     with pytest.raises(InputError) as caught:
-        read_arrays(path)
+        read_arrays(path, LAYOUT)
     assert caught.value.message == f"{path}: not an artifact of fne ({fault}); {repair_hint(path)}"
 
 

@@ -5,7 +5,7 @@ import pytest
 from dvc.repo.metrics.show import _extract_metrics
 
 from fne.core.errors import InputError
-from fne.store.artifact import Artifact, Format, merge, parse_document, require_same_model
+from fne.store.artifact import Artifact, Format, describe, described, merge, parse_document, require_same
 from fne.store.checksums import parse_metrics, seal_bytes, seal_text, unseal_bytes, write_metrics
 
 ACTIVATIONS = Artifact(Path("features/activations"), "activations", "a" * 64, {"crops": "ten"})
@@ -22,6 +22,21 @@ def test_a_lineage_holds_every_ancestor_with_its_settings():
     assert lineage["activations"]["digest"] == "a" * 64
 
 
+def test_a_lineage_names_the_sections_of_every_ancestor_that_has_some():
+    given = {"train": {"start": "auto"}}
+    header = describe("model", {"start": "random"}, merge(ACTIVATIONS), given)
+    model = described(Path("model"), "model", "d" * 64, json.loads(json.dumps(header)))
+    lineage = merge(model)
+    assert (model.sections, lineage["model"]["sections"]) == (given, given)
+    assert "sections" not in lineage["activations"]
+
+
+@pytest.mark.parametrize("sections", [["train"], {"train": 3}, "train"])
+def test_sections_that_are_none_are_refused(sections):
+    with pytest.raises(InputError, match="its settings are no settings"):
+        Artifact(Path("model"), "model", "d", {}, {}, sections=sections)
+
+
 def test_an_artifact_made_from_another_version_is_refused_with_both_digests():
     with pytest.raises(InputError) as caught:
         merge(ACTIVATIONS, statistics(of="c" * 64))
@@ -33,7 +48,14 @@ def test_an_artifact_made_from_another_version_is_refused_with_both_digests():
 
 def test_advice_names_the_pipeline_that_makes_the_artifact():
     made_from = {"activations": {"digest": "c" * 64, "settings": {}}}
-    captioner = Artifact(Path("models/captioner.safetensors"), "captioner", "d" * 64, {}, made_from)
+    captioner = Artifact(
+        Path("models/captioner.safetensors"),
+        "captioner",
+        "d" * 64,
+        {},
+        made_from,
+        pipeline="pipelines/captioning/dvc.yaml",
+    )
     with pytest.raises(InputError, match="; run `dvc repro pipelines/captioning/dvc.yaml`$"):
         merge(ACTIVATIONS, captioner)
 
@@ -125,15 +147,17 @@ def vectors(name, model, tuned=None):
 
 
 def test_vectors_of_a_tuned_network_are_not_mixed_with_those_of_the_model_before():
-    require_same_model(vectors("a", "1"), vectors("b", "1"), Artifact(Path("c"), "model", "1" * 64))
-    require_same_model(vectors("a", "1", "2"), Artifact(Path("c"), "tuned", "2" * 64))
+    require_same(
+        ("tuned", "model"), vectors("a", "1"), vectors("b", "1"), Artifact(Path("c"), "model", "1" * 64)
+    )
+    require_same(("tuned", "model"), vectors("a", "1", "2"), Artifact(Path("c"), "tuned", "2" * 64))
     with pytest.raises(InputError) as error:
-        require_same_model(vectors("a", "1", "2"), vectors("b", "1"))
+        require_same(("tuned", "model"), vectors("a", "1", "2"), vectors("b", "1"))
     assert error.value.message == (
         "a was made from tuned 222222222222…, but b was made from model 111111111111…; run `dvc repro`"
     )
     with pytest.raises(InputError) as error:
-        require_same_model(Artifact(Path("c"), "tuned", "2" * 64), vectors("b", "1", "3"))
+        require_same(("tuned", "model"), Artifact(Path("c"), "tuned", "2" * 64), vectors("b", "1", "3"))
     assert error.value.message == (
         "c holds tuned 222222222222…, but b was made from tuned 333333333333…; run `dvc repro`"
     )

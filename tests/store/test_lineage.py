@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from fne.core.dvc import content_md5
-from fne.core.effective_settings import CLOSED_FORM
 from fne.core.errors import InputError
 from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned, read_captions, write_captions, write_record
@@ -36,14 +35,21 @@ def lock(train=TRAIN, **other):
         "evaluate": {"deps": [entry(VECTORS)], "outs": [entry(RANKS)]},
     }
     Path("dvc.lock").write_text(json.dumps({"stages": stages | other}))
+    declare(standardize="${embed.source}", encode="models", extract="images.jsonl")
 
 
-def model(settings=MADE):
-    return Artifact(MODEL, "model", "ab", settings)
+def declare(**dependencies):
+    stages = {name: {"cmd": "x", "deps": [dependency]} for name, dependency in dependencies.items()}
+    Path("dvc.yaml").write_text(json.dumps({"stages": stages}))
+
+
+def model(settings=MADE, given=()):
+    return Artifact(MODEL, "model", "ab", settings, sections={"train": dict(given)})
 
 
 def ranks(settings=MADE):
-    return Artifact(RANKS, "ranks", "cd", {}, {"model": {"digest": "ab", "settings": settings}})
+    entry = {"digest": "ab", "settings": settings, "sections": {"train": {}}}
+    return Artifact(RANKS, "ranks", "cd", {}, {"model": entry})
 
 
 def fault(artifact):
@@ -76,7 +82,8 @@ def test_another_number_of_threads_of_a_floor_is_refused():
     record = json.loads(Path("dvc.lock").read_text())
     del record["stages"]["evaluate"]
     Path("dvc.lock").write_text(json.dumps(record))
-    assert fault(Artifact(RANKS, "floor", "cd", {"threads": 2})) == (
+    floor = Artifact(RANKS, "floor", "cd", {"threads": 2}, sections={"train.threads": {}})
+    assert fault(floor) == (
         "ranks was made with train.threads = 2, but dvc.lock records 4; run `dvc repro --force floor`"
     )
 
@@ -86,12 +93,16 @@ def test_the_block_of_a_variant_that_is_not_chosen_does_not_count():
     recorded_lineage(model())
 
 
-def test_the_value_of_auto_is_compared_and_not_the_word():
-    train = {"start": "auto", "embed_dim": 256, "methods": {"cca": {"dim": 512}}} | CLOSED_FORM
-    lock(train)
+def test_a_value_that_settings_have_in_another_form_is_compared_as_it_was_given():
+    train = {"start": "auto", "embed_dim": 256, "methods": {"cca": {"dim": 512}}}
     made = train | {"start": "cca", "methods": {"cca": {"dim": 256}}}
-    recorded_lineage(model(made))
-    assert "train.start = 'random', but dvc.lock records 'cca'" in fault(model(made | {"start": "random"}))
+    given = {"start": "auto", "methods.cca.dim": None}
+    lock(train)
+    recorded_lineage(model(made, given))
+    lock(train | {"start": "random"})
+    assert "train.start = 'auto', but dvc.lock records 'random'" in fault(model(made, given))
+    lock(train | {"methods": {"cca": {"dim": 64}}})
+    recorded_lineage(model(made, given))  # it has no effect
 
 
 def test_what_was_made_by_hand_is_not_compared():
@@ -130,6 +141,7 @@ def lock_catalog(root="photos", seed=0, dependency="photos"):
         "outs": [entry(CAPTIONS), entry(RECORD)],
     }
     Path("dvc.lock").write_text(json.dumps({"stages": {"catalog": stage}}))
+    declare(catalog="${catalog.root}")
 
 
 def test_the_record_beside_a_catalog_file_has_its_settings(catalog):
@@ -230,6 +242,7 @@ def test_a_path_starts_at_the_folder_of_its_stage(catalog):
 def test_a_single_key_that_changes_after_the_stage_is_refused():
     page = {"params": {"params.yaml": {"report": {"seed": 0}, "catalog.root": "b"}}, "outs": [entry(RANKS)]}
     lock(report=page, evaluate={})
-    assert fault(Artifact(RANKS, "report", "ab", {"seed": 0, "root": "a"})) == (
+    page = Artifact(RANKS, "report", "ab", {"seed": 0, "root": "a"}, sections={"catalog.root": {}})
+    assert fault(page) == (
         "ranks was made with catalog.root = 'a', but dvc.lock records 'b'; run `dvc repro --force report`"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fne.cli.verify import verify_remote
+from fne.sharing.remote_verdict import verify_remote
 from tests.faults.pushes import interrupt, is_complete, objects_project
 from tests.support.projects import dvc, git
 from tests.support.servers import NAME, RCLONE, REMOTES, SSHD

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from fne.cli.verify import verify_remote
 from fne.core.dvc import pipeline_outs
 from fne.extraction.finished_rows import Scratch
 from fne.sharing.folders import create_shared_folder
+from fne.sharing.remote_verdict import verify_remote
 from tests.support.imports import ROOT
 from tests.support.projects import change_params, commit, dvc, git, small_project, stages_run
 from tests.support.servers import NAME, Remote

@@ -7,11 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from fne.cli.verify import verify_artifacts
+from fne.cli.artifacts import KINDS, SOURCES
 from fne.core.dvc import cache_object
 from fne.core.params import parse_yaml
 from fne.matching.model_file import read_model_file
 from fne.store.history import read_history_seal
+from fne.store.verify import verify_artifacts
 from tests.support.projects import change_params, commit, dvc, git, small_project
 
 MODEL = "models/matching.safetensors"
@@ -72,6 +73,6 @@ def test_no_experiment_records_settings_that_it_did_not_use(tmp_path, monkeypatc
         assert lock == made, f"{each}: {printed}"
     monkeypatch.chdir(project)
     dvc(project, "repro")
-    assert verify_artifacts([]).faults == []
+    assert verify_artifacts([], KINDS, SOURCES).faults == []
     assert read_history_seal(Path("models/history")).model == read_model_file(Path(MODEL)).artifact.digest
     assert json.loads(Path("metrics/retrieval.json").read_text())

@@ -7,7 +7,6 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image as Picture
 
-from fne.cli.verify import image_faults
 from fne.core.errors import InputError
 from fne.datasets.readers import read_dataset
 from fne.extraction.preprocess import RESIZES
@@ -15,6 +14,7 @@ from fne.extraction.read_images import read_pixels
 from fne.store.catalog import read_captions, read_images
 from fne.store.images import decode
 from fne.store.rows import Rows
+from fne.store.verify import image_faults
 from stages.catalog import main as catalog
 from stages.extract import main as extract
 from tests.support.projects import change_params

@@ -1,0 +1,141 @@
+"""What `fne verify` and `fne inspect` do with metrics: those of retrieval, tags, captions and trainings."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fne.core.errors import InputError
+from fne.describing.model_file import CAPTIONER
+from fne.evaluation.baseline import floor_artifact
+from fne.evaluation.metrics.recall import chosen_by, small_split_warning
+from fne.evaluation.score_captions import best_baseline
+from fne.store.artifact import Contents, Done, Kind, Lines
+from fne.store.checksums import METRICS_SEAL, check_metrics, read_json, read_metrics
+
+FAULTS = (ValueError, KeyError, TypeError, AttributeError)  # of metrics of something else
+TAGGING = "run `dvc repro pipelines/tagging/dvc.yaml`"
+
+
+def _check(path: Path, done: Done) -> Contents:
+    check_metrics(path)
+    return Contents()
+
+
+def _describe(path: Path) -> Lines:
+    if METRICS_SEAL.encode() not in read_json(path):
+        return []  # not metrics of a stage
+    splits = read_metrics(path, "run `dvc repro`")
+    try:
+        return [line for split, metrics in splits.items() for line in _table(path, split, metrics)]
+    except FAULTS:
+        return []  # not a table of metrics
+
+
+def _table(path: Path, split: str, metrics: dict[str, Any]) -> Lines:
+    if CAPTIONER in metrics:
+        return _caption_table(path, split, metrics)
+    names = list(metrics["image_to_text"])
+    rows = {"image to text": metrics["image_to_text"], "text to image": metrics["text_to_image"]}
+    recalls = sum(name.startswith("R@") for name in names)
+    warning = small_split_warning(metrics["images"], metrics["guessing"], recalls)
+    return [
+        f"{path}: {split}, {metrics['images']} images, {metrics['captions']} captions",
+        "  " + " " * 13 + "".join(f"{name.replace('_', ' '):>13}" for name in names),
+        *(f"  {title}" + "".join(f"{row[name]:>13.1f}" for name in names) for title, row in rows.items()),
+        f"  sum of recalls {metrics['rsum']:.1f} of {200 * recalls}; guessing {metrics['guessing']:.1f}",
+        *([f"  Warning: {warning}"] if warning else []),
+        *_chosen(split),
+    ]
+
+
+def _caption_table(path: Path, split: str, metrics: dict[str, Any]) -> Lines:
+    systems = [name for name, value in metrics.items() if isinstance(value, dict)]
+    names = [name for name in metrics[systems[0]] if "-" in name or name == "METEOR"]
+    several = "CIDEr-D" in names  # images
+    return [
+        f"{path}: {split}, captions of {metrics['images']} images",
+        "  " + " " * 10 + "".join(f"{name:>9}" for name in [*names, "words", "distinct"]),
+        *(
+            f"  {system:<10}"
+            + "".join(f"{metrics[system][name]:>9.3f}" for name in names)
+            + f"{metrics[system]['words_used']:>9.0f}{metrics[system]['distinct_captions']:>9.0%}"
+            for system in systems
+        ),
+        *[_above_baseline(metrics)] * several,
+        *["  the captioner writes the same for (nearly) all images"] * bool(metrics["collapsed"]),
+        *_chosen(split),
+    ]
+
+
+def _above_baseline(metrics: dict[str, Any]) -> str:
+    """Compare the captioner with the best baseline."""
+    best = best_baseline(metrics)
+    difference = metrics[CAPTIONER]["CIDEr-D"] - metrics[best]["CIDEr-D"]
+    return f"  CIDEr-D of the captioner: {difference:+.3f} to the best baseline, '{best}'"
+
+
+def _describe_tags(path: Path) -> Lines:
+    splits = read_metrics(path, TAGGING)
+    try:
+        return [line for name, metrics in splits.items() for line in _tag_table(path, name, metrics)]
+    except FAULTS as error:
+        raise InputError(f"{path}: not the metrics of tags ({error!r}); {TAGGING}") from None
+
+
+def _tag_table(path: Path, name: str, metrics: dict[str, Any]) -> Lines:
+    answers = {each: values for each, values in metrics.items() if isinstance(values, dict)}
+    columns = ("class_precision", "class_recall", "class_f1", "image_f1", "pooled_f1", "predicted_length")
+    ranked = f", mAP {metrics['mAP']:.1f}" if "mAP" in metrics else ""
+    unlearned = metrics["unlearned_tags"]
+    left_out = f"; {unlearned} true tags are no concepts" if unlearned else ""
+    return [
+        f"{path}: {name}, {metrics['images']} images, {metrics['concepts']} concepts{ranked}{left_out}",
+        "  " + " " * 10 + "".join(f"{column.replace('_', ' '):>18}" for column in columns),
+        *(
+            f"  {each:<10}" + "".join(f"{values[column]:>18.1f}" for column in columns)
+            for each, values in answers.items()
+        ),
+        *_chosen(name),
+    ]
+
+
+def _chosen(name: str) -> Lines:
+    """Warn of figures of the split that chose the epoch."""
+    warning = chosen_by(name)
+    return [f"  Warning: {warning}"] if warning else []
+
+
+def _training(title: str, stage: str) -> Callable[[Path], Lines]:
+    """Return what describes the metrics of a training."""
+
+    def describe(path: Path) -> Lines:
+        remedy = f"run `dvc repro {stage}`"
+        found = read_metrics(path, remedy)
+        if found == {"tuned": False}:
+            return [f"{path}: the image network was not tuned"]
+        try:
+            went = "started" if found["started"] else "did not start"
+            epochs = f"best epoch {found['best_epoch']} of {found['epochs']}, {found['updates']:,} updates"
+            table = _table(path, "validation", found["validation"])
+            collapsed = ", collapsed to one point" if found["collapsed"] else ""
+        except FAULTS as error:
+            raise InputError(f"{path}: damaged ({error!r}); {remedy}") from None
+        return [*table, f"  {title}  {went}{collapsed}; {epochs}"]
+
+    return describe
+
+
+def _open_floor(path: Path) -> Contents:
+    return Contents(floor_artifact(path))
+
+
+def _check_floor(path: Path, done: Done) -> Contents:
+    check_metrics(path)
+    return _open_floor(path)
+
+
+FLOOR = Kind("floor.json", _check_floor, _open_floor, _describe)
+TRAINING = Kind("training.json", _check, None, _training("training", "train"))
+TUNING = Kind("tuning.json", _check, None, _training("fine-tuning", "finetune"))
+TAG_METRICS = Kind("tags.json", _check, None, _describe_tags)
+METRICS = Kind(".json", _check, None, _describe)

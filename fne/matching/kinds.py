@@ -1,0 +1,72 @@
+"""What `fne verify` and `fne inspect` do with matching models and their classifiers."""
+
+from pathlib import Path
+
+from fne.matching.classifier_file import read_classifier
+from fne.matching.model_file import (
+    NETWORK,
+    is_imported,
+    is_tuned,
+    read_model,
+    read_model_file,
+    read_tuned_artifact,
+)
+from fne.store.artifact import Contents, Done, Kind, Lines, not_finite, summary
+from fne.store.tensors import WeightsFile, weights_kind
+
+
+def _read_model(path: Path) -> WeightsFile:
+    artifact = read_model_file(path).artifact
+    if is_imported(artifact):
+        return artifact, {}
+    matcher, artifact = read_model(path)
+    return artifact, {name: value.numpy() for name, value in matcher.state_dict().items()}
+
+
+def _check_classifier(path: Path, done: Done) -> Contents:
+    found = read_classifier(path)
+    values = {"weight": found.weight} | ({} if found.bias is None else {"bias": found.bias})
+    return Contents(found.artifact, faults=not_finite(path, values))
+
+
+def _describe_classifier(path: Path) -> Lines:
+    found = read_classifier(path)
+    classes, dim = found.weight.shape
+    what = f"{classes:,} classes of {len(found.labels):,} training images, {dim:,} dimensions"
+    return summary(found.artifact, f"classifier, {what if classes else 'empty: no instance loss'}")
+
+
+def _open_tuned(path: Path) -> Contents:
+    return Contents(read_tuned_artifact(path))
+
+
+def _check_tuned(path: Path, done: Done) -> Contents:
+    if not is_tuned(path):
+        return _open_tuned(path)
+    file = read_model_file(path)
+    read_model(path)
+    return Contents(file.artifact, faults=not_finite(path, file.weights))
+
+
+def _describe_tuned(path: Path) -> Lines:
+    artifact = read_tuned_artifact(path)
+    if not is_tuned(path):
+        size = path.stat().st_size
+        return [
+            f"{path}: nothing was tuned, because finetune.epochs is 0; {size:,} bytes",
+            f"  digest    {artifact.digest}",
+        ]
+    weights = read_model_file(path).weights
+    total = sum(value.size for value in weights.values())
+    own = sum(value.size for name, value in weights.items() if name.startswith(NETWORK))
+    return summary(artifact, f"tuned network and model, {total:,} weights, {own:,} of them of the network")
+
+
+CLASSIFIER = Kind(
+    "classifier.safetensors",
+    _check_classifier,
+    lambda path: Contents(read_classifier(path).artifact),
+    _describe_classifier,
+)
+TUNED = Kind("tuned.safetensors", _check_tuned, _open_tuned, _describe_tuned)
+MODEL = weights_kind(".safetensors", _read_model)
