@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from fne.store.catalog import Captioned
-from fne.store.rows import Rows
 from fne.text.caption_vocabulary import ptb_words
+from fne.training.row_source import RowSource
 
 SHOWN = 5  # images that a batch names in a message
-IN_MEMORY = 2**28  # values of a split that are kept in memory at most
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Examples:
     def __init__(
         self,
         records: Sequence[Captioned],
-        rows: Rows,
+        source: RowSource,
         labels: np.ndarray,
         sequences: list[list[list[int]]],
         *,
@@ -73,16 +72,16 @@ class Examples:
 
         Args:
             records: the images.
-            rows: the store of their embeddings.
+            source: where their rows come from.
             labels: which concepts each image has (images, concepts).
             sequences: those of each image.
             hints: which hints each image has (images, hints), if they are read.
             several: whether an image may have several sequences.
         """
         self.ids = [record.id for record in records]
-        rows.check_ids(self.ids)
+        source.check_ids(self.ids)
         self.labels, self.sequences, self.hints, self.several = labels, sequences, hints, several
-        self._records, self._rows = records, rows
+        self._records, self._source = records, source
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -99,16 +98,7 @@ class Examples:
 
     def images(self, positions: Sequence[int] | np.ndarray) -> Tensor:
         """Return image rows (images, features) in float32."""
-        if len(self.ids) * self._rows.features > IN_MEMORY:
-            rows = self._rows.read([self.ids[position] for position in positions])
-        else:
-            rows = self._in_memory[np.asarray(positions)]
-        return torch.from_numpy(rows.astype(np.float32))
-
-    @cached_property
-    def _in_memory(self) -> np.ndarray:
-        """All rows, in the type of the store: an epoch in random order would read every row again."""
-        return self._rows.read(self.ids)
+        return self._source.read([self.ids[position] for position in positions])
 
     def truth(self, positions: Sequence[int] | np.ndarray) -> Tensor:
         """Return 0/1 for the concepts of some images (images, concepts)."""

@@ -25,6 +25,7 @@ from fne.store.lineage import recorded_lineage
 from fne.store.rows import Rows
 from fne.text.caption_vocabulary import END, WORDS, CaptionWords, choose_caption_words
 from fne.training.finished_runs import digest_of
+from fne.training.row_source import RowSource, StoreRows
 
 PURPOSES = {"train": "training", "val": "choosing the best epoch"}  # of the splits
 ENOUGH = 3  # training captions per word; with 2.8, a captioner of photographs did not beat the baselines
@@ -73,11 +74,13 @@ def read_inputs(embeddings: Path, captions: Path, settings: TrainTagger | TrainC
         lesson = tags_to_learn(captions, captioned, settings)
     else:
         lesson = captions_to_learn(captions, captioned, settings)
-    training, validation = (_examples(own, rows, lesson) for own in (lesson.training, lesson.validation))
+    learned_from = (lesson.training, lesson.validation)
+    source = StoreRows(rows, [record.id for own in learned_from for record in own])
+    training, validation = (_examples(own, source, lesson) for own in learned_from)
     read = {"train": digest_of(rows, lesson.training), "val": digest_of(rows, lesson.validation)}
-    moments = row_moments(rows, training.ids)
+    moments = row_moments(source, training.ids)
     return Inputs(
-        training, validation, rows.features, lesson.vocabulary, moments, lineage, read, lesson.notes
+        training, validation, source.features, lesson.vocabulary, moments, lineage, read, lesson.notes
     )
 
 
@@ -163,12 +166,12 @@ def hint_labels(records: Sequence[Captioned], hints: Sequence[str]) -> np.ndarra
     return membership(numbers, (record.hints for record in records)) if hints else None
 
 
-def _examples(records: Sequence[Captioned], rows: Rows, lesson: Lesson) -> Examples:
+def _examples(records: Sequence[Captioned], source: RowSource, lesson: Lesson) -> Examples:
     vocabulary = lesson.vocabulary
     labels = vocabulary.concepts.labels(lesson.source.names(record) for record in records)
     hints = hint_labels(records, vocabulary.hints)
     sequences = lesson.encode(records, labels)
-    return Examples(records, rows, labels, sequences, hints=hints, several=lesson.several)
+    return Examples(records, source, labels, sequences, hints=hints, several=lesson.several)
 
 
 def _density(concepts: Concepts, hints: int) -> str:

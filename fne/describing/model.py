@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from fne.describing.concept_head import HINT_SUMS, ROWS, HintReader, Recognizer
 from fne.describing.decoder import Decoder
-from fne.store.rows import Rows
+from fne.store.rows import BLOCK
+from fne.training.row_source import StoreRows
 
 # Probabilities that are added up become logits again within these bounds.
 LEAST = 1e-6
@@ -150,12 +151,12 @@ def new_describer(shape: DescriberShape, seed: int, forget_bias: float = 1.0) ->
         return Describer(shape, forget_bias)
 
 
-def row_moments(rows: Rows, ids: Sequence[str]) -> tuple[Tensor, Tensor]:
+def row_moments(source: StoreRows, ids: Sequence[str]) -> tuple[Tensor, Tensor]:
     """Return the mean and the deviation of each feature over some images (features), summed in float64."""
-    mean, variance = np.zeros(rows.features), np.zeros(rows.features)
-    for _, block in rows.blocks(ids):
+    mean, variance = np.zeros(source.features), np.zeros(source.features)
+    for block in map(Tensor.numpy, source.blocks(ids, BLOCK)):
         mean += block.sum(axis=0, dtype=np.float64) / len(ids)
-    for _, block in rows.blocks(ids):
+    for block in map(Tensor.numpy, source.blocks(ids, BLOCK)):
         variance += np.square(block - mean).sum(axis=0) / len(ids)
     return torch.from_numpy(mean).float(), torch.from_numpy(np.sqrt(variance)).float()
 

@@ -24,6 +24,7 @@ from fne.describing.inputs import hint_labels
 from fne.describing.model import Describer
 from fne.describing.model_file import Vocabulary
 from fne.store.catalog import Captioned
+from fne.store.layout import mean_of_views
 from fne.store.rows import Rows
 from fne.store.tensors import write_sealed
 from fne.text.caption_vocabulary import END, UNKNOWN, CaptionWords
@@ -140,6 +141,7 @@ class Writer:
         image must not depend on its neighbors.
         """
         parts = []
+        rows = mean_of_views(rows, rows.shape[1] // self.describer.shape.features)
         for start in range(0, len(rows), BLOCK):
             block = slice(start, start + BLOCK)
             own = None if hints is None else torch.from_numpy(hints[block].astype(np.float32))

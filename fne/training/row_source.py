@@ -5,6 +5,7 @@ any task is training with another source.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +15,8 @@ from torch import Tensor, nn
 from fne.store.layout import count_views, mean_of_views
 from fne.store.rows import Rows
 from fne.training.task import ParameterGroup
+
+IN_MEMORY = 2**28  # values that are kept in memory at most
 
 
 class RowSource(Protocol):
@@ -49,12 +52,18 @@ class RowSource(Protocol):
 
 
 class StoreRows:
-    """The rows of a store; with several views of an image, one is read per step and their mean is encoded."""
+    """The rows of a store; with several views of an image, one is read per step and their mean is encoded.
+
+    Rows of `kept` images are read once and stay in memory, if there is room: an epoch in random order would
+    read every row again.
+    """
 
     network = None
 
-    def __init__(self, store: Rows) -> None:
+    def __init__(self, store: Rows, kept: Sequence[str] = ()) -> None:
         self.store = store
+        fits = len(kept) * store.features <= IN_MEMORY
+        self._places = {each: place for place, each in enumerate(kept)} if fits else {}
         self.views = count_views(store.layers)
         self.features = store.features // self.views
         self.check_ids, self.digest = store.check_ids, store.digest
@@ -65,10 +74,17 @@ class StoreRows:
 
     def read(self, ids: Sequence[str], views: Sequence[int] | None = None) -> Tensor:
         """Return rows (images, features) in float32: of one view each, or the mean of all views."""
-        rows = self.store.read(ids).astype(np.float32, copy=False)
+        kept = bool(self._places) and all(each in self._places for each in ids)
+        stored = self._kept[[self._places[each] for each in ids]] if kept else self.store.read(ids)
+        rows = stored.astype(np.float32, copy=False)
         if views is None:
             return torch.from_numpy(mean_of_views(rows, self.views))
         return torch.from_numpy(rows.reshape(len(rows), self.views, -1)[np.arange(len(rows)), list(views)])
+
+    @cached_property
+    def _kept(self) -> np.ndarray:
+        """Rows in the type of the store."""
+        return self.store.read(list(self._places))
 
     def blocks(self, ids: Sequence[str], size: int) -> Iterator[Tensor]:
         """Yield the rows of `size` images at a time, the mean of their views."""

@@ -8,6 +8,7 @@ from fne.describing.model import row_moments
 from fne.store.catalog import Captioned, read_captions, write_captions
 from fne.store.rows import Rows
 from fne.text.caption_vocabulary import END, UNKNOWN
+from fne.training.row_source import StoreRows
 from tests.support.captions import CAPTIONS, EMBEDDINGS, inputs, write_world
 
 
@@ -79,7 +80,7 @@ def test_a_batch_names_some_of_its_images(read):
 
 def test_moments_are_those_of_the_training_rows(world):
     rows = Rows.open(world / EMBEDDINGS)
-    mean, deviation = row_moments(rows, rows.ids[:9])
+    mean, deviation = row_moments(StoreRows(rows), rows.ids[:9])
     values = rows.read(rows.ids[:9]).astype(np.float64)
     np.testing.assert_allclose(mean.numpy(), values.mean(axis=0), rtol=1e-6)
     np.testing.assert_allclose(deviation.numpy(), values.std(axis=0), rtol=1e-6)
