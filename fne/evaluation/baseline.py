@@ -1,8 +1,7 @@
 """The floor of a trained model: what closed-form alignment reaches with the same features and split.
 
 `metrics/floor.json` holds the recalls of the closed form under the name of the split and the protocol, as
-`metrics/retrieval.json` does, the settings that it was computed with, and the digests of the embeddings and
-tokens that it was computed from.
+`metrics/retrieval.json` does, with its settings and the digests of the embeddings and tokens.
 """
 
 import hashlib
@@ -46,7 +45,6 @@ def write_floor(
     Args:
         metrics: of the closed form, as in `metrics/retrieval.json`.
         interval: `low` and `high` of the sum of recalls.
-        lineage: of the embeddings and tokens.
     """
     kept = {key: metrics[key] for key in KEPT}
     low, high = interval["low"], interval["high"]
@@ -62,11 +60,7 @@ def write_no_floor(path: Path, name: str, reason: str, settings: dict[str, Any],
 
 
 def read_floor(path: Path, name: str, lineage: Lineage) -> Floor:
-    """Read the floor of an evaluation of this lineage, by the name of its split and protocol.
-
-    Raises:
-        InputError: if the file is damaged, or belongs to other embeddings, tokens or another split.
-    """
+    """Read the floor of an evaluation of this lineage, by the name of its split and protocol."""
     content = parse_floor(read_bytes(path), str(path))
     for each in INPUTS:
         own, other = str(content["made_from"].get(each)), str(lineage.get(each, {}).get("digest"))
@@ -81,11 +75,7 @@ def read_floor(path: Path, name: str, lineage: Lineage) -> Floor:
 
 
 def parse_floor(content: bytes, place: str) -> dict[str, Any]:
-    """Return the content of a floor file.
-
-    Raises:
-        InputError: if it is not one.
-    """
+    """Return the content of a floor file."""
     try:
         found = parse_metrics(content)
         if not isinstance(found.get("made_from"), dict):
@@ -108,11 +98,7 @@ def floor_of(content: Mapping[str, Any], name: str) -> Floor:
 
 
 def floor_artifact(path: Path) -> Artifact:
-    """Return a floor file as an artifact, with its settings and what it was made from.
-
-    Raises:
-        InputError: if the file is damaged.
-    """
+    """Return a floor file as an artifact, with its settings and what it was made from."""
     content = read_bytes(path)
     found = parse_floor(content, str(path))
     lineage = {name: {"digest": digest, "settings": {}} for name, digest in found["made_from"].items()}

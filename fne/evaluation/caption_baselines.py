@@ -1,7 +1,5 @@
 """Captions that need no captioner: floors that a captioner must beat.
 
-Three floors, from the training captions alone to what the most similar training images say:
-
 - `constant_caption`: one sentence for all images, the training caption that agrees most with the others.
 - `nearest_captions`: a caption of the nearest training image.
 - `consensus_captions`: of all captions of the nearest training images, the one that agrees most with
@@ -26,9 +24,6 @@ BLOCK = 1024  # training images compared at once
 def constant_caption(captions: Sequence[Sequence[str]]) -> str:
     """Return the training caption most similar to all others, as `consensus_captions` measures it.
 
-    Raises:
-        InputError: if there is no caption.
-
     Example:
         >>> constant_caption([["a dog runs", "a red car"], ["a dog runs fast"], ["two men"]])
         'a dog runs'
@@ -49,10 +44,9 @@ def nearest_captions(nearest: np.ndarray, captions: Sequence[Sequence[str]]) -> 
 def consensus_captions(nearest: np.ndarray, captions: Sequence[Sequence[str]]) -> list[str]:
     """Return, of the captions of each image's neighbors, the one most similar to the others.
 
-    The similarity of two captions is the mean over n from 1 to 4 of the cosine of their n-gram counts,
-    weighted by inverse document frequency over training images. The sum of a caption's similarities to
-    all others is one product with the sum of their vectors, so that no pairs are compared. On ties the
-    caption of the nearer image wins.
+    The similarity is the mean over n from 1 to 4 of the cosine of n-gram counts, weighted by inverse document
+    frequency over training images. The sum of a caption's similarities is one product with the sum of all
+    vectors, so no pairs are compared. On ties the caption of the nearer image wins.
     """
     sentences = [caption.split() for each in captions for caption in each]
     texts = [caption for each in captions for caption in each]
@@ -74,8 +68,7 @@ def nearest_training_images(
 ) -> np.ndarray:
     """Return the positions of the nearest training images by cosine, the nearest first (images, neighbors).
 
-    Ties go to the earlier training image. Training rows are read in blocks, so that their number does not
-    matter.
+    Ties go to the earlier image. Training rows are read in blocks, so that their number does not matter.
     """
     ours = _unit(rows.read(ids, np.float32))
     best = np.zeros((len(ids), 0))

@@ -1,7 +1,6 @@
 """Tables of an evaluation that `dvc plots` draws: the recall for every K, and the ranks of the queries.
 
-`dvc plots diff` puts the tables of several experiments into one picture, so they have the same
-columns and steps whatever was evaluated.
+`dvc plots diff` puts several experiments into one picture, so all have the same columns and steps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +19,7 @@ PERCENT = range(1, 101)
 def write_curves(
     folder: Path, ranks: Mapping[str, np.ndarray], folds: Mapping[str, np.ndarray], largest: int
 ) -> None:
-    """Write both tables, given the rank and the fold of each query by direction.
-
-    `largest` is the number of candidates of the direction that has more.
-    """
+    """Write both tables; `largest` is the number of candidates of the direction that has more."""
     with replacing_folder(folder) as temporary:
         ks = range(1, min(LONGEST, largest) + 1)
         write_text(temporary / RECALL, _table("k", ks, recall_curves(ranks, folds, ks)))

@@ -1,9 +1,8 @@
 """Confidence intervals of all metrics, by a percentile bootstrap over images.
 
-An image is drawn together with its captions, with replacement, because the captions of
-one image are not independent. Ranks are not recomputed. Both directions use the same
-draws, and so do two models that are compared (`fne.experiments.compare`). In a protocol with
-folds, each fold draws from its own images. The draws depend only on the seed and the folds.
+An image is drawn together with its captions, with replacement, because the captions of one image are not
+independent. Ranks are not recomputed. Both directions use the same draws, and so do two models that are
+compared. Each fold draws from its own images. The draws depend only on the seed and the folds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,10 +62,7 @@ def label_intervals(
 
 
 def map_interval(scores: np.ndarray, true: np.ndarray, samples: int = SAMPLES, seed: int = SEED) -> Interval:
-    """Return the 95 % interval of mAP: a bootstrap over images.
-
-    Labels that a sample lacks are left out of its mean.
-    """
+    """Return the bootstrapped 95 % interval of mAP; labels that a sample lacks are left out of its mean."""
     truth = LabelCounts.of(true, true).true
     check_scores(scores, truth)
     if not truth.any():
@@ -89,9 +85,8 @@ def caption_intervals(
 ) -> dict[str, Interval]:
     """Return 95 % intervals of BLEU, ROUGE-L and CIDEr-D: a bootstrap over images.
 
-    An image is drawn with its candidate and its references. BLEU pools the counts of each sample. The
-    document frequencies of CIDEr-D stay those of all images. Draws are those of the retrieval
-    metrics, so that captioners of the same images are compared on the same samples.
+    BLEU pools the counts of each sample. The document frequencies of CIDEr-D stay those of all images. Draws
+    are those of the retrieval metrics, so captioners of the same images are compared on the same samples.
     """
     corpus = Corpus.of(candidates, references)
     means = {"ROUGE-L": corpus.rouge_values}

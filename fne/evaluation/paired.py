@@ -1,10 +1,9 @@
 """Paired bootstrap comparisons of retrieval results: one implementation for every command that compares.
 
-Test images are resampled, with the same samples for both sides, because an image that is hard for one
-model is usually hard for the other (see `fne.evaluation.intervals`). With at least `ENOUGH_SEEDS` seeds on
-both sides, seeds are resampled too. Where several comparisons are made together, intervals have the level
-of Bonferroni's correction and p values are Holm's, so all verdicts together are wrong with a probability
-of at most 5 %.
+Both sides have the same samples of test images, because an image that is hard for one model is usually hard
+for the other (see `fne.evaluation.intervals`). With at least `ENOUGH_SEEDS` seeds on both sides, seeds are
+resampled too. For several comparisons together, intervals have the level of Bonferroni's correction and p
+values are Holm's, so all verdicts together are wrong with a probability of at most 5 %.
 """
 
 import math
@@ -41,13 +40,9 @@ class Difference:
 def difference(
     metric: str, a: float, b: float, drawn: np.ndarray, enough: bool, comparisons: int = 1
 ) -> Difference:
-    """Return a metric of both sides and what its samples say of the difference.
+    """Return a metric of both sides and what its samples `drawn` (2, samples) say of the difference.
 
-    Args:
-        metric: its name; of ranks, lower ones are better.
-        drawn: its values of both sides in all samples (2, samples).
-        enough: whether there are enough trainings to call a side better.
-        comparisons: how many comparisons are made together.
+    Of ranks, lower ones are better. `enough` says whether there are enough trainings to call a side better.
     """
     apart = (drawn[1] - drawn[0]).round(9)  # ignore differences in the last bits of means
     low, high = central(apart, comparisons)

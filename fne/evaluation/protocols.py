@@ -50,11 +50,7 @@ class Protocol:
 
 
 def require_splits(captioned: Sequence[Captioned], captions: Path, split: str) -> None:
-    """Refuse a catalog that has too few captions for training, or none in the split to score.
-
-    Raises:
-        InputError: saying what to do, for every split that lacks captions.
-    """
+    """Refuse a catalog that has too few captions for training, or none in the split to score."""
     counts = Counter(record.split for record in captioned if record.captions)
     if not counts:
         tagged = any(record.tags for record in captioned)
@@ -76,11 +72,7 @@ def require_splits(captioned: Sequence[Captioned], captions: Path, split: str) -
 
 
 def choose_folds(name: str, captioned: Sequence[Captioned], split: str) -> list[list[Captioned]]:
-    """Return the images of each fold of a protocol, from those of a split.
-
-    Raises:
-        InputError: if the split is empty or too small, or the catalog does not record the data set's order.
-    """
+    """Return the images of each fold of a protocol, from those of a split."""
     chosen = captioned_in(captioned, split)
     if not chosen:
         raise InputError(_nothing_to_score(captioned, split))
@@ -114,15 +106,10 @@ def metrics_name(split: str, protocol: str) -> str:
 
 
 def refuse_leaks(lineage: Lineage, captioned: Sequence[Captioned], captions: Path) -> None:
-    """Refuse vectors that were made from what is scored.
+    """Refuse vectors that were made from what is scored: by vocabulary, statistics, or images in two splits.
 
-    Args:
-        lineage: what the vectors were made from, merged with the training images of the catalog. So model and
-            statistics are known to be fitted on exactly these.
-
-    Raises:
-        InputError: if the vocabulary was made from other captions than those of train and val, if the
-            statistics are not those of the training images, or if one photograph is in two splits.
+    The lineage is that of the vectors, merged with the training images of the catalog. So model and
+    statistics are known to be fitted on exactly these.
     """
     vocabulary = lineage.get("vocabulary", {}).get("settings", {}).get("vocabulary")
     if not vocabulary:
@@ -142,10 +129,6 @@ def refuse_image_leaks(lineage: Lineage, captioned: Sequence[Captioned], caption
     """Refuse results of images that statistics were fitted on, or that are in two splits.
 
     The lineage is that of the results, merged with the training images of the catalog.
-
-    Raises:
-        InputError: if the statistics are not those of the training images, or if one photograph is in two
-            splits.
     """
     statistics = lineage.get("statistics")
     if statistics and statistics["settings"].get("split") != "train":
@@ -160,11 +143,7 @@ def refuse_image_leaks(lineage: Lineage, captioned: Sequence[Captioned], caption
 def read_scored_catalog(
     images: Path, captions: Path, *artifacts: Artifact
 ) -> tuple[list[Image], list[Captioned], Lineage]:
-    """Read the catalog whose images are scored; return it with the lineage of results made with `artifacts`.
-
-    Raises:
-        InputError: if they do not belong together, or if the scored images are leaked.
-    """
+    """Read the catalog whose images are scored; return it with the lineage of results of `artifacts`."""
     catalog, images_artifact = read_images(images)
     captioned, captions_artifact = read_captions(captions)
     # Without image files there is none that could be of another data set.

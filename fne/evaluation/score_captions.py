@@ -91,9 +91,7 @@ def score_captions(
 
     Args:
         name: of the split and the protocol.
-        candidates: the caption of each image.
-        references: the human captions of each image, cut as `reference_sentences` does.
-        training: the captions of each training image, cut alike.
+        references: the human captions of each image, cut as `reference_sentences` does, as is `training`.
         nearest: the positions of the nearest training images, the nearest first (images, neighbors).
     """
     captions = list(training.values())
@@ -128,9 +126,6 @@ def images_to_caption(captioned: Sequence[Captioned], rows: Rows, split: str, im
     """Return the ids of the images that get a caption: `all` of the catalog, or those of the `split`.
 
     An imported store may have rows of more or fewer images than the catalog.
-
-    Raises:
-        InputError: if the split has no captions to score, or if an image of it has no row.
     """
     scored = [record.id for record in choose_folds(FULL, captioned, split)[0]]
     rows.check_ids(scored)
@@ -147,11 +142,7 @@ def evaluate_captions(
     split: str,
     neighbors: int,
 ) -> CaptionScores:
-    """Score the captions of a split beside the floors, of which the consensus has some `neighbors`.
-
-    Raises:
-        InputError: if there is nothing to score.
-    """
+    """Score the captions of a split beside the floors, of which the consensus has some `neighbors`."""
     references = reference_sentences(choose_folds(FULL, captioned, split)[0])
     training = reference_sentences(in_split(captioned, "train"))
     candidates = {image: written[image].caption for image in references}
@@ -163,9 +154,6 @@ def meteor_scores(choice: str, scores: CaptionScores) -> dict[str, float] | str:
     """Return METEOR of the captioner and of each floor, or why there is none.
 
     The choice is `auto` (where the program is installed), `always` or `never`.
-
-    Raises:
-        InputError: if it must be computed and cannot be.
     """
     if choice == "never":
         return "caption.meteor is never"

@@ -124,11 +124,7 @@ def evaluate(
     device: torch.device,
     processes: Processes = ALONE,
 ) -> Evaluation:
-    """Rank the images and captions of each fold against each other.
-
-    Raises:
-        InputError: if a score is NaN.
-    """
+    """Rank the images and captions of each fold against each other."""
     captioned = [record for fold in folds for record in fold]
     counts = [len(record.captions) for record in captioned]
     return Evaluation(

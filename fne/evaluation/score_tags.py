@@ -85,11 +85,7 @@ class TagScores:
 
 
 def images_to_tag(captioned: Sequence[Captioned], source: ConceptSource, split: str) -> list[Captioned]:
-    """Return the images of a split that can be scored.
-
-    Raises:
-        InputError: if none has a true tag.
-    """
+    """Return the images of a split that can be scored."""
     found = source.images(captioned, split)
     if not any(source.names(record) for record in found):
         usable = [each for each in SCORED if any(source.names(one) for one in source.images(captioned, each))]
@@ -112,9 +108,6 @@ def score_tags(
 
     Args:
         name: of the split and the protocol.
-        concepts: those of the tagger.
-        true: the true tags of each image.
-        tags: what the tagger saw and wrote.
         top: how many of the likeliest concepts are an answer.
         threshold: the probability above which concepts are an answer; None if probabilities are only scores.
     """

@@ -1,9 +1,8 @@
 """Weights of Caffe's VGG networks (`.caffemodel`), converted without Caffe.
 
-The file is a protocol buffer: a sequence of fields, each with a number, a type and a value. Only the
-fields that hold weights are read. Caffe has two layouts: `layers` with the older V1LayerParameter, and
-`layer` with LayerParameter. Nothing in the file is executed, every length is checked against the bytes
-that are there, and the values of a blob are read where they are, without a copy.
+The file is a protocol buffer, of which only the fields with weights are read. Caffe has two layouts: `layers`
+with the older V1LayerParameter, and `layer` with LayerParameter. Nothing in the file is executed, every
+length is checked, and the values of a blob are read where they are, without a copy.
 """
 
 import math
@@ -55,10 +54,9 @@ class Field:
 
 
 def convert_caffemodel(source: Path, target: Path, backbone: str, feeding: InputFormat = CAFFE) -> list[str]:
-    """Convert weights to a safetensors file with torchvision's names, and return the names of the layers.
+    """Convert weights of `vgg16` or `vgg19` to safetensors with torchvision's names; return the layer names.
 
-    The backbone is `vgg16` or `vgg19`: their layers have torchvision's names and shapes. The file records how
-    images must be fed. Equal sources give equal bytes.
+    The file records how images must be fed. Equal sources give equal bytes.
     """
     check_output(target, "--to", lambda head: DESCRIPTION.encode() in head, source)
     before = file_state(source).identity if source.is_file() else ""
@@ -116,7 +114,6 @@ def read_caffemodel(path: Path) -> dict[str, list[Tensor]]:
 
     Raises:
         NotCaffeError: if the file is damaged or something else.
-        InputError: if the file cannot be read.
     """
     try:
         if path.stat().st_size == 0:
@@ -129,11 +126,7 @@ def read_caffemodel(path: Path) -> dict[str, list[Tensor]]:
 
 
 def fields(message: memoryview) -> Iterator[Field]:
-    """Yield the fields of a message.
-
-    Raises:
-        NotCaffeError: if a field is damaged, or reaches beyond the message.
-    """
+    """Yield the fields of a message."""
     position, end = 0, len(message)
     nothing = message[:0]
     while position < end:

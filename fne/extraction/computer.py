@@ -2,11 +2,10 @@
 
 The other one is a Ray cluster (`fne.extraction.ray`). Every entry of `run.COMPUTERS` opens one.
 
-In this process, images are read ahead by other processes and pass through a device queue, which computes
-batches in the order in which they are submitted. On a GPU, `submit` returns before anything is computed: the
-next batch is uploaded while the previous one is computed, and rows are downloaded while the following batch
-is computed. On a CPU, `submit` computes. Every image is computed separately, so the number of images per
-batch does not change a row. Where the memory of the device does not suffice, batches are halved.
+In this process, images are read ahead by other processes and pass through a device queue in order. On a GPU,
+`submit` returns before anything is computed, so uploads, computation and downloads overlap. On a CPU,
+`submit` computes. Every image is computed separately, so the number of images per batch does not change a
+row. Where the memory of the device does not suffice, batches are halved.
 """
 
 import time

@@ -35,8 +35,7 @@ def announcement(
 ) -> str:
     """Return a message with the remaining work, its estimated duration, memory and disk space.
 
-    The memory is the most that this process has used so far. So it is known after the time per image was
-    measured, which computes a whole batch.
+    The memory is the most that this process has used so far, so the time per image is measured before.
     """
     todo = images - done
     about = memory = ""

@@ -1,14 +1,12 @@
 """The extractor: everything that determines the row of an image.
 
-It combines network, preprocessing, algorithm and device. Every entry of `ALGORITHMS` is called
-as `algorithm(network, crops)` with the name of the crops. It returns a function from prepared
-images (images, channels, side, side) to rows (images, features). All algorithms give the same
-values up to rounding.
+It combines network, preprocessing, algorithm and device. Every entry of `ALGORITHMS` is called as
+`algorithm(network, crops)` with the name of the crops. It returns a function from prepared images (images,
+channels, side, side) to rows (images, features). All algorithms give the same values up to rounding.
 
-Each image is computed separately: the blocking of matrix products, and with it the rounding,
-depends on their shapes. So the row of an image has the same bits in every batch. On a CPU,
-the fast algorithms compute each image on a single thread, and as many images in parallel as
-torch has threads. Their bits do not depend on the number of threads either.
+Each image is computed separately, because the rounding of matrix products depends on their shapes. So the row
+of an image has the same bits in every batch. On a CPU, the fast algorithms compute each image on a single
+thread, and several images in parallel. Their bits do not depend on the number of threads either.
 """
 
 from collections.abc import Callable
@@ -151,10 +149,9 @@ class Extractor:
 def build_extractor(
     settings: ExtractorSettings, weights: Weights, algorithm: str, device: torch.device, remote: bool = False
 ) -> Extractor:
-    """Build an extractor.
+    """Build an extractor; if `remote`, it only describes the rows that other processes compute.
 
-    If `remote`, other processes compute: this one needs neither the device nor the weights, and its extractor
-    only describes the rows. Half precision is refused on a CPU, where it is slower and less exact.
+    Half precision is refused on a CPU, where it is slower and less exact.
     """
     if settings.precision != "float32" and not is_gpu(device):
         raise InputError(

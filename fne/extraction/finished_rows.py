@@ -1,16 +1,13 @@
 """The cache of finished rows in the scratch folder.
 
-DVC deletes the outputs of a stage before it runs the stage, so rows that must survive a
-killed run cannot be stored there. They are stored in the scratch folder instead, in one
-folder per kind of row. The kind holds everything that determines the values of a row apart
-from the image, so rows of different kinds are never mixed. Within a kind, a row is found by
-the digest of its image, whichever data set the image belongs to. Several processes, also of
-several users, can fill the same folder at the same time.
+DVC deletes the outputs of a stage before it runs it, so rows that must survive a killed run are stored in the
+scratch folder instead, in one folder per kind of row. The kind holds everything that determines a row apart
+from the image, so rows of different kinds are never mixed. Within a kind, a row is found by the digest of its
+image, whichever data set it belongs to. Processes, also of several users, can fill a folder at the same time.
 
-The last bits of a row can differ between different hardware. Therefore the name of the
-hardware that computed a row is recorded next to it, as one line of text with the digest and
-the name. If a row has several lines, the last one counts. The line is written before the row,
-so that a row never lacks it.
+The last bits of a row can differ between hardware. Therefore a line of text next to the rows records the
+digest and the name of the hardware. Of several lines of a row, the last one counts. The line is written
+before the row, so that a row never lacks it.
 """
 
 import json
@@ -114,10 +111,7 @@ class Scratch:
         return list(_by_prefix(digests).values())
 
     def claim(self, digests: Sequence[str]) -> LockedJournal | None:
-        """Lock the journal of a group of digests, or return None if another process has locked it.
-
-        The caller appends rows and unlocks the journal.
-        """
+        """Lock the journal of some digests, which the caller unlocks; None if another process locked it."""
         self._write_kind()
         journal = self._journal(digests[0][:PREFIX])
         return LockedJournal(journal, self._device) if journal.lock() else None
@@ -150,10 +144,9 @@ def reuse_cached_rows(
 ) -> None:
     """Copy missing rows, and the hardware that computed them, from the previous store in DVC's cache.
 
-    DVC deletes the folder of the stage before it runs the stage, but keeps the cached objects.
-    So if only a comment in the code has changed, or if a colleague's store was pulled, the rows
-    need not be computed again. `store` and `images` are the paths of the store and of the catalog that it was
-    made from, as `dvc.lock` names them.
+    DVC deletes the folder of the stage before it runs the stage, but keeps the cached objects. So if only a
+    comment in the code has changed, or a colleague's store was pulled, the rows need not be computed again.
+    `store` and `images` are the paths of the store and its catalog in `dvc.lock`.
     """
     digests = {image.sha256 for image in wanted}
     missing = digests - set(scratch.rows(digests))
@@ -176,8 +169,7 @@ def reuse_cached_rows(
 def fetchable_from(store: Path, settings: Mapping[str, Any]) -> str | None:
     """Return the remote that may have a store of the same settings that DVC's cache lacks, or None.
 
-    In a clone that never fetched the store, an edited comment would otherwise start days of work. How many
-    shards the settings of `extract` ask for does not matter.
+    In a clone that never fetched the store, an edited comment would otherwise start days of work.
     """
     try:
         stage = last_run(store)
@@ -240,8 +232,6 @@ def hardware_warning(hardware: Hardware) -> str | None:
 
 def summarize_hardware(ids: Mapping[str, str], hardware: Mapping[str, str]) -> Hardware:
     """Return which hardware computed the rows of a store, in the form that its manifest records.
-
-    `ids` has the digest of each row's image, and `hardware` is by digest.
 
     Example:
         >>> summarize_hardware({"a.jpg": "01", "b.jpg": "02"}, {"01": "EPYC", "02": "EPYC"})

@@ -1,7 +1,4 @@
-"""The plain forward pass of a backbone, which is the reference for the faster algorithms.
-
-`build_network` loads weights into a backbone, and `activations` runs one image through it.
-"""
+"""The plain forward pass of a backbone, which is the reference for the faster algorithms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -43,11 +40,7 @@ class Network:
         return self.modules[parent].get_submodule(name.removeprefix(parent).removeprefix("."))
 
     def parent(self, name: str) -> str:
-        """Return the name of the module that is, or contains, the one with a name in the whole network.
-
-        Raises:
-            KeyError: if an image does not pass through it.
-        """
+        """Return the name of the module that is, or contains, the one with a name in the whole network."""
         for parent in self.modules:
             if is_part(name, parent):
                 return parent

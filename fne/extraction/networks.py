@@ -1,9 +1,8 @@
 """The networks whose activations are extracted.
 
-A backbone is one entry of `BACKBONES`. It lists the layers in the order of the network, and
-the modules that an image passes through in turn. The layers are all convolutions and all
-hidden fully connected layers, after normalization and ReLU where they have one. The last
-layer, the ImageNet classifier, is excluded.
+A backbone is one entry of `BACKBONES`. It lists the layers in the order of the network, and the modules that
+an image passes through in turn. The layers are all convolutions and all hidden fully connected layers, after
+normalization and ReLU where they have one. The last layer, the ImageNet classifier, is excluded.
 
 Further outputs are extracted only where `extract.layers` names them: the pooled output of a
 ResNet, `pool5`, is not a layer of the full-network embedding.
@@ -109,10 +108,7 @@ def _resnet_taps(convolutions: int, *blocks: int) -> tuple[Tap, ...]:
 
 
 def _resnet(convolutions: int, *blocks: int) -> Backbone:
-    """Return a ResNet, given its convolutions per block and its blocks per stage.
-
-    Its pooled output is the mean of the last block over all positions.
-    """
+    """Return a ResNet; its pooled output is the mean of the last block over all positions."""
     last = f"layer{len(blocks)}.{blocks[-1] - 1}"
     pooled = Tap("pool5", f"{last}.conv{convolutions}", activated=last, block=True)
     return Backbone(_resnet_taps(convolutions, *blocks), _resnet_modules, (pooled,))

@@ -1,10 +1,9 @@
 """Preprocessing: from a decoded image to the crops that the network receives.
 
 Every entry of `RESIZES` is called as `resize(image, size, resample)` with an RGB image and returns its
-pixels (channels, height, width) as bytes. `normalize` scales these to the values that the weights
-were trained with, which an `InputFormat` describes. Every entry of `CROPS` is called as `crops(image)`
-with an image (channels, height, width) of at least 224 pixels per side and returns
-(crops, channels, 224, 224); `crops(image, side)` returns crops of another side.
+pixels (channels, height, width) as bytes. `normalize` scales these as an `InputFormat` describes. Every entry
+of `CROPS` is called as `crops(image)` with an image (channels, height, width) of at least 224 pixels per side
+and returns (crops, channels, 224, 224); `crops(image, side)` returns crops of another side.
 """
 
 from collections.abc import Callable

@@ -23,8 +23,7 @@ PREFETCHED = 4
 class ImageFiles(Dataset[Tensor | str]):
     """The images of a catalog by position: pixels, or an error message.
 
-    The error is returned instead of raised, because the message of an exception from a
-    DataLoader worker contains the traceback of the worker.
+    It is not raised, because an exception from a DataLoader worker contains the traceback of the worker.
     """
 
     def __init__(self, images: Sequence[Image], root: Path, resize: Resize) -> None:

@@ -68,10 +68,9 @@ def recorded_input(origin: Artifact) -> InputFormat:
 def build_recorded(
     origin: Artifact, weights: Weights, runtime: Runtime, layers: Sequence[str] | None = None
 ) -> Extractor:
-    """Build the extractor of the activations that `origin` was made from, with given weights.
+    """Build the extractor of the activations that `origin` was made from, with these `layers` if given.
 
-    It is refused if this version of the extractor computes other values. `layers` are extracted instead of
-    those of the record.
+    It is refused if this version of the extractor computes other values.
     """
     settings = recorded_extraction(origin)
     chosen = ExtractorSettings(**{key: settings[key] for key in ExtractorSettings.model_fields})

@@ -1,8 +1,7 @@
 """An extraction, from images to rows: `extract` is all of it, in six steps.
 
-Rows are computed batch by batch, and each is written to the scratch folder as soon as it is finished. The
-store is assembled from there. So it does not depend on the order, the number of runs or the number of
-processes in which the rows were computed.
+Each row is written to the scratch folder as soon as it is finished. The store is assembled from there, so it
+does not depend on the order, the number of runs or the number of processes that computed the rows.
 """
 
 import time
@@ -66,11 +65,7 @@ def extract(
     """Compute the rows of all images that the scratch folder does not have yet; return the shards of a store.
 
     If another process is computing some of the rows, wait for it. Shards are read when they are asked for.
-
-    Raises:
-        InputError: if the work is long and a DVC remote may have its result, if an image is not the one in
-            the catalog any more, if an activation is not finite, or if the disk is full; rows finished
-            before are kept.
+    Rows that were finished before an error are kept.
     """
     # 1. Which rows are missing?
     positions = {image.sha256: position for position, image in enumerate(files.images)}

@@ -3,9 +3,8 @@
 The file is a YAML file that names weights (a seed, weights of torchvision, or another file), or it
 contains the weights (safetensors, or a state dict saved by torch). No code in the file is executed.
 
-How images must be fed belongs to the weights. A YAML file says it (`input`), or torchvision does; a
-safetensors file that `fne import` converted says it in its metadata. A bare file does not say it, so
-`extract.input` must.
+How images must be fed belongs to the weights. A YAML file, torchvision, or the metadata of a file that
+`fne import` converted says it. A bare file does not say it, so `extract.input` must.
 """
 
 import json
@@ -71,10 +70,7 @@ class Random(Section):
 
 
 class Torchvision(Section):
-    """Weights of torchvision by their name, with the SHA-256 of the file of each backbone.
-
-    A digest may have only its first eight digits. torchvision says how the weights expect images.
-    """
+    """Weights of torchvision by name, with the SHA-256, or its first eight digits, of each file."""
 
     kind: Literal["torchvision"]
     name: str
@@ -151,10 +147,9 @@ def has_digest(path: Path, backbone: str, digest: str) -> bool:
 
 
 def read_header(path: Path) -> Weights:
-    """Return the weights of a file that is no YAML file, without reading their values where that is possible.
+    """Return the names, types and shapes of the weights in a file that is no YAML file, without a digest.
 
-    The tensors have their names, types and shapes. Only the format of torch before version 1.6 must be read
-    completely. There is no digest.
+    Values are not read, except in the format of torch before version 1.6.
     """
     check_regular(path)
     with _readable_weights(path):

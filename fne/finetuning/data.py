@@ -106,10 +106,7 @@ class RandomCrops(Dataset[Tensor | str]):
 class CropReader:
     """Reads the crops of one batch after the other, ahead of the training.
 
-    Args:
-        batches: the crops that this process needs for each batch of an epoch.
-        workers: the processes that read.
-        pin: whether pixels are sent to a GPU.
+    `batches` returns the crops that this process needs for each batch of an epoch.
     """
 
     def __init__(
@@ -122,11 +119,7 @@ class CropReader:
         self._pixels: Iterator[Tensor] = iter(())
 
     def read(self, crops: list[Crop]) -> Tensor:
-        """Return the pixels (crops, channels, 224, 224) of a batch, in bytes.
-
-        Raises:
-            InputError: if an image cannot be read, or is not the one in the catalog.
-        """
+        """Return the pixels (crops, channels, 224, 224) of a batch, in bytes."""
         if list(islice(self._expected, len(crops))) != crops:  # at the start, and after an interruption
             self._expected = islice(self._following(crops), len(crops), None)
             self._pixels = read_ahead(self._crops, self._following(crops), self._workers, self._pin)

@@ -1,7 +1,6 @@
 """Rows of images from a tuned network, for vectors in the joint space.
 
-Images are prepared exactly as the extraction prepared them for the model before the fine-tuning: the same
-resizing, the same crops. Only the weights are others.
+Images are prepared exactly as for the model before the fine-tuning. Only the weights are others.
 """
 
 import json
@@ -35,11 +34,7 @@ KEPT = "for the scratch folder"
 
 
 def tuned_extractor(tuned: Path, runtime: Runtime) -> tuple[Extractor, Artifact]:
-    """Return the extractor with the weights of a tuned network, and where these come from.
-
-    Raises:
-        InputError: if the file is damaged, or if this version of the extractor computes other values.
-    """
+    """Return the extractor with the weights of a tuned network, and where these come from."""
     file = read_model_file(tuned, NETWORK)
     origin = file.artifact
     state = {name.removeprefix(NETWORK): torch.from_numpy(value) for name, value in file.weights.items()}
@@ -53,9 +48,6 @@ class TunedRows:
 
     All images pass through the network when this is made. Finished rows are kept in the scratch folder, so
     that an interruption costs only those that were being computed.
-
-    Raises:
-        InputError: if an image is not the one in the catalog any more.
     """
 
     network = None
@@ -76,11 +68,7 @@ class TunedRows:
         return []
 
     def check_ids(self, ids: Sequence[str]) -> None:
-        """Refuse images without a file.
-
-        Raises:
-            InputError: naming the first of them.
-        """
+        """Refuse images without a file."""
         missing = [each for each in ids if each not in self._files]
         if missing:
             raise InputError(f"the catalog has no image file of {missing[0]!r}; run `dvc repro`")

@@ -48,7 +48,6 @@ class NetworkRows:
 
     Args:
         rates: factors on the learning rate, by the kind of weights in the network.
-        crops: the random crops of the images.
         batches: the crops that this process needs for each batch of an epoch, which are read ahead.
     """
 
@@ -71,11 +70,7 @@ class NetworkRows:
         return [ParameterGroup(f"network_{kind}", own, self._rates[kind]) for kind, own in kinds if own]
 
     def check_ids(self, ids: Sequence[str]) -> None:
-        """Refuse images without a file.
-
-        Raises:
-            InputError: naming the first of them.
-        """
+        """Refuse images without a file."""
         missing = [each for each in ids if each not in self._photos.files]
         if missing:
             raise InputError(f"{self._photos.catalog}: has no image file of {missing[0]!r}; run `dvc repro`")

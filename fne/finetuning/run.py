@@ -101,11 +101,7 @@ class TuningInputs:
 def run_finetuning(
     settings: Finetune, runtime: Runtime, places: Places, tuned: Path, history: Path, metrics: Path
 ) -> None:
-    """Train, and write the tuned network with its model, the history, and what the validation found.
-
-    Raises:
-        InputError: if there is no network to train, or if settings and inputs do not fit.
-    """
+    """Train, and write the tuned network with its model, the history, and what the validation found."""
     stat_cache.use(runtime.scratch_folder())
     device = prepare_device(runtime, settings.threads)
     inputs = read_inputs(places, settings.epochs)
@@ -136,11 +132,7 @@ def run_finetuning(
 
 
 def read_inputs(places: Places, epochs: Sequence[int]) -> TuningInputs:
-    """Open what fine-tuning starts from, for some epochs of each phase.
-
-    Raises:
-        InputError: if the artifacts do not belong together, or if there is no network to train.
-    """
+    """Open what fine-tuning starts from, for some epochs of each phase."""
     matcher, origin = read_model(places.model)
     files, catalog = read_images(places.images)
     refuse_without_network(origin, bool(files), epochs)
@@ -155,11 +147,7 @@ def read_inputs(places: Places, epochs: Sequence[int]) -> TuningInputs:
 
 
 def refuse_without_network(model: Artifact, has_images: bool, epochs: Sequence[int]) -> None:
-    """Refuse a model that no network can be trained for.
-
-    Raises:
-        InputError: saying what to change.
-    """
+    """Refuse a model that no network can be trained for."""
     said = f"params.yaml: finetune.epochs is {epochs[0] if len(epochs) == 1 else list(epochs)}"
     recorded = model.lineage.get("activations", {}).get("settings", {})
     if not has_images:
@@ -189,11 +177,7 @@ def build_task(
     device: torch.device,
     processes: Processes = ALONE,
 ) -> tuple[MatchingTask, NetworkRows]:
-    """Return the task and its rows, with the network, the model and the classifier on their device.
-
-    Raises:
-        InputError: if the settings do not fit the network or the model.
-    """
+    """Return the task and its rows, with the network, the model and the classifier on their device."""
     extraction, model = inputs.extraction, inputs.model.settings
     feeding = InputFormat.model_validate(extraction["input"]) if "input" in extraction else TORCHVISION
     network = open_network(settings, inputs, feeding, images_at_once(runtime, device), device)

@@ -86,11 +86,7 @@ class Finetune(Section):
         }
 
     def phases(self) -> list[Phase]:
-        """Return the phases of the training; none of them ends early.
-
-        Raises:
-            ValueError: if lists have different lengths.
-        """
+        """Return the phases of the training; none of them ends early."""
         title = " + ".join(["ranking"] * bool(self.rank_weight) + ["instance"] * self.has_instance_loss)
         values: dict[str, list[Any]] = {"learning_rate": self.learning_rate, "epochs": self.epochs}
         return [

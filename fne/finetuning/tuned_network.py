@@ -1,10 +1,9 @@
 """The image network while it is trained: frozen below a layer, trained from there on.
 
-Dropout and batch normalization of the network stay in evaluation mode: its statistics are those of its
-weights file, before and after. So an image's row does not depend on the other images of the batch, and a
-batch can pass through the network in parts. Only the rows are kept. When the gradient of the rows is known,
-each part passes through again and adds its share of the gradient of the weights (gradient caching). Memory
-then depends on the size of a part and not on the batch.
+Dropout and batch normalization stay in evaluation mode, with the statistics of the weights file. So an
+image's row does not depend on the other images of the batch, and a batch can pass through the network in
+parts. Only the rows are kept. When their gradient is known, each part passes through again and adds its share
+of the gradient of the weights (gradient caching). So memory depends on the size of a part, not on the batch.
 """
 
 from collections.abc import Sequence
@@ -23,15 +22,7 @@ from fne.finetuning.settings import ALL, BIASES, FIRST, GAINS, WEIGHTS
 
 
 def trained_taps(backbone: str, layer: str, first: str) -> list[Tap]:
-    """Return the layers that are trained, in the order of the network.
-
-    Args:
-        layer: the layer that the image head reads.
-        first: the first layer that is trained, or `all`.
-
-    Raises:
-        InputError: if the network has no layer `first`, or none before or at `layer`.
-    """
+    """Return the layers to train, from `first` or all, up to the `layer` that the image head reads."""
     if backbone not in BACKBONES:
         raise InputError(
             f"params.yaml: finetune.epochs is not 0, but {backbone} cannot be tuned; set extract.backbone to "
@@ -129,9 +120,8 @@ class TunedNetwork(nn.Module):
     def activation_bytes(self, images: Tensor, batch: int) -> int:
         """Return the memory of the values of a step: of the layer or the part that needs most of it.
 
-        Args:
-            images: those that pass through the network at once (images, channels, height, width).
-            batch: the images of the step, of which what enters the trained layers is kept.
+        The images (images, channels, height, width) pass through the network at once. Of the `batch`, what
+        enters the trained layers is kept.
         """
         values, largest = images, 0
         with torch.no_grad():

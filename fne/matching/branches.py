@@ -1,9 +1,8 @@
 """Branches of fully connected layers, for image features and for mean word vectors.
 
-Every branch is called as `branch(features, embed_dim, settings)`, as image heads are, and returns a module
-that maps rows (rows, features) to (rows, embed_dim). The module is called as `module(rows, step)`, where
-`step` is a `fne.core.distributed_layers.Step` while training. Vectors are not normalized to length one: the
-model does that for all heads and encoders.
+Every branch is called as `branch(features, embed_dim, settings)`, as image heads are. Its module maps rows
+(rows, features) to (rows, embed_dim). It is called as `module(rows, step)`, where `step` is a
+`fne.core.distributed_layers.Step` while training. The model, not the branch, normalizes to length one.
 """
 
 from typing import Annotated
@@ -38,9 +37,7 @@ class DualPathSettings(Section):
 class Branch(nn.Module):
     """Fully connected layers; every hidden one is followed by ReLU and dropout.
 
-    Args:
-        normalized: whether batch normalization follows the hidden layers, before their ReLU, and the last
-            layer.
+    If `normalized`, batch normalization follows the hidden layers, before their ReLU, and the last layer.
     """
 
     def __init__(
@@ -111,8 +108,5 @@ def mlp_bn_first(features: int, embed_dim: int, settings: BranchSettings) -> Bra
 
 
 def dual_path(features: int, embed_dim: int, settings: DualPathSettings) -> Branch:
-    """Batch normalization after every layer, no biases and no dropout: that of the dual-path networks.
-
-    Their dropout comes after the branch, before the classifier of the instance loss.
-    """
+    """Batch normalization after every layer, no biases, no dropout: it comes later, before the classifier."""
     return Branch(features, embed_dim, settings, (True, True), 0.0, bias=False)

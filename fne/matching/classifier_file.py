@@ -45,11 +45,7 @@ def write_classifier(
 
 
 def read_classifier(path: Path) -> ClassifierFile:
-    """Read a classifier, checking its digest.
-
-    Raises:
-        InputError: if it is missing, damaged, of a newer format or not a classifier of fne.
-    """
+    """Read a classifier, checking its digest."""
     file = read_sealed_arrays(path)
     header, arrays = file.description, file.arrays
     try:

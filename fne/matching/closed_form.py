@@ -1,13 +1,11 @@
 """Closed-form alignment of images and captions: a model without training by steps.
 
-Images are rows of features, captions are weighted sums over their words (`fne.text.bags`). Every training
-caption is paired with the row of its image. From the second moments of these pairs, linear algebra gives a
-linear map of each side into a joint space. The result has the form of a trained model: image head
-`linear_bias`, text encoder `tfidf`, cosine similarity.
+Images are rows of features, captions are weighted sums over their words (`fne.text.bags`). From the second
+moments of all training pairs, linear algebra gives a linear map of each side into a joint space. The result
+has the form of a trained model: image head `linear_bias`, text encoder `tfidf`, cosine similarity.
 
 Only second moments are in memory (`fne.matching.second_moments`): (features, features), (features, text_dim)
 and (text_dim, text_dim), with one copy of the first. Images are read in blocks, in the order of the store.
-
 The grid is tried in float32, which is enough to compare its points. The chosen point is fitted in float64.
 
 Every method of `METHODS` is called as `method(solution, regularization, dim)`. It returns an `Axes`.
@@ -132,10 +130,7 @@ class Alignment:
     trials: list[Trial]
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return the weights of a `Matcher`.
-
-        Its image head is `linear_bias`, its text encoder `tfidf` with `word_dim` = dim + 1.
-        """
+        """Return the weights of a `Matcher` with `linear_bias`, and `tfidf` of `word_dim` = dim + 1."""
         return {
             "image_head.weight": self.image_weight,
             "image_head.bias": self.image_bias,
@@ -217,14 +212,12 @@ def fit(
     Args:
         validation: not used with `choose_on: train`.
         words: the size of the vocabulary.
-        method: a name in `METHODS`.
         vectors: word vectors (words, dim), with `text: vectors`.
         memory: the bytes that may be used; by default the memory of the machine.
         text: what `word_features` returns for the same captions and settings, if it is known already.
 
     Raises:
         AlignmentError: if there is too little memory, or too few images, or if they do not vary.
-        InputError: if the rows are damaged.
     """
     fitted_on, judged_by = _divide(training, validation, settings)
     if text is None:
@@ -300,11 +293,7 @@ def word_features(
     vectors: np.ndarray | None = None,
     memory: int | None = None,
 ) -> WordFeatures:
-    """Return the features of captions, which do not depend on the images; arguments as for `fit`.
-
-    Raises:
-        AlignmentError: if there is too little memory, or if no word is frequent enough.
-    """
+    """Return the features of captions, which do not depend on the images; arguments as for `fit`."""
     if settings.text == "vectors":
         if vectors is None or len(vectors) != words or not np.isfinite(vectors).all():
             found = (

@@ -28,15 +28,13 @@ from fne.training.row_source import RowSource, StoreRows
 class PairBatch:
     """Some images, each with one of its captions.
 
-    Attributes:
-        views: the view of each image, where images have several.
-        candidates: captions from which the missing ones are mined: if there are any, only the first images
-            have a caption of their own (see `fne.matching.mined_captions`).
+    If there are `candidates`, only the first images have a caption of their own, and the missing captions are
+    mined from the candidates (see `fne.matching.mined_captions`).
     """
 
     image_ids: list[str]
     caption_ids: list[str]
-    views: list[int] | None = None
+    views: list[int] | None = None  # of each image, where images have several
     candidates: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -128,20 +126,16 @@ class Draw(Protocol):
 class PairDraw:
     """Draws pairs of images and captions.
 
-    Attributes:
-        captions: a key of `DRAWS`.
-        last_batch: with `drop`, an incomplete last batch is left out, unless it is the only one. With
-            `keep`, a last batch of one joins the batch before it, since it would have nothing to contrast
-            with.
-        views: how many views an image has, of which one is drawn.
+    With `drop`, an incomplete last batch is left out, unless it is the only one. With `keep`, a last batch
+    of one joins the batch before it, since it would have nothing to contrast with.
     """
 
     captioned: Sequence[Captioned]
     seed: int
     batch: int
-    captions: str
+    captions: str  # a key of `DRAWS`
     last_batch: str = "keep"
-    views: int = 1
+    views: int = 1  # of each image, of which one is drawn
 
     def sizes(self) -> list[int]:
         """Return the number of pairs of each batch."""
@@ -230,11 +224,7 @@ class MatchingInputs:
 def read_inputs(
     embeddings: Path, captions: Path, tokens: Path, vectors: Path | None = None
 ) -> MatchingInputs:
-    """Open the stores of training, and the pretrained word vectors, if there are any.
-
-    Raises:
-        InputError: if they do not belong together, or if a split has too few images.
-    """
+    """Open the stores of training, and the pretrained word vectors, if there are any."""
     rows, words = Rows.open(embeddings, "embeddings"), read_tokens(tokens)
     captioned, catalog = read_captions(captions)
     imported = read_caption_vectors(vectors) if vectors else None

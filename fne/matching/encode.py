@@ -90,10 +90,9 @@ def embed_batch(
 ) -> BatchVectors:
     """Return the vectors of a batch's images and of its captions.
 
-    Every process computes its own pairs and receives the others'. So all of them see every
-    contrast of the batch, and the size of the batch does not depend on their number. A process
-    without pairs takes part too: it draws the same random numbers, and the statistics of batch
-    normalization wait for it.
+    Every process computes its own pairs and receives the others'. So all of them see every contrast of the
+    batch, and its size does not depend on their number. A process without pairs takes part too: it draws the
+    same random numbers, and the statistics of batch normalization wait for it.
 
     Args:
         rows: of this process's images (pairs, features), on the device of the model.

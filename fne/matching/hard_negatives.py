@@ -64,10 +64,9 @@ def selected(
     k: int = 1,
     hardest: str = "query",
 ) -> tuple[Tensor, Tensor]:
-    """Return the contrasts that a loss counts.
+    """Return masks of the contrasts that a loss counts: (captions, captions), and (images, captions).
 
-    They are masks of caption contrasts (captions, captions), one row per pair, and of image contrasts
-    (images, captions). Of equal scores, which ones are among the K hardest is not defined.
+    Of equal scores, which ones are among the K hardest is not defined.
     """
     mine, _ = MINERS[name]
     by_image, by_caption = _directions(scores, positives, truth, hardest)
@@ -96,10 +95,7 @@ def mined_loss(
 
 
 def collapsed_loss(name: str, choices: LossChoices, positives: Tensor, truth: Tensor, margin: float) -> float:
-    """Return the loss of a model that gives all pairs the same score.
-
-    It is 0 for `semi_hard_hinge`: a collapsed model has no semi-hard contrasts.
-    """
+    """Return the loss of a model that gives all pairs the same score: none of its contrasts is semi-hard."""
     scores = torch.zeros(positives.shape, dtype=torch.float64, device=positives.device)
     return mined_loss(name, choices, scores, positives, truth, margin).item()
 

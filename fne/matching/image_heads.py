@@ -2,8 +2,7 @@
 
 Every head is called as `head(features, embed_dim, settings)` and returns a module that maps
 (images, features) to (images, embed_dim). The module is called as `module(rows, step)`, where `step`
-is a `fne.core.distributed_layers.Step` while training. A head with its own settings has a block in
-`image_heads` of `params.yaml`.
+is a `fne.core.distributed_layers.Step` while training. A head's own settings are a block of `image_heads`.
 """
 
 from torch import Tensor, nn

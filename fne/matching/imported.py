@@ -60,11 +60,7 @@ class ImportedSides:
 def read_imported(
     embeddings: Path, captions: Path, tokens: Path, vectors: Path, similarity: str
 ) -> ImportedSides:
-    """Open the stores of imported vectors.
-
-    Raises:
-        InputError: if they do not belong together, or if the validation split has no images.
-    """
+    """Open the stores of imported vectors."""
     rows, words = Rows.open(embeddings, "embeddings"), read_tokens(tokens)
     captioned, catalog = read_captions(captions)
     sides = require_one_space(rows, read_caption_vectors(vectors))

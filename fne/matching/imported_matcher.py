@@ -20,9 +20,8 @@ from fne.text.caption_vectors import CaptionVectors, require_one_space
 class ImportedVectors(Matcher):
     """A model whose outputs are imported vectors.
 
-    Args:
-        captions: the vectors of all captions (captions, dim); a caption's number is counted from 1.
-        similarity: a key of `SIMILARITIES`. For cosines, vectors are scaled to length one.
+    `captions` are the vectors of all captions (captions, dim); a caption's number is counted from 1. For
+    cosines, vectors are scaled to length one.
     """
 
     def __init__(self, captions: Tensor, similarity: str) -> None:
@@ -49,9 +48,5 @@ class ImportedVectors(Matcher):
 
 
 def open_imported(rows: Rows, captions: CaptionVectors | None, similarity: str) -> ImportedVectors:
-    """Return imported vectors as a model.
-
-    Raises:
-        InputError: if there are no vectors of captions, or if the two sides do not fit.
-    """
+    """Return imported vectors as a model."""
     return ImportedVectors(torch.from_numpy(require_one_space(rows, captions).values), similarity)

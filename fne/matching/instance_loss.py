@@ -1,8 +1,7 @@
 """The instance loss: every training image is a class, and a shared classifier names it.
 
-One classifier serves image vectors and caption vectors, so that both must end where the weights of
-their class are. It is a module with weights of its own, which are trained and stored separately from the
-model. With weights of zero the loss is ln(classes).
+One classifier serves image vectors and caption vectors, so that both must end where the weights of their
+class are. Its weights are stored separately from the model. With weights of zero the loss is ln(classes).
 """
 
 import hashlib
@@ -54,13 +53,12 @@ class Instance(nn.Module):
     def forward(self, vectors: Tensor, labels: Tensor, step: Step | None = None) -> Tensor:
         """Return the mean cross entropy of the vectors of one path.
 
-        With several processes, this is the part of the process's own rows: the sum of all
-        processes is the mean over the whole batch, and so is the sum of the gradients.
+        With several processes, this is the part of the process's own rows: the sum of all processes is the
+        mean over the whole batch, and so is the sum of the gradients.
 
         Args:
             vectors: (rows, dim), before ReLU and not normalized to length one.
-            step: the rows that these are of the whole batch. It is needed for dropout
-                while training, and for several processes.
+            step: which rows of the whole batch these are; for dropout while training, and several processes.
         """
         [loss] = self.losses([vectors], labels, step)
         return loss
@@ -123,13 +121,7 @@ def check_memory(
     moments: int = 1,
     best: bool = False,
 ) -> str:
-    """Refuse a classifier that takes more than the `free` bytes, before the first step.
-
-    Otherwise return what it takes and what is free, for the user. Arguments are those of `classifier_bytes`.
-
-    Raises:
-        InputError: with the figures.
-    """
+    """Refuse a classifier of more than `free` bytes; otherwise return what it takes and what is free."""
     wanted = classifier_bytes(classes, dim, batch, bias, moments, best)
     figures = (
         f"the classifier of {classes:,} images and {dim:,} dimensions takes {format_bytes(wanted)} with its "

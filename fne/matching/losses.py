@@ -2,13 +2,12 @@
 
 Every loss is called as `loss(scores, positives, truth, margin)`, as `fne.matching.hard_negatives` describes
 them. Which contrasts a loss counts is its name, a key of `MINERS` there; how they are added up is in
-`LossChoices`. A loss's own settings, the search for the hardest contrasts, are a block of `params.yaml`.
+`LossChoices`.
 
-A contrast violates the margin twice: as a wrong caption of its image, and as a wrong
-image of its caption. Losses that count only the hardest contrasts search either axis:
-`hardest="query"` finds the hardest wrong answers to each query, as Equation 4 says;
-`hardest="candidate"` finds the queries that each wrong answer disturbs most, as the paper's
-published code does.
+A contrast violates the margin twice: as a wrong caption of its image, and as a wrong image of its caption.
+Losses of the hardest contrasts search either axis: `hardest="query"` finds the hardest wrong answers to each
+query, as Equation 4 says; `hardest="candidate"` finds the queries that each wrong answer disturbs most, as
+the paper's published code does.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,7 @@
 """How a matching model is made: by training steps, in closed form, or by steps that start from a closed form.
 
 Every method is called as `method(settings, inputs, job)` and returns the model with the points of its
-validation. A closed-form model has one point. The model file, the later stages, search and the report do
-not know the difference.
+validation, of which a closed form has one. What uses the model does not know the difference.
 """
 
 from dataclasses import replace
@@ -90,11 +89,7 @@ def start_matcher(settings: Train, inputs: MatchingInputs, job: Job) -> Matcher:
 
 
 def label_images(training: Pairs, classes: int, seed: int) -> dict[str, int]:
-    """Return the class of each training image: by K-means of their rows, or, if `classes` is 0, its own.
-
-    Raises:
-        InputError: if there are more classes than images.
-    """
+    """Return the class of each training image: by K-means of their rows, or, if `classes` is 0, its own."""
     numbers = class_numbers(training.image_ids)
     if not classes:
         return numbers
@@ -103,11 +98,7 @@ def label_images(training: Pairs, classes: int, seed: int) -> dict[str, int]:
 
 
 def _make_classes(settings: Train, training: Pairs, job: Job) -> Classes:
-    """Return the classifier and the classes of the training images.
-
-    Raises:
-        InputError: if the classifier does not fit into memory.
-    """
+    """Return the classifier and the classes of the training images."""
     own, dim = settings.instance, settings.embed_dim
     count = own.classes or len(training)
     moments, best = 1 if settings.optimizer == "sgd_nesterov" else 2, settings.keep == "best"
@@ -132,8 +123,7 @@ def align(settings: Train, inputs: MatchingInputs, job: Job) -> Made:
 def aligned(method: str, settings: ClosedForm, inputs: MatchingInputs, job: Job) -> tuple[Matcher, Finished]:
     """Return the closed-form model, from the scratch folder where it was fitted before.
 
-    The first process fits it and the others receive it: processes on unlike machines would differ in the
-    last bits.
+    The first process fits it for all: unlike machines would differ in the last bits.
     """
     key = training_key({"method": method, **settings.model_dump()}, inputs.read_in_order, "cpu", processes=1)
     done = load_finished(job.scratch, key, job.processes)

@@ -1,8 +1,7 @@
 """Batches in which each anchor has one mined caption and one other image: dual-path networks, second stage.
 
 The first half of a batch's images are anchors, each with one of its captions. The wrong caption of an anchor
-is the nearest of some candidates, found in test mode. The wrong image of an anchor's caption is an image of
-the other half.
+is the nearest of some candidates, found in test mode. Its caption's wrong image is one of the other half.
 """
 
 from collections.abc import Sequence
@@ -26,16 +25,13 @@ BLOCK = 256  # candidates that are encoded at once
 class AnchorDraw:
     """Draws anchors, other images, and candidates for wrong captions.
 
-    Attributes:
-        batch: the images of a batch, an even number; an incomplete batch is left out, unless it is the only
-            one.
-        candidates: how many captions are mined from, at most.
+    An incomplete batch is left out, unless it is the only one.
     """
 
     captioned: Sequence[Captioned]
     seed: int
-    batch: int
-    candidates: int
+    batch: int  # images, an even number
+    candidates: int  # captions to mine from, at most
 
     def sizes(self) -> list[int]:
         """Return the number of images of each batch."""
@@ -104,9 +100,8 @@ def with_mined_captions(
 def rank_mined(scores: Tensor, margin: float) -> Tensor:
     """Return the ranking loss of a batch, the sum over its anchors divided by the number of its images.
 
-    Args:
-        scores: (images, captions). Caption i of the first half belongs to anchor i. Caption `half + i` is its
-            mined wrong caption, and image `half + i` the wrong image of its own caption.
+    Of the scores (images, captions), caption i of the first half belongs to anchor i. Caption `half + i` is
+    its mined wrong caption, and image `half + i` the wrong image of its own caption.
     """
     half = len(scores) // 2
     true = scores.diagonal()[:half]

@@ -74,10 +74,7 @@ class Matcher(nn.Module):
 
 
 def parameter_kinds(matcher: Matcher) -> dict[int, str]:
-    """Return the kind of each parameter that has a factor of its own on the learning rate, by its identity.
-
-    The kinds are `gains`, of batch normalization, and `words`.
-    """
+    """Return `gains` (batch normalization) or `words` for parameters with their own rate, by identity."""
     kinds = {id(each.weight): "gains" for each in matcher.modules() if isinstance(each, SyncBatchNorm)}
     return kinds | {id(each): "words" for name, each in matcher.named_parameters() if name in WORD_LAYER}
 

@@ -68,10 +68,7 @@ def write_model(
 
 
 def write_imported_model(path: Path, shape: "Shape", found: dict[str, Any], lineage: Lineage) -> Artifact:
-    """Write a model without weights, which stands for imported vectors of both sides.
-
-    What the validation found is recorded.
-    """
+    """Write a model without weights for imported vectors of both sides, and what the validation found."""
     settings: dict[str, Any] = {"source": IMPORTED, "similarity": shape.similarity} | found
     sections: Sections = {"train": {}}
     digest = write_sealed(path, _header(asdict(shape), settings, lineage, sections), {})
@@ -103,8 +100,7 @@ def write_tuned(
 ) -> str:
     """Write a model that was trained together with its image network; return the digest of the file.
 
-    Weights of the network have their names in torchvision. The settings are those of the fine-tuning, and the
-    lineage includes the model before it.
+    Weights of the network have their names in torchvision. The lineage includes the model before it.
     """
     header = {
         **TUNED.header(),
@@ -122,11 +118,7 @@ def write_untuned(path: Path) -> str:
 
 
 def is_tuned(path: Path) -> bool:
-    """Return whether a file holds a tuned model; only its header is read.
-
-    Raises:
-        InputError: if it is missing, damaged, of a newer format or not a file of `finetune`.
-    """
+    """Return whether a file holds a tuned model; only its header is read."""
     header = read_description(path)
     try:
         TUNED.check(path, header)
@@ -141,11 +133,7 @@ def current_model(model: Path, tuned: Path) -> Path:
 
 
 def read_tuned_artifact(path: Path) -> Artifact:
-    """Return where the file of `finetune` comes from, checking the digest of the whole file.
-
-    Raises:
-        InputError: if it is missing, damaged, of a newer format or not a file of `finetune`.
-    """
+    """Return where the file of `finetune` comes from, checking the digest of the whole file."""
     file = read_sealed_arrays(path, NETWORK)
     try:
         TUNED.check(path, file.description)
@@ -155,11 +143,7 @@ def read_tuned_artifact(path: Path) -> Artifact:
 
 
 def read_model(path: Path) -> "tuple[Matcher, Artifact]":
-    """Read a model, tuned or not, checking its digest.
-
-    Raises:
-        InputError: if it is missing, damaged, of a newer format or not a model of fne.
-    """
+    """Read a model, tuned or not, checking its digest."""
     import torch  # torch: slow to import
 
     from fne.matching.model import Matcher, Shape
@@ -185,13 +169,7 @@ def read_model(path: Path) -> "tuple[Matcher, Artifact]":
 
 
 def read_model_file(path: Path, prefix: str = "") -> ModelFile:
-    """Read the file of a model, without torch, checking the digest of the whole file.
-
-    Only weights whose names begin with `prefix` are returned.
-
-    Raises:
-        InputError: if it is missing, damaged, of a newer format or not a model of fne.
-    """
+    """Read a model without torch, checking the digest; only weights that begin with `prefix` are returned."""
     file = read_sealed_arrays(path, prefix)
     header = file.description
     try:
@@ -204,20 +182,12 @@ def read_model_file(path: Path, prefix: str = "") -> ModelFile:
 
 
 def model_of(artifact: Artifact) -> tuple[str, str]:
-    """Return the name and the digest of the model behind an artifact: the tuned one, if it was tuned.
-
-    Raises:
-        KeyError: if there is none.
-    """
+    """Return the name and the digest of the model behind an artifact: the tuned one, if it was tuned."""
     return newest(MODELS, artifact)
 
 
 def require_same_model(*artifacts: Artifact) -> None:
-    """Refuse artifacts of which some were made with a tuned network and others with the model before it.
-
-    Raises:
-        InputError: with both digests.
-    """
+    """Refuse artifacts of which some were made with a tuned network and others with the model before it."""
     require_same(MODELS, *artifacts)
 
 

@@ -1,9 +1,8 @@
 """Compiled loops of the order similarity on the CPU.
 
-The differences between captions and images stay in registers: no array of (images,
-captions, dim) is allocated. Neither the score of a pair nor the gradient of a vector
-depends on what else is computed in the same call, so the number of threads and the
-blocks do not change any bit of the result.
+The differences between captions and images stay in registers: no array of (images, captions, dim) is
+allocated. No score and no gradient depends on what else is computed in the same call, so the number of
+threads and the blocks do not change any bit of the result.
 
 The module imports numba, so it is imported only where it is used.
 """
@@ -22,10 +21,7 @@ _reordered = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract",
 
 @_compiled
 def score(images: np.ndarray, captions: np.ndarray, scores: np.ndarray, first: int, last: int) -> None:
-    """Write the scores (images, captions) of all images with captions `first` to `last` - 1.
-
-    They are computed in tiles of four by two.
-    """
+    """Write the scores (images, captions) of captions `first` to `last` - 1, in tiles of four by two."""
     zero = images.dtype.type(0)
     for begin in range(first, last, _BLOCK):
         end = min(begin + _BLOCK, last)

@@ -45,9 +45,6 @@ def run_training(settings: Train, runtime: Runtime, sources: Four, outputs: Four
     Args:
         sources: the embeddings, captions, tokens and word vectors.
         outputs: the model, the classifier, the history and the metrics.
-
-    Raises:
-        InputError: if settings and inputs do not fit.
     """
     model, classifier, history, metrics = outputs
     device = prepare_device(runtime, settings.threads)
@@ -75,10 +72,7 @@ def run_training(settings: Train, runtime: Runtime, sources: Four, outputs: Four
 
 
 def training_metrics(done: Finished, caption_counts: np.ndarray) -> dict[str, Any]:
-    """Return the validation of the weights that training kept, and how the training went.
-
-    The counts are those of the captions of each validation image (images).
-    """
+    """Return the validation of the weights that training kept, and how the training went."""
     values = done.kept.scores.values
     return {
         "validation": validation_metrics(values, caption_counts),

@@ -49,10 +49,7 @@ class Moments:
         self._image_text = torch.zeros((features, text_dim), dtype=torch.float64)
 
     def add(self, rows: Tensor, text: Tensor, counts: Tensor) -> None:
-        """Add images (images, features) with their captions, image by image (captions, text_dim).
-
-        The counts say how many captions each image has (images).
-        """
+        """Add images (images, features) and captions (captions, text_dim), `counts` of them per image."""
         if self._origins is None:
             self._origins = rows.mean(dim=0), text.mean(dim=0)
         rows, text = rows - self._origins[0], text - self._origins[1]
@@ -70,9 +67,6 @@ class Moments:
         """Return the ridge regression of the text features from the image features.
 
         The regularization is added to the variance of each feature, in units of their mean variance.
-
-        Raises:
-            AlignmentError: if the images or the captions do not vary.
         """
         assert self._origins is not None
         image_mean, text_mean = self._images / self.pairs, self._text / self.pairs
@@ -106,10 +100,7 @@ class Moments:
 
 
 class FewImages:
-    """The same as `Moments` where there are fewer images than features: the rows themselves are kept.
-
-    The regression is then solved among images (images, images) instead of features (features, features).
-    """
+    """The same as `Moments` for fewer images than features: it keeps the rows and solves (images, images)."""
 
     def __init__(self, features: int, text_dim: int) -> None:
         self.pairs = 0
@@ -131,11 +122,7 @@ class FewImages:
         self._text_text.addmm_(text.T, text)
 
     def solve(self, regularization: float, dtype: torch.dtype = torch.float64) -> Solution:
-        """Return the ridge regression of the text features from the image features, as `Moments.solve` does.
-
-        Raises:
-            AlignmentError: if the images or the captions do not vary.
-        """
+        """Return the ridge regression of the text features, as `Moments.solve` does."""
         if self._prepared is None:
             self._prepared = self._prepare()
         known = self._prepared

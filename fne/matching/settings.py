@@ -229,12 +229,7 @@ class Train(TrainingSection):
 
 
 def require_vectors(settings: Train, vectors: WordVectors | None) -> None:
-    """Refuse word vectors that do not fit the settings.
-
-    Raises:
-        InputError: if fixed vectors are missing, if vectors would be ignored, or if they have another length
-            than `word_dim`.
-    """
+    """Refuse missing fixed vectors, vectors that would be ignored, and another length than `word_dim`."""
     if vectors is None:
         if settings.words == "fixed":
             raise InputError(
@@ -263,11 +258,7 @@ def unused_vectors_message(settings: Train, file: str) -> str | None:
 
 
 def require_caption_head(settings: Train, captions: CaptionVectors | None) -> None:
-    """Refuse text encoders that are no heads over imported vectors of captions.
-
-    Raises:
-        InputError: if the vectors would be trained themselves, or if the encoder needs words.
-    """
+    """Refuse text encoders that are no heads over imported vectors of captions."""
     if captions is None:
         return
     if settings.method != "steps":
@@ -294,11 +285,7 @@ def require_caption_head(settings: Train, captions: CaptionVectors | None) -> No
 
 
 def require_positions(settings: Train, longest: int) -> None:
-    """Refuse captions that are longer than the positions of the text encoder, before the first step.
-
-    Raises:
-        InputError: with both lengths.
-    """
+    """Refuse captions that are longer than the positions of the text encoder, before the first step."""
     own = settings_of(settings.text_encoder, settings.text_encoders)
     if isinstance(own, TextCnnSettings) and longest > own.positions:
         raise InputError(too_long(longest, own.positions))

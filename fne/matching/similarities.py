@@ -3,12 +3,10 @@
 Every similarity is called as `similarity(images, captions)` with vectors (images, dim)
 and (captions, dim), and returns scores (images, captions); higher is better.
 
-The order similarity (Vendrov et al.) is minus the squared excess of a caption over its
-image: a caption is more general than its image, so in every dimension of the joint space
-it should not lie above it. No complete tensor of (images, captions, dim) is allocated, neither
-for the scores nor for their gradient. On the CPU, `fne.matching.order_kernels` computes them in
-compiled loops. For other devices and types they are computed in plain torch, in chunks of
-images, and the tests compare the two.
+The order similarity (Vendrov et al.) is minus the squared excess of a caption over its image: a caption is
+more general than its image, so it should not lie above it in any dimension. No complete tensor of (images,
+captions, dim) is allocated, not even for the gradient. On the CPU, `fne.matching.order_kernels` has compiled
+loops. For other devices and types, it is computed in plain torch, in chunks of images.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -91,11 +89,7 @@ class Order(torch.autograd.Function):
 
 
 def order_scores(images: Tensor, captions: Tensor) -> Tensor:
-    """Return the scores (images, captions) of vectors (images, dim) and (captions, dim), without a gradient.
-
-    Raises:
-        ValueError: if the vectors differ in dimension, type or device.
-    """
+    """Return the scores (images, captions) of images (images, dim) and captions (captions, dim), detached."""
     _check(images, captions)
     images, captions = images.detach(), captions.detach()
     if not _is_compiled_for(images):
@@ -109,10 +103,7 @@ def order_scores(images: Tensor, captions: Tensor) -> Tensor:
 
 
 def order_gradients(images: Tensor, captions: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients, with respect to images and captions, of the sum of the weighted scores.
-
-    The weights are the gradient of the loss with respect to the scores (images, captions).
-    """
+    """Return the gradients of images and captions, given that of the scores, `weights` (images, captions)."""
     if not _is_compiled_for(images):
         return order_gradients_in_chunks(images, captions, weights)
     vectors = _array(images), _array(captions)
@@ -176,16 +167,10 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 
 def _run_in_threads(work: Callable[[int, int], None], count: int, differences: int) -> None:
-    """Call `work(first, last)` for ranges of `count` items, in threads.
+    """Call `work(first, last)` for ranges of `count` items, in threads; `differences` are those per item.
 
-    There are at most as many threads as torch uses. They are plain Python threads, since the compiled
-    loops release the GIL. Numba's own threads would end the process when it forks, or when two
-    threads use them at once.
-
-    Args:
-        work: computes the items from `first` up to, not including, `last`.
-        count: the number of items.
-        differences: the number of differences per item.
+    They are plain Python threads, at most as many as torch uses, since the compiled loops release the GIL.
+    Numba's own threads would end the process when it forks, or when two threads use them at once.
     """
     threads = max(1, min(torch.get_num_threads(), count, count * differences // MIN_DIFFERENCES_PER_THREAD))
     bounds = [count * part // threads for part in range(threads + 1)]

@@ -2,8 +2,7 @@
 
 The objective is a weighted sum of terms: a ranking loss over the scores of a batch, and the instance
 loss of the images and of the captions, whose classifier both share. The classifier is trained with the
-model and stored separately. If the rows of images come from a network, it is trained too. A term of weight 0
-is not computed; each phase has its own weights.
+model and stored separately. If the rows of images come from a network, it is trained too.
 """
 
 import math
@@ -50,21 +49,16 @@ RATE_OF_ZEROS = 1e-3
 class Objective:
     """What one phase minimizes: a weighted sum of terms. A term of weight 0 is not computed.
 
-    Attributes:
-        name: of the ranking loss in the history; a key of `fne.matching.losses.LOSSES`, unless `mined`.
-        rank: the weight of the ranking loss.
-        image_classes: the weight of the instance loss of images.
-        text_classes: the weight of the instance loss of captions.
-        mined: whether batches have mined captions: the ranking loss then is `rank_mined`, a mean, and the
-            model has learned before, so nothing is said about a training that does not start.
+    If `mined`, batches have mined captions: the ranking loss then is `rank_mined`, a mean, and the model has
+    learned before, so nothing is said about a training that does not start.
     """
 
-    name: str
+    name: str  # a key of `LOSSES`, unless `mined`
     choices: LossChoices
     margin: float
-    rank: float = 1.0
-    image_classes: float = 0.0
-    text_classes: float = 0.0
+    rank: float = 1.0  # the weight of the ranking loss
+    image_classes: float = 0.0  # the weight of the instance loss of images
+    text_classes: float = 0.0  # the weight of the instance loss of captions
     mined: bool = False
 
     @property
@@ -99,24 +93,15 @@ class MatchingData:
 
 @dataclass(frozen=True)
 class MatchingOptions:
-    """How the task computes.
+    """How the task computes."""
 
-    Attributes:
-        precision: a key of `fne.matching.model.PRECISIONS`.
-        contrasts: see `PairBatch.positives`.
-        rates: a key of `RATES`.
-        rectified: whether vectors of length one are those after ReLU.
-        factors: on the learning rate, of each phase; none: 1.
-        section: see `Task`, as for the next one.
-    """
-
-    precision: str = "float32"
-    contrasts: str = "other_images"
-    rates: str = "equal"
-    rectified: bool = False
-    factors: Sequence[RateFactors] = ()
+    precision: str = "float32"  # a key of `PRECISIONS`
+    contrasts: str = "other_images"  # see `PairBatch.positives`
+    rates: str = "equal"  # a key of `RATES`
+    rectified: bool = False  # whether vectors of length one are those after ReLU
+    factors: Sequence[RateFactors] = ()  # of each phase; none: 1
     processes: Processes = ALONE
-    section: str = "train"
+    section: str = "train"  # see `Task`, as for the next one
     memory_hint: str = "lower train.batch, train.embed_dim or train.word_dim"
 
 
@@ -260,10 +245,7 @@ class MatchingTask:
         return validate(self.matcher, self.data.validation, self._processes, self.section)
 
     def warning(self, phase: int, points: Sequence[Point]) -> str | None:
-        """Detect a phase that has nothing to mine, or that stays at the loss of a collapsed model.
-
-        A phase that learns may pass by the latter.
-        """
+        """Detect a phase that has nothing to mine, or that stays at the loss of a collapsed model."""
         objective = self._objectives[phase]
         if objective.mined:
             return None
@@ -319,8 +301,7 @@ def equal_rates(matcher: Matcher) -> list[ParameterGroup]:
 def relative_rates(matcher: Matcher) -> list[ParameterGroup]:
     """Return each trained tensor as a group, with the root mean square of its values as its rate.
 
-    With Adam, one learning rate then changes every tensor by the same fraction per step, whatever the scale
-    of the image embeddings is.
+    With Adam, each tensor then changes by the same fraction per step, whatever the scale of the embeddings.
     """
     groups = []
     for name, tensor in matcher.named_parameters():

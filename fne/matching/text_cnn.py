@@ -37,24 +37,16 @@ POOLS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class TextCnnSettings(Section):
-    """The settings of `text_cnn`.
+    """The settings of `text_cnn`."""
 
-    Attributes:
-        width: the factor on the channels of all stages.
-        blocks: the number of residual blocks of each stage.
-        positions: no caption may be longer.
-        shifts: how many start positions are summed when encoding, spread evenly; 0: all.
-        pool: how the last positions become one vector.
-    """
-
-    width: Annotated[float, Field(gt=0, le=16, examples=[0.125])]
+    width: Annotated[float, Field(gt=0, le=16, examples=[0.125])]  # a factor on the channels of all stages
     blocks: Annotated[
         list[Annotated[int, Field(ge=1, le=1000)]],
         Field(min_length=STAGES, max_length=STAGES, examples=[[3, 4, 6, 1]]),
-    ]
-    positions: Annotated[int, Field(ge=1, le=4096, examples=[32])]
-    shifts: Annotated[int, Field(ge=0, examples=[0])]
-    pool: Annotated[str, one_of(POOLS), Field(examples=["mean"])]
+    ]  # residual blocks of each stage
+    positions: Annotated[int, Field(ge=1, le=4096, examples=[32])]  # no caption may be longer
+    shifts: Annotated[int, Field(ge=0, examples=[0])]  # start positions summed when encoding; 0: all
+    pool: Annotated[str, one_of(POOLS), Field(examples=["mean"])]  # how positions become one vector
     batch_norm_momentum: Annotated[float, Field(gt=0, le=1, examples=[0.05])]
     batch_norm_epsilon: Annotated[float, Field(gt=0, examples=[0.001])]
     initial: Annotated[str, one_of(INITIALIZATIONS), Field(examples=["fan_in"])]

@@ -1,11 +1,10 @@
 """Maps from the words of a caption to the joint space.
 
-Every encoder is called as `encoder(words, embed_dim, settings)` with a table of word vectors,
-and returns a module that maps padded words (captions, longest) and lengths (captions) to
-(captions, embed_dim). The module is called as `module(words, lengths, step)`, where `step` is a
-`fne.core.distributed_layers.Step` while training. A caption has at least one word. Padding is never read as a
-word, whatever its values are. An encoder with its own settings has a block in `text_encoders` of
-`params.yaml`.
+Every encoder is called as `encoder(words, embed_dim, settings)` with a table of word vectors, and returns a
+module that maps padded words (captions, longest) and lengths (captions) to (captions, embed_dim). The module
+is called as `module(words, lengths, step)`, where `step` is a `fne.core.distributed_layers.Step` while
+training. A caption has at least one word, and padding is never read as a word, whatever its values are. An
+encoder's own settings are a block of `text_encoders`.
 
 On the CPU, a GRU in one direction is computed by `PackedGru` instead of `torch.nn.GRU`. It
 gives the same result in fewer and larger matrix products.
@@ -95,10 +94,7 @@ def bow_mlp_bn_first(words: nn.Embedding, embed_dim: int, settings: BranchSettin
 
 
 class Recurrent(nn.Module):
-    """Word vectors and one recurrent layer; its last state is the caption's vector.
-
-    A bidirectional layer has one last state per direction; the two are concatenated.
-    """
+    """Word vectors and one recurrent layer; its last state, per direction, is the caption's vector."""
 
     def __init__(self, words: nn.Embedding, reader: nn.GRU | nn.LSTM) -> None:
         super().__init__()
@@ -143,12 +139,9 @@ class BagOfWords(nn.Module):
 
 
 def last_states(words: nn.Embedding, reader: nn.GRU, packed: PackedSequence) -> Tensor:
-    """Return the last state of each caption (captions, units), in the order of `packed`.
+    """Return the last state of each caption (captions, units), in the order of the `packed` word numbers.
 
-    Args:
-        words: the word vectors.
-        reader: one layer in one direction, with biases, whose weights are used.
-        packed: the word numbers.
+    The reader is one layer in one direction, with biases.
     """
     distinct, positions = torch.unique(packed.data, return_inverse=True)
     last: Tensor = PackedGru.apply(
@@ -166,11 +159,10 @@ def last_states(words: nn.Embedding, reader: nn.GRU, packed: PackedSequence) -> 
 class PackedGru(torch.autograd.Function):
     """A gated recurrent layer on the CPU: the result of `torch.nn.GRU`, in large matrix products.
 
-    The words are packed: first the first words of all captions of a batch, then all second words,
-    and so on, with captions in order of decreasing length. `vectors` (distinct words, word_dim)
-    holds each distinct word once, so a repeated word is mapped only once; of the words of 128
-    captions, a third are distinct. `positions` (words) says where the vector of each word is. The
-    gradient of each weight is one product over the whole batch instead of one per step.
+    The words are packed: first the first words of all captions of a batch, then all second words, and so on,
+    with captions in order of decreasing length. `vectors` (distinct words, word_dim) holds each distinct word
+    once, so it is mapped once; of the words of 128 captions, a third are distinct. `positions` (words) says
+    where the vector of each word is. The gradient of each weight is one product over the whole batch.
 
     With the reset gate r, the update gate z, the candidate state n, the previous state h, and the
     maps a of the input and b of the state, each in three parts for r, z and n:

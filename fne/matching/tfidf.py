@@ -4,8 +4,7 @@
 
 The last column of the word table holds the weights of the words, such as their inverse document frequencies.
 The vectors in the other columns are already multiplied by them. The norm has order 2 for tf-idf weights and
-order 1 for the mean of word vectors. `fne.text.bags` describes the same features, and
-`fne.matching.closed_form` computes the weights of this encoder.
+order 1 for the mean of word vectors. `fne.matching.closed_form` computes the weights of this encoder.
 """
 
 import torch
@@ -38,11 +37,7 @@ class TfIdf(nn.Module):
 
 
 def tfidf(words: nn.Embedding, embed_dim: int, settings: Section) -> nn.Module:
-    """A bag of words whose last column holds the weights of the words.
-
-    Raises:
-        InputError: if the table has no column for the vectors.
-    """
+    """A bag of words whose last column holds the weights of the words."""
     if words.embedding_dim < 2:
         raise InputError(
             f"train.word_dim is {words.embedding_dim}; text encoder 'tfidf' needs at least 2: the last "

@@ -46,11 +46,7 @@ def rank_pairs(matcher: Matcher, pairs: Pairs, processes: Processes = ALONE) -> 
 
 
 def validate(matcher: Matcher, pairs: Pairs, processes: Processes = ALONE, section: str = "train") -> Scores:
-    """Rank all captions and images of `pairs` against each other; the main score is rsum.
-
-    Raises:
-        InputError: if scores are not numbers, with the key of the section of `params.yaml` to lower.
-    """
+    """Rank all captions and images of `pairs` against each other; the main score is rsum."""
     try:
         ranking = rank_pairs(matcher, pairs, processes)
     except ValueError as error:

@@ -26,13 +26,9 @@ def pad_captions(captions: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
 def word_table(
     vocabulary_size: int, word_dim: int, vectors: np.ndarray | None = None, fixed: bool = False
 ) -> nn.Embedding:
-    """Return a table of word vectors (vocabulary_size, word_dim).
+    """Return a table of word vectors (vocabulary_size, word_dim), drawn by torch's global generator or given.
 
-    Numbers are drawn from torch's global generator, unless vectors are given. Fixed vectors need no
-    gradient and must not be passed to an optimizer.
-
-    Raises:
-        InputError: if `fixed` has no vectors, or the vectors have other dimensions.
+    Fixed vectors need no gradient and must not be passed to an optimizer.
     """
     if vectors is None:
         if fixed:

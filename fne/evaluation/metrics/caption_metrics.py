@@ -73,11 +73,8 @@ def rouge_l(candidates: Sentences, references: Sentences) -> Score:
 def cider_d(candidates: Sentences, references: Sentences) -> Score:
     """Return CIDEr-D: clipped tf-idf similarity of n-grams to the references, averaged over images.
 
-    The document frequency of an n-gram is the number of images with it in a reference.
-
-    Raises:
-        InputError: if an image has no candidate or no reference, or if there is only one image: every
-            n-gram is then in all images, and CIDEr-D is 0 by definition.
+    The document frequency of an n-gram is the number of images with it in a reference. A single image is
+    refused: every n-gram is then in all images, and CIDEr-D is 0 by definition.
     """
     corpus = Corpus.of(candidates, references)
     if len(corpus.ids) == 1:
@@ -293,14 +290,9 @@ class Corpus:
         return values
 
     def _in_candidate(self, keys: np.ndarray, grams: NGrams) -> tuple[np.ndarray, np.ndarray]:
-        """Find the references' n-grams in the candidates of their images.
+        """Find the references' n-grams in the candidates: positions of hits among entries of both.
 
-        Args:
-            keys: image and n-gram of each entry of the candidates, ascending.
-            grams: the n-grams of all sentences.
-
-        Returns:
-            For each hit, its position among the candidates' entries and among the references'.
+        The keys are image and n-gram of each entry of the candidates, ascending.
         """
         theirs = grams.sentence >= len(self.ids)
         wanted = self.image[grams.sentence[theirs]] * max(1, grams.size) + grams.gram[theirs]
@@ -357,11 +349,7 @@ def _one_sentence(image: str, sentence: str | Sequence[str]) -> str:
 
 
 def _sentences(image: str, given: object, what: str) -> list[str]:
-    """Return a sentence, or several, as a list.
-
-    Raises:
-        InputError: if they are something else than texts.
-    """
+    """Return a sentence, or several, as a list."""
     listed = list(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else [given]
     texts: list[str] = []
     for each in listed:

@@ -28,11 +28,7 @@ def not_started(
     """Return what happened and what helps.
 
     Args:
-        rsum: the best sum of validation recalls.
-        guessing: what guessing scores on the same images.
         losses: the loss of each phase.
-        epochs: how many were trained.
-        updates: how many were made.
         collapsed: whether the loss stayed at that of a model that maps everything to one point.
         method: a value of `train.method`, or `imported` for imported vectors.
 

@@ -49,11 +49,7 @@ def meteor(
     program: Program,
     seconds: float = SECONDS,
 ) -> float:
-    """Return METEOR of one sentence per image, in words separated by blanks.
-
-    Raises:
-        InputError: if the program fails, says nothing useful, or takes too long; with what it printed.
-    """
+    """Return METEOR of one sentence per image, in words separated by blanks."""
     lines = [
         f" {SEPARATOR} ".join(["SCORE", *(_field(each) for each in references[image]), _field(sentence)])
         for image, sentence in candidates.items()
@@ -81,11 +77,7 @@ class _Conversation:
         self._process.kill()
 
     def ask(self, line: str, answers: int = 1) -> list[str]:
-        """Send a line and return its answers.
-
-        Raises:
-            InputError: if the program has died, or was stopped.
-        """
+        """Send a line and return its answers."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:

@@ -1,8 +1,7 @@
 """Compiled loops over a block of scores: counts for the ranks, and the top matches.
 
-A block is read once for both directions. Nothing is sorted. A rank is a count. The top
-matches of a query are a short sorted list into which better scores are inserted; after
-the first blocks, insertions are rare.
+A block is read once for both directions, and nothing is sorted. A rank is a count. The top matches of a query
+are a short sorted list into which better scores are inserted; after the first blocks, insertions are rare.
 
 The module imports numba, so it is imported only where scores are ranked.
 """
@@ -26,8 +25,7 @@ def count_better(
 ) -> None:
     """Count, per row and per column, the scores that are not below the true score and those that equal it.
 
-    Scores are (rows, columns), all other arrays (rows) or (columns). NaN is counted as neither. The counts
-    are added to the last four arrays, of int32.
+    Scores are (rows, columns). NaN is counted as neither. Counts are added to the last four arrays, of int32.
     """
     rows, columns = scores.shape
     for row in range(rows):
@@ -67,14 +65,12 @@ def keep_best(
     column_best: np.ndarray,
     column_best_scores: np.ndarray,
 ) -> None:
-    """Insert the scores of a block into the top matches of each row and each column.
+    """Insert the scores (rows, columns) of a block into the top matches of each row and each column.
 
     Of equal scores, the one with the smaller index wins, so the order of the blocks does not matter.
 
     Args:
-        scores: (rows, columns).
-        row_numbers: (rows), the index of each row in the full matrix.
-        column_numbers: (columns), the index of each column in the full matrix.
+        row_numbers: the index of each row in the full matrix, as `column_numbers` of each column.
         row_best: (rows, top), column indices, best first; updated in place, as are the following arrays.
         column_best: (columns, top), row indices.
     """

@@ -1,13 +1,12 @@
 """Exact ranks in both directions.
 
-The rank of an image is the rank of its best true caption among all captions. The rank of
-a caption is the rank of its image among all images. Rank 1 is best. A wrong item with the
-same score as the true one counts as better: otherwise a model that maps everything to one
-point would rank everything first. Ties are counted and returned.
+The rank of an image is that of its best true caption among all captions. The rank of a caption is that of its
+image among all images. Rank 1 is best. A wrong item with the same score as the true one counts as better:
+otherwise a model that maps everything to one point would rank everything first. Ties are returned too.
 
-A rank is a count of scores that are not below the true score, so nothing is sorted, and
-each block of scores serves both directions. Several processes divide the blocks among
-themselves. Since counts are integers, the ranks are the same for any number of processes.
+A rank is a count of scores that are not below the true score, so nothing is sorted, and each block of scores
+serves both directions. Processes divide the blocks among themselves: counts are integers, so the ranks are
+the same for any number of processes.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -47,14 +46,13 @@ def rank(
     top: int,
     processes: Processes = ALONE,
 ) -> Ranking:
-    """Rank all captions for each image and all images for each caption.
+    """Rank all captions for each image and all images for each caption, in every process.
 
     Args:
         images: vectors (images, dim); every image has at least one caption.
         captions: vectors (captions, dim) on the same device; scores are computed there.
         caption_image: the position of each caption's image (captions).
         top: the number of top matches to return per query, at most as many as there are; 0 for none.
-        processes: each of them returns the complete ranking.
 
     Raises:
         ValueError: if an image has no caption, or if a score is NaN, which compares as neither better
@@ -116,10 +114,8 @@ class Blocks:
     everything to one point would be ranked by rounding errors. So all blocks have the same
     shape, a multiple of `MULTIPLE`, padded with zeros where needed.
 
-    Args:
-        captions: vectors (captions, dim) in the order of their images.
-        counts: the number of captions per image (images).
-        size: the number of images per block.
+    Captions (captions, dim) are in the order of their images, with `counts` (images) of each image; `size` is
+    the number of images per block.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """Recall@k, median and mean rank: of a ranking, and expected from random guessing.
 
-A recall means little without its chance level: 10 % is poor among 10 images and excellent
-among 5,000. The `chance_of_*` functions take the size of the `pool` that is searched, and
-`true_counts`, the number of true items per query.
+A recall means little without its chance level: 10 % is poor among 10 images and excellent among 5,000. The
+`chance_of_*` functions take the size of the `pool` and `true_counts`, the number of true items per query.
 """
 
 from collections.abc import Mapping, Sequence
@@ -123,9 +122,7 @@ def small_split_warning(images: int, guessing: float, recalls: int) -> str | Non
 
 
 def chosen_by(name: str) -> str | None:
-    """Return a warning if figures are of the split that chose the epoch, or None.
-
-    The name is that of a split, or of its metrics.
+    """Return a warning if the split in a name, such as `val_full`, chose the epoch, or None.
 
     Example:
         >>> print(chosen_by("val_full"))

@@ -1,15 +1,14 @@
 """Scores of predicted labels: precision, recall and F1 in three averages, and mean average precision.
 
-Labels are masks (images, labels). The three averages have names that cannot be confused, because
-papers use the same abbreviations for different ones:
+Labels are masks (images, labels). Papers use the same abbreviations for different averages, so these have
+names that cannot be confused:
 
 - `class_*`: precision and recall are averaged over labels. Papers write C-P, C-R, C-F1.
 - `image_*`: precision and recall are averaged over images. Some papers write O-P, O-R, O-F1.
 - `pooled_*`: hits are counted over all images and labels ("micro"). Later papers write O-P, O-R, O-F1.
 
 `class_f1` and `image_f1` are harmonic means **of the two means**, as in papers on image tagging.
-`class_f1_mean` and `image_f1_mean` are the means of F1 over labels and images, which
-scikit-learn calls macro and samples F1.
+`class_f1_mean` and `image_f1_mean` are means of F1, which scikit-learn calls macro and samples F1.
 
 A precision without predictions and a recall without true labels are 0/0. They count as 0, as does an
 F1 of two zeros, and `empty_*` tells how often that happened. All scores are in percent.
@@ -59,9 +58,8 @@ class LabelCounts:
 def label_metrics(predicted: np.ndarray, true: np.ndarray) -> Metrics:
     """Return precision, recall and F1 by class, by image and pooled, in percent.
 
-    Besides, it returns how many classes and images had no prediction or no true label
-    (`empty_predicted_classes`, …), and the mean number of labels per image (`predicted_length`,
-    `true_length`). Both masks are 0/1 or booleans (images, labels).
+    It also returns how many classes and images had no prediction or no true label (`empty_predicted_classes`,
+    …), and the mean number of labels per image (`predicted_length`, `true_length`).
 
     Example:
         >>> found = label_metrics(np.array([[1, 1], [0, 0]]), np.array([[1, 0], [1, 0]]))
@@ -110,11 +108,7 @@ def average_precisions(scores: np.ndarray, true: np.ndarray) -> np.ndarray:
 
 
 def mean_average_precision(scores: np.ndarray, true: np.ndarray) -> float:
-    """Return the mean of `average_precisions` over the labels that some image has, in percent.
-
-    Raises:
-        InputError: if no image has any label.
-    """
+    """Return the mean of `average_precisions` over the labels that some image has, in percent."""
     values = average_precisions(scores, true)
     if np.isnan(values).all():
         raise InputError("labels: no image has a label, and mAP is not defined; score images with labels")
@@ -122,10 +116,7 @@ def mean_average_precision(scores: np.ndarray, true: np.ndarray) -> float:
 
 
 def top_k(scores: np.ndarray, k: int) -> np.ndarray:
-    """Return the mask of each image's `k` highest scores, the lower label number on ties (images, labels).
-
-    All labels are chosen where there are fewer than `k`.
-    """
+    """Return the mask of each image's `k` highest scores, the lower label number on ties (images, labels)."""
     if np.isnan(scores).any():
         raise InputError(f"labels: {np.isnan(scores).sum()} of {scores.size} scores are NaN")
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]

@@ -1,10 +1,9 @@
 """Exact crop sharing: the crops of a VGG-like network without computing their overlap twice.
 
-Each layer is computed once over the full image, and again only in strips along the edges of
-the crops. For ten crops, the same is done for the mirror image, whose crops are the mirrored
-crops. From the depth at which max-pools are no longer aligned between crops, which in VGG is
-after block 4, the crops are cut out and computed one by one. Sums over crops have the same
-terms in another order, so the results differ from the plain algorithm only by rounding.
+Each layer is computed once over the full image, and again only in strips along the edges of the crops. For
+ten crops, the same is done for the mirror image. Where max-pools are no longer aligned between crops, in VGG
+after block 4, the crops are cut out and computed one by one. Sums over crops have the same terms in another
+order, so the results differ from the plain algorithm only by rounding.
 """
 
 from collections.abc import Callable

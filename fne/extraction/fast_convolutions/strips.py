@@ -1,13 +1,12 @@
 """The activations of five overlapping crops, stored as one full image and strips along the crop edges.
 
-Away from its edges, a crop has the activations of the full image. It differs only near an edge
-that lies inside the image, because the convolution sees padding there instead of pixels. The
-strip in which it differs has a `width`, which grows by one with every 3 x 3 convolution and
-halves, rounded up, with every max-pool.
+A crop has the activations of the full image, except near an edge that lies inside the image, because the
+convolution sees padding there instead of pixels. The strip in which it differs has a `width`, which grows by
+one with every 3 x 3 convolution and halves, rounded up, with every max-pool.
 
-The five crops have eight such edges, four horizontal and four vertical. The four corner crops
-share theirs in pairs, so their strips run across the full image. The strips of the center crop
-end where its corners begin. This gives two frames of four strips and four corners each.
+The five crops have eight such edges, four horizontal and four vertical. The four corner crops share theirs in
+pairs, so their strips run across the full image. The strips of the center crop end where its corners begin.
+This gives two frames of four strips and four corners each.
 
 All arrays are channels-last and contiguous: (…, height, width, channels).
 """
@@ -129,10 +128,7 @@ def shared_crops(images: Tensor) -> SharedCrops:
 
 
 def neighborhoods(shared: SharedCrops) -> list[Tensor]:
-    """Return the inputs from which a 3 x 3 convolution computes the next, wider strips.
-
-    They include the padding: zeros beyond the edges of the crops and of the image.
-    """
+    """Return the inputs, padded with zeros, of a 3 x 3 convolution that computes the next, wider strips."""
     after = shared.scale.convolved()
     grown = []
     for strips, before, frame in zip(shared.frames, shared.scale.frames, after.frames, strict=True):
@@ -168,8 +164,7 @@ def _widen(
 ) -> Strips:
     """Return strips of `depth` pixels, with the additional pixels taken from the image.
 
-    They run `along` an axis from one pixel to another, with zeros outside the frame, and have a margin of
-    zeros beyond the edge.
+    They run `along` an axis, with zeros outside the frame and a margin of zeros beyond the edge.
     """
     image, width = shared.image, shared.scale.width
     count, _, _, channels = image.shape

@@ -180,9 +180,6 @@ def winograd_convolve(modules: Sequence[nn.Module]) -> Convolve:
 
     Convolutions whose channels are not a multiple of the block size of the compiled loops, such
     as the first one with its three colors, are computed by torch.
-
-    Raises:
-        ImportError: if numba is missing.
     """
     from fne.extraction.fast_convolutions.vector_code import BLOCK  # numba: slow to import
 

@@ -1,13 +1,11 @@
 """The Ray cluster: the connection to it, and the allocation of its resources to workers.
 
-The cluster is the one that `RAY_ADDRESS` names, or a new one on this machine. Ray starts the
-workers, restarts them when they die, and stops them when this process ends for any reason.
-Its own messages go to its log files only.
+The cluster is the one that `RAY_ADDRESS` names, or a new one on this machine. Ray starts the workers,
+restarts them when they die, and stops them when this process ends for any reason.
 
-If the cluster has GPUs, they compute, with one worker per GPU. Otherwise each worker gets
-`runtime.threads` CPUs; with 0, as many as torch would use here, or as many as the smallest
-node has if these are fewer. A few workers with many threads need less memory than many
-workers with few threads, because each has a copy of the weights.
+If the cluster has GPUs, they compute, with one worker per GPU. Otherwise each worker gets `runtime.threads`
+CPUs; with 0, as many as torch would use here, or as many as the smallest node has if these are fewer. Few
+workers with many threads need less memory than many with few, because each has a copy of the weights.
 """
 
 import logging
@@ -71,10 +69,7 @@ def cluster_name() -> str:
 
 
 def allocate_workers(nodes: Sequence[Mapping[str, float]], runtime: Runtime, threads: int) -> Allocation:
-    """Allocate the resources of the nodes (`CPU` and `GPU`, as Ray counts them) to workers.
-
-    `threads` are those that torch would use here.
-    """
+    """Allocate the `CPU` and `GPU` of nodes to workers; `threads` are those that torch would use here."""
     gpus = [int(node.get("GPU", 0)) for node in nodes]
     if runtime.device == "cuda" and not any(gpus):
         raise InputError(

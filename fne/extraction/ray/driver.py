@@ -1,13 +1,11 @@
 """The Ray driver: it sends work units to workers, collects their rows, and handles lost workers.
 
-Each worker has at most two work units: it computes one while it reads the images of the other.
-So the driver holds few rows, however many images there are, and the death of a worker loses
-little work. A unit is not bound to a worker: a lost unit goes to the next free worker, also if
-Ray finds no node on which to restart the lost one.
+Each worker has at most two work units: it computes one while it reads the images of the other. So the driver
+holds few rows, and the death of a worker loses little work. A lost unit goes to the next free worker, also
+if Ray finds no node on which to restart the lost one.
 
-When a worker dies, any image of its units may be the cause. Therefore these images are computed
-again one by one, each on a worker that has no other unit. An image that kills its worker
-repeatedly is reported by name.
+When a worker dies, any image of its units may be the cause. Therefore these images are computed again one by
+one, each on a worker without another unit. An image that kills its worker repeatedly is reported by name.
 """
 
 import math
@@ -89,10 +87,7 @@ def open_ray(settings: Extract, runtime: Runtime, log: Log) -> Iterator[Computer
 
 
 class RayDriver:
-    """The workers of one run, as a `Computer`.
-
-    The module `ray` is an argument because it is optional, and tests replace it.
-    """
+    """The workers of one run, as a `Computer`. `ray` is an argument: it is optional, and tests replace it."""
 
     remote = True
 
