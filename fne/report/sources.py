@@ -1,6 +1,6 @@
 """The inputs of the report page: the results of the `evaluate` stage, and the metrics that dvclive logged.
 
-Both readers raise an `InputError` that names the file if it is damaged.
+`read_evaluation` and `read_history` raise an `InputError` that names the file if it is damaged.
 """
 
 import csv

@@ -156,10 +156,7 @@ class Network:
     matcher: Matcher | None
 
     def embed(self, sha256: str, picture: Picture) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the embedding (features) of a photo, and its vector (dim) if there is a model.
-
-        Its activations are not kept.
-        """
+        """Return the embedding (features) of a photo and its vector (dim), if any; keep no activations."""
         embedded = self.embedder.embed_picture(sha256, picture)
         if self.matcher is None:
             return embedded, None

@@ -206,7 +206,11 @@ def open_embeddings(project: Project) -> Snapshot:
 
 
 def load_snapshot(params: Path) -> Snapshot:
-    """Read all artifacts of a project into memory; `InputError` if they cannot be used together."""
+    """Read all artifacts of a project into memory.
+
+    Raises:
+        InputError: if the catalog is missing, or if parts are damaged or do not belong together.
+    """
     from fne.search.bit_kernels import ternary_products  # numba: slow to import
 
     project = Project(params)
