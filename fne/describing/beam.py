@@ -62,24 +62,16 @@ def search(
     repeats: bool = True,
     block: int = 128,
 ) -> list[list[Hypothesis]]:
-    """Write the most probable sequences for images.
+    """Return the most probable sequences for images: at most `beam` hypotheses for each, the best first.
 
     Args:
         model: a decoder; `Decoder.prepared()` is faster for many images.
         conditions: what describes each image to the model (images, condition).
         beam: the number of hypotheses; 1 is greedy.
-        max_length: the most words of a sequence.
-        end: the output that ends a sequence.
         never: outputs that are never written, such as the unknown word.
         length_power: 0 does not correct for the length; 1 takes the mean log probability.
         repeats: False forbids to write an output twice in a sequence.
         block: the number of images that are computed together.
-
-    Returns:
-        For each image its hypotheses, the best first: at most `beam`, fewer if there are no more.
-
-    Raises:
-        InputError: if a setting makes no sense, or if the model's scores are NaN.
     """
     for name, value in (("beam", beam), ("max_length", max_length), ("block", block)):
         if value < 1:

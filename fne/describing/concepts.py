@@ -1,9 +1,8 @@
 """Concepts: the labels that a concept head predicts, and the order in which a tagger writes them.
 
-Concepts come from the data set's tags or from the most frequent words of the training captions.
-Only training images count. An image has a word as a concept if at least one of its captions
-has it. Words without content, such as "a" and "is", are concepts only if `stop_words` keeps them: as
-tags they say nothing, but a captioner writes them.
+Concepts are the tags or the most frequent words of the training images. An image has a word as a concept if
+at least one of its captions has it. Words without content, such as "a" and "is", are concepts only if
+`stop_words` keeps them: as tags they say nothing, but a captioner writes them.
 """
 
 from collections import Counter
@@ -128,9 +127,6 @@ def concepts_from_words(
         count: the number of concepts; fewer where the captions have fewer words.
         min_images: words of fewer training images are left out.
 
-    Raises:
-        InputError: if there is no image or no word is left.
-
     Example:
         >>> concepts_from_words({"1": [["a", "dog"], ["a", "man"]], "2": [["a", "dog"]]}, count=2).names
         ['a', 'dog']
@@ -159,9 +155,6 @@ def concepts_from_tags(tags: Mapping[str, Sequence[str]], min_images: int = 1) -
 
     A tag that no training image has cannot be learned. It is no concept, but it stays among the true tags
     of other images and counts against recall. So do tags of fewer than `min_images` training images.
-
-    Raises:
-        InputError: if there is no image or no tag is left.
     """
     _refuse_no_images(tags)
     counts = Counter(tag for names in tags.values() for tag in set(names))
@@ -237,11 +230,9 @@ def rare_first(concepts: Concepts) -> np.ndarray:
 
 
 def tag_sequences(labels: np.ndarray, order: np.ndarray) -> list[list[int]]:
-    """Return the concepts of each image in the order in which a tagger writes them.
+    """Return the concepts of each image, in the order in which a tagger writes them (an entry of `ORDERS`).
 
-    Args:
-        labels: which concepts each image has (images, concepts).
-        order: all concepts in order, by an entry of `ORDERS` (concepts).
+    Shapes: `labels` (images, concepts), `order` (concepts).
 
     Example:
         >>> tag_sequences(np.array([[True, True, False], [False, False, False]]), np.array([2, 1, 0]))

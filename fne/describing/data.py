@@ -71,10 +71,7 @@ class Examples:
         """Hold the images of a split.
 
         Args:
-            records: the images.
-            source: where their rows come from.
             labels: which concepts each image has (images, concepts).
-            sequences: those of each image.
             hints: which hints each image has (images, hints), if they are read.
             several: whether an image may have several sequences.
         """

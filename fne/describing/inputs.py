@@ -62,11 +62,7 @@ class Lesson:
 
 
 def read_inputs(embeddings: Path, captions: Path, settings: TrainTagger | TrainCaptioner) -> Inputs:
-    """Open the image embeddings, choose concepts and words, and encode what is learned.
-
-    Raises:
-        InputError: if they do not belong together, or if there is too little to learn from.
-    """
+    """Open the image embeddings, choose concepts and words, and encode what is learned."""
     rows = Rows.open(embeddings, "embeddings")
     captioned, catalog = read_captions(captions)
     lineage = recorded_lineage(rows.artifact, split_artifact(captions, captioned, "train"), catalog)
@@ -146,11 +142,7 @@ def captions_to_learn(place: Path, captioned: Sequence[Captioned], settings: Tra
 
 
 def frequent_hints(training: Sequence[Captioned], count: int, place: Path) -> list[str]:
-    """Return the most frequent hints of the training images, ties broken alphabetically.
-
-    Raises:
-        InputError: if there are none.
-    """
+    """Return the most frequent hints of the training images, ties broken alphabetically."""
     found = Counter(hint for record in training for hint in record.hints)
     if not found:
         raise InputError(

@@ -50,13 +50,9 @@ def warp(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def word_losses(states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-    """Return the negative log probability of each target (positions).
+    """Return the negative log probability of each target, an output number (positions).
 
-    Args:
-        states: what the outputs are computed from (positions, units).
-        weight: the map to the outputs (outputs, units).
-        bias: its biases (outputs).
-        targets: the number of the true output at each position (positions).
+    Shapes: `states` (positions, units), `weight` (outputs, units), `bias` (outputs).
     """
     losses: Tensor = _LinearCrossEntropy.apply(states, weight, bias, targets)
     return losses

@@ -28,15 +28,11 @@ PIPELINES = {CAPTIONER: "pipelines/captioning/dvc.yaml", TAGGER: "pipelines/tagg
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What the numbers of a describer mean.
-
-    A tagger writes its concepts and may read hints, which are noisy tags that users gave. A captioner writes
-    words.
-    """
+    """What the numbers of a describer mean: a tagger writes its concepts, a captioner writes words."""
 
     concepts: Concepts
     words: CaptionWords | None = None
-    hints: list[str] = field(default_factory=list)
+    hints: list[str] = field(default_factory=list)  # noisy tags of users, which a tagger may read
 
     @property
     def kind(self) -> str:
@@ -80,11 +76,7 @@ class DescriberFile:
     weights: dict[str, np.ndarray]  # by their names in the `Describer`
 
     def load(self) -> "Describer":
-        """Return the model.
-
-        Raises:
-            InputError: if the weights do not fit the shape.
-        """
+        """Return the model."""
         import torch  # torch: slow to import
 
         from fne.describing.model import Describer, DescriberShape
@@ -124,11 +116,7 @@ def read_describer(path: Path, kind: str | None = None) -> "tuple[Describer, Des
 
 
 def read_describer_file(path: Path, kind: str | None = None) -> DescriberFile:
-    """Read a tagger or captioner, or only one of the two, checking the digest of the whole file.
-
-    Raises:
-        InputError: if it is missing, damaged, of a newer format or something else.
-    """
+    """Read a tagger or captioner, or only one of the two, checking the digest of the whole file."""
     file = read_sealed_arrays(path)
     header = file.description
     try:

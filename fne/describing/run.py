@@ -29,11 +29,7 @@ Settings = TrainTagger | TrainCaptioner
 def train_and_write(
     settings: Settings, runtime: Runtime, embeddings: Path, captions: Path, model: Path, history: Path
 ) -> None:
-    """Train a tagger or a captioner; write its file and the history of its training.
-
-    Raises:
-        InputError: if embeddings and captions do not belong together, or if there is too little to learn.
-    """
+    """Train a tagger or a captioner; write its file and the history of its training."""
     stat_cache.use(runtime.scratch_folder())
     device = prepare_device(runtime, settings.threads)
     inputs = read_inputs(embeddings, captions, settings)
@@ -62,11 +58,7 @@ def train_describer(settings: Settings, inputs: Inputs, job: Job) -> tuple[Descr
 def new_task(
     settings: Settings, inputs: Inputs, device: torch.device, processes: Processes = ALONE
 ) -> DescriberTask:
-    """Return what is learned, with fresh weights.
-
-    Raises:
-        InputError: if too few images are validated.
-    """
+    """Return what is learned, with fresh weights."""
     objective = Objective.of(settings)
     draw = settings.captions if isinstance(settings, TrainCaptioner) else "all"
     return DescriberTask(

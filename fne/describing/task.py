@@ -1,10 +1,9 @@
 """The task of a tagger or a captioner: a recognizer of concepts and a decoder of words, trained by phases.
 
-The phases of `fne.describing.settings` train the recognizer, the decoder or both. The loss of the
-concepts is summed over concepts, that of the decoder over the positions of a sequence. Both are
-averaged over the sequences of a batch: a tagger has one per image, a captioner one per caption. A reader
-of hints learns with the recognizer: with a loss of its own in `recognizer` and `apart`, and as part of the
-sum of both in `joint`.
+The phases of `fne.describing.settings` train the recognizer, the decoder or both. The loss of the concepts is
+summed over concepts, that of the decoder over the positions of a sequence. Both are averaged over the
+sequences of a batch: a tagger has one per image, a captioner one per caption. A reader of hints learns with
+the recognizer: with a loss of its own in `recognizer` and `apart`, and as part of the sum in `joint`.
 """
 
 from collections.abc import Sequence

@@ -43,11 +43,10 @@ class Validation(Protocol):
 
 
 class TagValidation:
-    """Scores tags by F1.
+    """Scores tags by F1: the best weights have the highest sum of `class_f1` and `image_f1` of written tags.
 
-    The best weights are those with the highest sum of `class_f1` and `image_f1` of the tags that are
-    written. A tagger that writes none answers with its likeliest concepts, and its best weights are those
-    with the highest mean average precision.
+    A tagger that writes none answers with its likeliest concepts, and its best weights are those with the
+    highest mean average precision.
     """
 
     def __init__(self, examples: Examples) -> None:

@@ -100,8 +100,7 @@ def write_block(
     """See some images at once and write about them.
 
     Args:
-        describer: the model.
-        decoder: its decoder, prepared for writing; None writes nothing.
+        decoder: that of the describer, prepared for writing; None writes nothing.
         rows: image rows (images, features).
         hints: 0/1 for each hint that it reads (images, hints).
         how: how sequences are searched; None writes nothing.

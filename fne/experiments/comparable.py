@@ -6,12 +6,10 @@ A run belongs to the row of a method only if all of the following is recorded fo
    val and test have the same images, where their lists are known: two splits of Flickr30k have
    equal numbers of different images.
 2. Scores: they are those of the test split, or of the split that the table scores, with the number of
-   images and captions of the paper,
-   under one of the protocols of the data set.
+   images and captions of the paper, under one of the protocols of the data set.
 3. Weights: `papers/PAPER/weights.yaml` lists them, by their digest or by that of the file they were
-   converted from: for the FNE paper, a VGG16 of Caffe.
-   Random weights do not count, nor do the weights of torchvision, which come from another training.
-   Where a paper uses pretrained word vectors, their file has a digest listed there, too.
+   converted from: for the FNE paper, a VGG16 of Caffe. Random weights do not count, nor do those of
+   torchvision, which come from another training. Pretrained word vectors of a paper are listed there, too.
 4. Activations: extracted as the paper says, in float32, by this project and not imported. For the FNE
    paper (section 4.3.3): images squashed to 256 x 256, ten crops, after ReLU. With all layers, as the
    settings of the methods require, that makes 12,416 features, or 4,096 for fc7.
@@ -79,11 +77,7 @@ def dataset_of(run: Run, paper: str = FNE) -> str | None:
 
 
 def has_images_of(dataset: str, counts: Counts, digests: Mapping[str, str], paper: str = FNE) -> bool:
-    """Return whether splits are those of a data set of a paper.
-
-    Args:
-        digests: which images each split has, see `fne.experiments.runs.split_digests`.
-    """
+    """Return whether splits are those of a data set of a paper; for `digests` see `split_digests`."""
     facts = load("datasets", paper)[dataset]
     if "unknown_split" in facts:
         return False

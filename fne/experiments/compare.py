@@ -1,9 +1,8 @@
-"""Paired bootstrap test of whether two experiments differ.
+"""Paired bootstrap test of whether two experiments differ, by the statistics of `fne.evaluation.paired`.
 
-The statistics are those of `fne.evaluation.paired`, for every metric of an evaluation. Resampled test images
-show how much their choice matters. How much the seed of the training matters can only be seen
-from several seeds: with at least five seeds on both sides the seeds are resampled too, and only
-then does the verdict call one side better.
+Resampled test images show how much their choice matters, but not how much the seed of the training does. With
+at least five seeds on both sides the seeds are resampled too, and only then does the verdict call one side
+better.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,9 +37,7 @@ def compare(
 ) -> list[Difference]:
     """Compare the ranks of each seed of A with those of B, metric by metric; other test images are refused.
 
-    Args:
-        samples: how many bootstrap samples to draw.
-        comparisons: how many comparisons are made together, for which intervals are corrected.
+    Intervals are corrected for the number of `comparisons` that are made together.
     """
     require_same_images([*side_a, *side_b])
     sides = [[ranked(ranks) for ranks in side] for side in (side_a, side_b)]

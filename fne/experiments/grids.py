@@ -13,15 +13,12 @@ GENERATOR = '<meta name="generator" content="fne table">'
 
 @dataclass(frozen=True)
 class Grid:
-    """A titled table of text cells.
-
-    The first `text_columns` columns are aligned to the left, the others, which hold numbers, to the right.
-    """
+    """A titled table of text cells."""
 
     title: str
     columns: list[str]
     rows: list[list[str]]
-    text_columns: int = 1
+    text_columns: int = 1  # aligned to the left; the others hold numbers, aligned to the right
     legend: str = ""
     notes: list[str] = field(default_factory=list)  # numbered from 1
 

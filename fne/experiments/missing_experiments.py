@@ -1,10 +1,9 @@
 """The experiments that a table of a paper still lacks, which `fne table --dry` prints as commands.
 
 A row is missing if running its preset would fill it and no run belongs to it yet, by the rule of
-`fne.experiments.comparable`. With parameters that keep results out of the paper's rows, nothing is missing:
-the obstacle is shown instead. For results in rows of their own, which are also those of the demo, an
-experiment counts as done if a recorded run has its settings and seed, with the data and the weights that the
-parameter file names now.
+`fne.experiments.comparable`. With parameters that keep results out of the paper's rows, the obstacle is shown
+instead. For results in rows of their own, also those of the demo, an experiment counts as done if a recorded
+run has its settings and seed, with the data and the weights that the parameter file names now.
 """
 
 import shlex
@@ -177,8 +176,7 @@ def data_set_fault(dataset: str, params: Settings, paper: str = FNE) -> str | No
 def row_obstacle(wanted: Preset, params: Settings) -> str | None:
     """Return why a preset with these parameters fills no row of its paper, or None if it does.
 
-    A preset sets all that `fne.experiments.comparable` asks for, except for the data set, where features come
-    from, the weights and the word vectors. These are looked at here.
+    Only what presets do not set is looked at: data set, source of features, weights and word vectors.
     """
     if wanted.dataset == DEMO:
         return None

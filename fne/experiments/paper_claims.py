@@ -1,13 +1,12 @@
 """The claims of the paper, recomputed from its printed tables and from the runs of this project.
 
-A claim is a list of pairs of rows. It says that the second row of each pair is better. The difference of a
-pair is the mean over its six recalls, in points. For our own runs it comes with a paired interval over test
-images and seeds (see `fne.evaluation.paired`), corrected for the number of pairs of the claim. It counts as
-shown only with enough seeds.
+A claim says of pairs of rows that the second is better. The difference of a pair is the mean over its six
+recalls, in points. For our own runs it comes with a paired interval over test images and seeds (see
+`fne.evaluation.paired`), corrected for the number of pairs of the claim. It counts as shown only with enough
+seeds.
 
-Pairs of our runs that meet the conditions of the paper are shown beside the printed ones. With other
-weights, features or images, a difference may come from these. Such pairs have lines of their own below, with
-a description and without a printed number.
+Pairs of our runs that meet the conditions of the paper are shown beside the printed ones. Others, whose
+weights, features or images may explain a difference, have lines of their own below, with a description.
 """
 
 from collections.abc import Iterable, Sequence

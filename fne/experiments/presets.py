@@ -1,16 +1,14 @@
 """The methods of the papers as overrides of `params.yaml`.
 
-A preset sets every key that decides what is trained, so that the values in `params.yaml` do not
-matter for them, and which images are validated and scored. It sets nothing else: the folder of the
-data set, the weights of the network and, where the paper needs one, the file of word vectors stay as
-the user has them, and so does how images are extracted, where the preset names no encoder.
+A preset sets every key that decides what is trained, and which images are validated and scored. It sets
+nothing else: the folder of the data set, the weights of the network and, where the paper needs one, the file
+of word vectors stay as the user has them, and so does the extraction where the preset names no encoder.
 
-Presets are built from the files of `papers/`, one folder per paper, which hold what the paper prints
-and what is needed to run it. Those files are data, so that each number can be compared with the printed
-page, and no number of them is repeated in Python. Methods of the FNE paper are addressed by their name
-(`FNE-POE`), those of other papers by the paper and the name (`two-branch/VGG19-K10`, `semantic/RIA`). Papers
-whose systems describe images, with tags or sentences, have presets by pipeline (`tagging`, `captioning`).
-Presets for a data set of one's own, of no paper, stand in `papers/own.yaml`.
+Presets are built from the files of `papers/`, one folder per paper, which hold what the paper prints and what
+is needed to run it. They are data, so that each number can be compared with the printed page, and none is
+repeated in Python. Methods of the FNE paper are addressed by their name (`FNE-POE`), those of other papers by
+the paper and the name (`two-branch/VGG19-K10`, `semantic/RIA`). Papers whose systems describe images have
+presets by pipeline (`tagging`, `captioning`). Presets for a data set of one's own stand in `papers/own.yaml`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -144,8 +142,7 @@ def preset(name: str, dataset: str, following: str = "paper") -> Preset:
     Args:
         name: one of `names()`, `description_names()` or `own_names()`.
         dataset: one of `datasets()`, or `OWN`.
-        following: "paper" for the equations and tables of the paper, "code" for the published code
-            of its authors where that differs.
+        following: "paper" for its equations and tables, "code" for its authors' code where that differs.
     """
     paper, own = split_address(name)
     if OWN in (paper, dataset):

@@ -1,10 +1,9 @@
 """Finished runs of a DVC project: those of the work tree and of its experiments.
 
-The settings of a run come from its `dvc.lock`. Git keeps that file for every experiment, and it
-records the parameters that were used, whatever `params.yaml` says now. What the lock does not
-record (the number of images per split, the weights) comes from the artifacts of the run, which
-are found in the DVC cache by their hash. Nothing is fetched from a remote: what is not on this
-machine is unknown, and is reported as unknown.
+The settings of a run come from its `dvc.lock`, which Git keeps for every experiment, whatever `params.yaml`
+says now. What the lock does not record (the number of images per split, the weights) comes from the artifacts
+of the run, found in the DVC cache by their hash. Nothing is fetched from a remote: what is not on this
+machine is reported as unknown.
 """
 
 import json
@@ -199,8 +198,7 @@ class RecordedRuns:
     def experiments(self) -> dict[str, str]:
         """The commits of all experiments by name, sorted by name.
 
-        Experiments that started from different commits may have the same name. The name is then
-        followed by the commit: `name@1234567`.
+        Where experiments of different commits share a name, the commit follows it: `name@1234567`.
         """
         found = experiment_commits(self._repo) if self._has_git else []
         counts = Counter(name for name, _, _ in found)
@@ -368,10 +366,9 @@ def split_digests(captioned: Iterable[Captioned]) -> dict[str, str]:
 
 
 def parse_results(content: bytes) -> list[Result]:
-    """Return the results of a metrics file.
+    """Return the results of a metrics file, by split and protocol, such as `test_full`.
 
-    The file lists them by split and protocol, such as `test_full` or `test_coco_1k_first`. Results
-    without the name of a protocol are ignored, because it is not known how they were computed.
+    Those without the name of a protocol are ignored, because it is not known how they were computed.
     """
     found = []
     for name, results in parse_metrics(content).items():

@@ -8,10 +8,9 @@ Three keys are not parameters of the pipeline: `study.project` reduces the dimen
 (`pca:N` or `random:N`), as a control, and `study.panel` and `study.series` say where and under which name
 the figure shows a cell.
 
-The hypotheses are part of the file. Its digest is recorded in the folder of the results (`record.json`)
-before the first run, so the number of comparisons that intervals are corrected for is known beforehand. A
-file that was changed afterwards is refused with both digests: hypotheses that were written after the results
-would count for nothing.
+The hypotheses are part of the file. Its digest is recorded with the results (`record.json`) before the first
+run, so the number of comparisons that intervals are corrected for is known beforehand. A file that is changed
+afterwards is refused: hypotheses that were written after the results would count for nothing.
 """
 
 import hashlib
@@ -163,16 +162,13 @@ class StudyCell:
 
 @dataclass(frozen=True)
 class Study:
-    """A study: its file, the digest of that file, and its cells in the order in which they run.
-
-    A pilot uses only some of the images; `images` is 0 for all.
-    """
+    """A study: its file, the digest of that file, and its cells in the order in which they run."""
 
     path: Path
     digest: str
     file: StudyFile
     cells: list[StudyCell]
-    images: int = 0
+    images: int = 0  # of a pilot; 0: all
 
     @property
     def draws(self) -> list[Overrides]:

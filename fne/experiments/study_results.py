@@ -85,17 +85,14 @@ class CellResult:
 
 @dataclass(frozen=True)
 class Tested:
-    """A hypothesis with its difference, the corrected p value, and how many folds agree; or nothing yet.
-
-    `few` tells that there are too few trainings to say more than what holds for these.
-    """
+    """A hypothesis with its difference, the corrected p value, and how many folds agree; or nothing yet."""
 
     hypothesis: Hypothesis
     difference: Difference | None
     p: float = 1.0
     agreeing: int = 0
     folds: int = 0
-    few: bool = False
+    few: bool = False  # too few trainings to say more than what holds for these
 
     @property
     def verdict(self) -> str:

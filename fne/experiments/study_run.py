@@ -1,9 +1,8 @@
 """Running the cells of a study, in one process and in folders of its own: the project is not changed.
 
 A cell goes through the functions of the pipeline's stages: catalog, words, statistics, embeddings, training,
-ranks. What cells have in common is made once: the catalog, the words of the captions, and for each fold the
-captions with their splits, the features of their words, and the statistics of the activations. The embeddings
-of a cell are removed when its ranks are kept.
+ranks. What cells have in common, such as the catalog, the words and the statistics of a fold, is made once.
+The embeddings of a cell are removed when its ranks are kept.
 
 In folds, each image of train and val is tested once, by a model that has not seen it. The test images of the
 catalog belong to no fold: they are withheld until a study is run with the splits of the catalog. A projection
@@ -370,13 +369,9 @@ def divide(
 
 
 def reduce_rows(rows: Rows, training: Sequence[str], projection: str, seed: int, path: Path) -> int:
-    """Write a store with rows of fewer values, in float16; return how many.
+    """Write a store with rows of fewer values (`pca:N` or `random:N`), in float16; return how many.
 
     The mean and the principal components about it are those of the training images.
-
-    Args:
-        projection: `pca:N` or `random:N`.
-        seed: of the random projection.
     """
     how, _, number = projection.partition(":")
     dim = int(number)

@@ -200,9 +200,7 @@ def printed_starts() -> list[PrintedStarts]:
 def find_paper_row(metrics: bytes, ranks: Artifact, captioned: Iterable[Captioned]) -> PaperRow | None:
     """Return what a paper printed for the same experiment as an evaluation, or None.
 
-    Args:
-        metrics: the content of the metrics file.
-        ranks: the ranks of the evaluation, whose lineage records what was run.
+    `metrics` is the content of the metrics file; the lineage of `ranks` records what was run.
     """
     records = list(captioned)
     recorded = {name: entry.get("settings", {}) for name, entry in ranks.lineage.items()}

@@ -1,8 +1,7 @@
 """Geometry of the charts on the report page.
 
-Each public chart function takes numbers and returns a `Chart`: positions in an SVG of fixed
-size, with labels. The template `charts.html` draws it. Colors and fonts come from the style
-sheet of the page, so that a chart follows the light or dark color scheme.
+Each public chart function takes numbers and returns a `Chart`: positions in an SVG of fixed size, which the
+template `charts.html` draws. The style sheet has the colors, so a chart follows the color scheme.
 """
 
 import math
@@ -172,9 +171,7 @@ def logarithmic(low: float, high: float, start: float, end: float) -> Scale:
 
 
 def axis_steps(low: float, high: float, integers: bool = False) -> list[float]:
-    """Return up to seven evenly spaced round numbers for an axis.
-
-    They cover [low, high]. With `integers`, they are integers within [low, high].
+    """Return up to seven evenly spaced round numbers that cover [low, high], or `integers` within it.
 
     Example:
         >>> axis_steps(3, 97)

@@ -80,12 +80,9 @@ def render_description(
     """Return a page as HTML; equal inputs give equal text.
 
     Args:
-        template: the name of its template.
         name: that of its metrics, such as `test_full`.
         values: what the template shows, by name.
-        frame: what is around it.
         facts: facts of its own, by title.
-        scripts: the names of the scripts of the page.
     """
     shared = {
         "split": name.partition("_")[0],
@@ -107,10 +104,7 @@ def render_description(
 
 
 def choose_thirds(scores: np.ndarray, count: int, seed: int) -> dict[str, np.ndarray]:
-    """Choose up to `count` images by their scores: the best third, the worst third, and others between.
-
-    Those between are drawn at random. Returns positions, the best first.
-    """
+    """Return positions of up to `count` images, best first: the best and worst third, and random others."""
     order = np.argsort(-scores, kind="stable")
     chosen = min(count, len(order))
     ends = chosen // 3

@@ -1,7 +1,7 @@
-"""What was run: the settings, counts and digests that the report page lists.
+"""What was run: the settings, counts and digests that the report page lists, as text.
 
-Everything comes from the lineage of the evaluation, where each artifact records its settings
-and its digest, and from the catalog. Values are returned as text, ready to be shown.
+Everything comes from the catalog and from the lineage of the evaluation, where each artifact records its
+settings and its digest.
 """
 
 import json
@@ -41,17 +41,13 @@ class Ancestor:
 
 @dataclass(frozen=True)
 class LayerFractions:
-    """One layer of a ternary embedding, in percent.
-
-    `minus`, `zero` and `plus` are fractions of its values. `dead` is the fraction of its features
-    that never vary among the training images.
-    """
+    """One layer of a ternary embedding, in percent."""
 
     layer: str
-    minus: float
+    minus: float  # fraction of its values, like `zero` and `plus`
     zero: float
     plus: float
-    dead: float
+    dead: float  # fraction of its features that never vary among the training images
 
 
 def settings_of(lineage: Lineage, name: str) -> dict[str, Any]:
@@ -91,10 +87,7 @@ def _tuning(lineage: Lineage) -> str | None:
 def head(
     lineage: Lineage, root: str, captioned: Iterable[Captioned], experiment: str | None
 ) -> dict[str, str]:
-    """Return what the report is about, by title: the data set, the experiment, the source of the features.
-
-    `experiment` is DVC's name of it, or None for a run of `dvc repro`.
-    """
+    """Return what the report is about, by title; `experiment` is DVC's name of it, None for `dvc repro`."""
     return catalog_head(lineage, root, captioned) | {
         "Experiment": experiment or "work tree (dvc repro)",
         "Features": feature_source(lineage),
@@ -204,10 +197,7 @@ def ancestors(lineage: Lineage) -> list[Ancestor]:
 
 
 def layer_fractions(lineage: Lineage) -> list[LayerFractions]:
-    """Return what the `embed` stage recorded about each layer, from the first layer to the last.
-
-    Only a ternary embedding has such a record; for any other kind the list is empty.
-    """
+    """Return what `embed` recorded about each layer, first to last; nothing unless embeddings are ternary."""
     recorded = settings_of(lineage, "embeddings").get("shares", {})
     return [
         LayerFractions(layer, **{key: 100 * value for key, value in each.items()})

@@ -1,7 +1,4 @@
-"""Selection of the examples on the report page: queries with a hit at rank 1, and informative misses.
-
-The selection is a function of the ranks, the scores and the seed.
-"""
+"""The examples on the report page, chosen by ranks, scores and seed: hits at rank 1, informative misses."""
 
 from dataclasses import dataclass
 
@@ -14,14 +11,11 @@ CANDIDATES = 6  # shown per example
 
 @dataclass(frozen=True)
 class Candidate:
-    """One of the best matches of a query, or its true item from a lower place.
-
-    The score of a true item outside the stored list of best matches is unknown: None.
-    """
+    """One of the best matches of a query, or its true item from a lower place."""
 
     id: str
     place: int
-    score: float | None
+    score: float | None  # None for a true item outside the stored list of best matches
     true: bool
 
 
@@ -70,16 +64,12 @@ def choose_gallery(evaluation: Evaluation, count: int, seed: int) -> Gallery:
 def choose_queries(
     ranks: np.ndarray, best_scores: np.ndarray, count: int, generator: np.random.Generator
 ) -> list[int]:
-    """Choose up to `count` queries, ordered by rank.
+    """Choose up to `count` queries, ordered by rank, given their ranks and highest scores (queries,).
 
     Half of them are hits, drawn at random. The misses are sorted by rank and split into groups of
     equal size, so that both near and far misses appear. Each group contributes the query whose
     wrong answer scored highest, because a confident mistake shows what the model confuses, or an
     error in the data.
-
-    Args:
-        ranks: of the first true item of each query, (queries,).
-        best_scores: the highest score of each query, (queries,).
     """
     order = np.argsort(ranks, kind="stable")
     hits, misses = order[ranks[order] == 1], order[ranks[order] > 1]

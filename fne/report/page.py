@@ -122,10 +122,9 @@ def render_page(
     record: str,
     scripts: Sequence[str] = ("search.js",),
 ) -> str:
-    """Return a page about a trained model as HTML.
+    """Return a page about a trained model as HTML; `template` extends `base.html`.
 
     Args:
-        template: the name of a template that extends `base.html`.
         values: what the template shows, by name.
         thumbnails: a data URI per image id; images without one are shown by their id.
         record: how the page was made, of `fne.report.record`.

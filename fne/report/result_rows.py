@@ -1,7 +1,6 @@
-"""The results table of the report page: each metric in both directions.
+"""The results table of the report page: each metric in both directions, with its 95 % interval.
 
-Each metric comes with its 95 % interval and with the score of guessing. If the run repeats an
-experiment of the paper, the table also shows what the paper printed.
+It also has the score of guessing and, if the run repeats an experiment of the paper, what the paper printed.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,8 +1,6 @@
-"""The inputs of the report page: the results of the `evaluate` stage and the history of training.
+"""The inputs of the report page: the results of the `evaluate` stage, and the metrics that dvclive logged.
 
-`read_evaluation` returns the metrics with their intervals, and the rank and best matches of each
-query. `read_history` returns the metrics that dvclive logged during training. Both raise an
-`InputError` that names the file if it is damaged.
+`read_evaluation` and `read_history` raise an `InputError` that names the file if it is damaged.
 """
 
 import csv

@@ -1,10 +1,8 @@
 """Compiled loops over bit planes, for dot products of ternary rows.
 
-One pass counts the bits that a row has in common with a query and with its opposite. NumPy needs several
-passes, and writes arrays as large as the rows between them.
-
-The module needs numba, which takes a second to import: `fne search` counts with NumPy, and the server with
-this module.
+One pass counts the bits that a row shares with a query and with its opposite. NumPy needs several passes and
+arrays as large as the rows. Importing numba takes a second, so `fne search` counts with NumPy, and the server
+with this module.
 """
 
 import numba

@@ -1,9 +1,7 @@
 """The contact sheet of a search: the query, and below it the best matches as a grid of images.
 
-The grid has a fixed number of columns. All rows have the same height: below each image there
-is space for as many lines as the longest caption needs, or for none if no image has a caption.
-At most `MAX_MATCHES` matches are shown. An image that cannot be read is a gray tile with the
-reason. Text is wrapped between words and truncated with an ellipsis to fit its width in pixels.
+All rows have the same height, with space for the longest caption. At most `MAX_MATCHES` matches are shown. An
+image that cannot be read is a gray tile with the reason. Text is wrapped between words and truncated to fit.
 """
 
 from functools import cache
@@ -37,20 +35,12 @@ BACKGROUND, FOREGROUND, MUTED, PLACEHOLDER, TRUE = "#fbfaf7", "#24292f", "#6e778
 
 
 def check_sheet(path: Path, *inputs: Path) -> None:
-    """Refuse to replace anything but an earlier contact sheet; see `fne.core.outputs`.
-
-    Raises:
-        InputError: if there is another file, or if the file is one of `inputs`, such as the query.
-    """
+    """Refuse to replace one of `inputs`, or anything but an earlier contact sheet; see `fne.core.outputs`."""
     check_output(path, "--sheet", lambda head: head.startswith(PNG) and MARK.encode() in head, *inputs)
 
 
 def write_sheet(path: Path, answer: Answer) -> None:
-    """Write the contact sheet of an answer to a PNG file.
-
-    Raises:
-        InputError: as `check_sheet` does.
-    """
+    """Write the contact sheet of an answer to a PNG file."""
     sheet = draw_sheet(answer)
     mark = PngInfo()
     mark.add_text("Software", MARK)  # comes before the pixels

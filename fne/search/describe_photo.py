@@ -1,8 +1,7 @@
 """Describe images with trained models: sentences, tags and concepts of photos, folders and catalog images.
 
-Each entry of `PARTS` is a model with the values that it predicts and the pipeline that makes it. All of them
-read the same embeddings, so an image is embedded once. An image of the catalog is described from its stored
-embedding. Importing torch takes longer than a search, so it is imported when something is described.
+All models (`PARTS`) read the same embeddings, so an image is embedded once, and one of the catalog has its
+stored embedding. Importing torch takes longer than a search, so it is imported when something is described.
 """
 
 import csv
@@ -38,18 +37,11 @@ OUTPUTS = (".csv", ".jsonl")
 
 @dataclass(frozen=True)
 class Described:
-    """An image to describe.
+    """An image to describe."""
 
-    Attributes:
-        name: the id of an image of the catalog, or the name of a file.
-        file: its file, if the project has it.
-        hints: noisy tags that the catalog has for it.
-        true_tags: the tags that the catalog has for it.
-    """
-
-    name: str
-    file: Path | None
-    hints: Sequence[str] = ()
+    name: str  # the id of an image of the catalog, or the name of a file
+    file: Path | None  # if the project has it
+    hints: Sequence[str] = ()  # noisy tags that the catalog has for it
     true_tags: Sequence[str] = ()
 
 
@@ -68,17 +60,11 @@ class Description:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a user wants to know.
+    """What a user wants to know."""
 
-    Attributes:
-        concepts: how many concepts.
-        only: which value, or None for all.
-        writing: how sentences are written; None for no sentences.
-    """
-
-    concepts: int
-    only: str | None = None
-    writing: "Writing | None" = None
+    concepts: int  # how many
+    only: str | None = None  # which value, or None for all
+    writing: "Writing | None" = None  # None for no sentences
 
     def includes(self, name: str) -> bool:
         """Return whether a value is wanted."""
@@ -87,19 +73,11 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Part:
-    """A model that describes images.
-
-    Attributes:
-        model: its file in the project.
-        pipeline: the pipeline file that makes it.
-        says: the values that it predicts, by the names that `--only` takes.
-        read: reads the model.
-        describe: returns the values of each image, given the model, the images and their rows.
-    """
+    """A model that describes images, and the function that does it with rows (images, features)."""
 
     model: str
-    pipeline: str
-    says: tuple[str, ...]
+    pipeline: str  # the pipeline file that makes the model
+    says: tuple[str, ...]  # the values that it predicts, by the names that `--only` takes
     read: Callable[[Path], DescriberFile]
     describe: Callable[[DescriberFile, Sequence[Described], np.ndarray, Wanted], list[dict[str, Any]]]
 
@@ -115,11 +93,7 @@ class Descriptions:
 
 
 def describe(project: Project, arguments: Sequence[str], folder: Path | None, wanted: Wanted) -> Descriptions:
-    """Describe images of the catalog and image files (`arguments`), or a folder of photos.
-
-    Raises:
-        InputError: if there is no model, no such image, or if models and images do not belong together.
-    """
+    """Describe images of the catalog and image files (`arguments`), or a folder of photos."""
     stat_cache.use(project.scratch)
     parts, notes = _available(project, wanted)
     files = [part.read(project.path(part.model)) for part in parts]
@@ -156,9 +130,6 @@ def write_table(path: Path, answer: Descriptions) -> None:
     """Write descriptions as a table that `catalog` reads: CSV or JSONL, by the ending of the file.
 
     Every row names the models that wrote it, so that it is not mistaken for human work.
-
-    Raises:
-        InputError: if the ending is another one, or if a tag cannot be written as CSV.
     """
     check_table(path)
     writer = ", ".join(f"{model.path.name} {model.digest[:12]}" for model in answer.models)
@@ -175,11 +146,7 @@ def write_table(path: Path, answer: Descriptions) -> None:
 
 
 def check_table(path: Path, *inputs: Path) -> None:
-    """Refuse a table of another ending, or one that this command would not have written.
-
-    Raises:
-        InputError: if the file cannot be written.
-    """
+    """Refuse a table of another ending, or one that this command would not have written."""
     if path.suffix.lower() not in OUTPUTS:
         raise InputError(f"--output: {path} must end with {' or '.join(OUTPUTS)}")
     check_output(path, "--output", lambda head: f"{WRITER} (".encode() in head, *inputs)
@@ -188,14 +155,7 @@ def check_table(path: Path, *inputs: Path) -> None:
 def describe_tags(
     file: DescriberFile, images: Sequence[Described], rows: np.ndarray, wanted: Wanted
 ) -> list[dict[str, Any]]:
-    """Return the tags and the likeliest concepts of images.
-
-    Args:
-        file: the tagger.
-        images: the images.
-        rows: their embeddings (images, features).
-        wanted: how many concepts.
-    """
+    """Return the tags and the likeliest concepts of images, given their embeddings (images, features)."""
     from fne.describing.write import Writer, likeliest  # torch: slow to import
 
     names, known_hints = file.vocabulary.concepts.names, file.vocabulary.hints
@@ -216,14 +176,7 @@ def describe_tags(
 def describe_captions(
     file: DescriberFile, images: Sequence[Described], rows: np.ndarray, wanted: Wanted
 ) -> list[dict[str, Any]]:
-    """Return a sentence, its alternatives and the likeliest concepts of images.
-
-    Args:
-        file: the captioner.
-        images: the images.
-        rows: their embeddings (images, features).
-        wanted: how sentences are written, and how many concepts.
-    """
+    """Return a sentence, its alternatives and the likeliest concepts of images, given their embeddings."""
     from fne.describing.write import Writer, caption_search, likeliest  # torch: slow to import
 
     writer, words = Writer(file.load(), file.vocabulary), file.vocabulary.words
@@ -247,11 +200,7 @@ def describe_captions(
 
 
 def read_writing(params: Path, beam: int | None) -> "Writing":
-    """Return how sentences are written, by the parameter file, with another beam if one is given.
-
-    Raises:
-        InputError: if the section `caption` is missing or wrong.
-    """
+    """Return how sentences are written, by the parameter file, with another beam if one is given."""
     from fne.describing.settings import Writing  # torch: slow to import
 
     section = load_params(params).get("caption")
@@ -310,7 +259,7 @@ def _embed_folder(
 ) -> tuple[list[Described], np.ndarray, dict[str, str]]:
     """Return the photos of a folder with their embeddings, and files that are not readable as images.
 
-    Activations are kept in the scratch folder, where searches in the folder have theirs, too.
+    Activations are kept in the scratch folder, where searches in the folder keep theirs.
     """
     from fne.search.folder import list_folder  # Pillow: slow to import
 

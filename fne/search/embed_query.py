@@ -1,10 +1,8 @@
 """The parts of a search that need torch: new images, and all text encoders and similarities but the default.
 
-An image that the catalog does not have is embedded exactly as the catalog's images were. What
-determines an embedding is recorded in the lineage of the artifacts made from it: settings and
-weights of the network, statistics, thresholds. If one of these differs, the image is refused.
-
-Importing this module takes seconds, so it is imported only where it is used.
+A new image is embedded exactly as the catalog's images were. The lineage of artifacts records what decides an
+embedding (settings and weights of the network, statistics, thresholds). If one of these differs, the image is
+refused. Importing this module takes seconds, so it is imported only where it is used.
 """
 
 import threading
@@ -123,18 +121,13 @@ def open_embedder(
     scratch: Path,
     extractor: Extractor | None = None,
 ) -> Embedder:
-    """Open what computed the embeddings that `origin` holds or was made from.
+    """Open what computed the embeddings that `origin` holds or was made from; other files are refused.
 
     Args:
         origin: the embeddings, or a model that was trained on them.
-        weights: the file of the network.
         statistics: the file that `standardize` wrote.
-        runtime: settings of the process.
         scratch: where finished activations are kept.
         extractor: that of a tuned network; without it, `origin` names the network.
-
-    Raises:
-        InputError: if `origin` was made from other weights or statistics; the message has both digests.
     """
     extractor = extractor or open_extractor(origin, weights, runtime)
     ordinary, fitted = read_statistics(statistics)
@@ -156,23 +149,14 @@ def open_embedder(
 
 @dataclass(frozen=True)
 class Network:
-    """From a photo to its embedding, and to its vector in the joint space.
+    """From a photo to its embedding, and to its vector in the joint space."""
 
-    Attributes:
-        embedder: computes embeddings like those of the catalog.
-        reader: computes what the model reads: the same, unless the image network was tuned.
-        matcher: the model, or None.
-    """
-
-    embedder: Embedder
-    reader: Embedder
+    embedder: Embedder  # computes embeddings like those of the catalog
+    reader: Embedder  # computes what the model reads: the same, unless the image network was tuned
     matcher: Matcher | None
 
     def embed(self, sha256: str, picture: Picture) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the embedding (features) of a photo, and its vector (dim) if there is a model.
-
-        Its activations are not kept.
-        """
+        """Return the embedding (features) of a photo and its vector (dim), if any; keep no activations."""
         embedded = self.embedder.embed_picture(sha256, picture)
         if self.matcher is None:
             return embedded, None
@@ -216,9 +200,6 @@ def open_network(
 
     With `threaded`, several threads may ask for rows, such as a photo of a visitor and the index of a folder:
     they take turns by batches.
-
-    Raises:
-        InputError: if the features were imported, or if the files on disk do not belong to what is given.
     """
     # Processes that read ahead would be forks of a process with threads.
     runtime = project.runtime.model_copy(update={"workers": 0}) if threaded else project.runtime
@@ -250,11 +231,7 @@ def open_model_network(project: Project, artifact: Artifact) -> Network:
 
 
 def open_served_network(project: Project, embeddings: Artifact | None, model: Artifact | None) -> Network:
-    """Load the network of a server's snapshot, with the very model that it has loaded.
-
-    Raises:
-        InputError: if the features were imported, or if the files on disk do not belong to the snapshot.
-    """
+    """Load the network of a server's snapshot, with the very model that it has loaded."""
     found = read_model(model.path) if model else None
     if model and found and found[1].digest != model.digest:
         raise InputError(f"{model.path} has been replaced; the new artifacts are loaded in a moment")

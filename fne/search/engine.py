@@ -1,8 +1,9 @@
 """The search: images for a sentence, sentences for an image, and images that look similar.
 
-`images_for_sentence`, `sentences_for_image` and `similar_images` rank what a `Snapshot` holds, and return an
-`Answer`. A command and the Python interface call `search`, which opens what a query needs; a server calls the
-three functions with all of it in memory. Ties keep the order of the ids.
+`images_for_sentence`, `sentences_for_image` and `similar_images` rank what a `Snapshot` holds and return an
+`Answer`. They and `describe_image` raise `AbsentError` if a model or embeddings are missing. A command and
+the Python interface call `search`, which opens what a query needs; a server calls these functions with all of
+it in memory. Ties keep the order of the ids.
 
 With the default model nothing here imports torch, which takes longer than a whole search. Torch is imported
 for a new image, and for any other text encoder or similarity.
@@ -82,16 +83,11 @@ def search(
     """Find images for a sentence, sentences for an image, or images for an image.
 
     Args:
-        project: the project whose artifacts are used.
         argument: a sentence, the id of an image of the catalog, or an image file.
         by: the kind of embedding to compare images by, or None to use the trained model.
         folder: searched instead of the catalog.
-        k: the number of matches.
         split: search only images of this split of the catalog, or their sentences.
         tag: search only images that have this tag, or their sentences.
-
-    Raises:
-        InputError: if the query is invalid, or if artifacts for it are missing.
     """
     if not argument.strip():
         raise InputError("the query is empty; describe what the image shows, or name an image")
@@ -123,12 +119,7 @@ def images_for_sentence(
     filters: Filters = EVERYTHING,
     folder: "IndexedFolder | None" = None,
 ) -> Answer:
-    """Rank images of the catalog, or those of a folder, for a sentence.
-
-    Raises:
-        InputError: if no word of the sentence is known.
-        AbsentError: if there is no model.
-    """
+    """Rank images of the catalog, or those of a folder, for a sentence."""
     space = folder.vectors if folder else snapshot.images
     if snapshot.model is None or space is None:
         raise AbsentError("sentences need a trained model; run `dvc repro encode`")
@@ -157,11 +148,7 @@ def images_for_sentence(
 def sentences_for_image(
     snapshot: Snapshot, image: EmbeddedImage, k: int, filters: Filters = EVERYTHING
 ) -> Answer:
-    """Rank the sentences of images of the catalog for an image.
-
-    Raises:
-        AbsentError: if there is no model.
-    """
+    """Rank the sentences of images of the catalog for an image."""
     space, vector, catalog = snapshot.captions, image.vector, snapshot.catalog
     if space is None or vector is None:
         raise AbsentError("sentences need a trained model; run `dvc repro encode`")
@@ -195,10 +182,6 @@ def similar_images(
     """Rank images of the catalog, or those of a folder, by how similar they look to an image.
 
     The image itself is excluded. With `layer`, only this layer of the embeddings is compared.
-
-    Raises:
-        InputError: if there is no such layer.
-        AbsentError: if there are no embeddings.
     """
     space = folder.embeddings if folder else snapshot.embeddings
     if snapshot.embeddings is None or space is None or image.embedding is None:
@@ -228,11 +211,7 @@ def similar_images(
 
 
 def describe_image(snapshot: Snapshot, image: EmbeddedImage, wanted: Wanted) -> dict[str, Any]:
-    """Return what the tagger and the captioner say about an image, as far as there are such models.
-
-    Raises:
-        AbsentError: if there are none.
-    """
+    """Return what the tagger and the captioner say about an image, as far as there are such models."""
     if not snapshot.describers or image.embedding is None or snapshot.embeddings is None:
         raise AbsentError("; ".join(snapshot.notes) or "no model describes images")
     record = snapshot.catalog.captioned.get(image.id) if image.id else None
@@ -245,11 +224,7 @@ def describe_image(snapshot: Snapshot, image: EmbeddedImage, wanted: Wanted) -> 
 
 
 def encode_sentence(text: str, vocabulary: Vocabulary) -> EncodedSentence:
-    """Convert a sentence to word numbers, exactly as the captions were converted.
-
-    Raises:
-        InputError: if the sentence has no words, or none that are in the vocabulary.
-    """
+    """Convert a sentence to word numbers, exactly as the captions were converted."""
     settings = vocabulary.artifact.settings
     tokens = tokenize(text, settings["lowercase"], cut=settings["cut"])
     words = [token for token in tokens if any(letter.isalnum() for letter in token)]
@@ -269,11 +244,8 @@ def encode_sentence(text: str, vocabulary: Vocabulary) -> EncodedSentence:
 def embed_sentence(snapshot: Snapshot, text: str, in_catalog: bool) -> tuple[np.ndarray, list[str]]:
     """Return the vector (1, dim) of a sentence, and its words that are not in the vocabulary.
 
-    A model that cannot encode sentences has vectors for captions of the catalog, word for word, and only the
-    catalog is searched with them (`in_catalog`).
-
-    Raises:
-        InputError: if no word is known, or if there is no vector for the sentence.
+    A model that cannot encode sentences has vectors only for the captions of the catalog, word for word. With
+    these, only the catalog is searched (`in_catalog`).
     """
     if snapshot.encoder is None:
         caption = _find_caption(snapshot, text) if in_catalog else None
@@ -298,9 +270,6 @@ def embedding_similarity(
 
     For ternary embeddings, these are exact dot products, counted in the bit planes. For others they are
     cosines, and 0 for a row of zeros.
-
-    Raises:
-        InputError: if there is no such layer.
     """
     columns = _columns(store, layer)
     if store.dtype != TERNARY:
@@ -315,10 +284,7 @@ def embedding_similarity(
 
 
 def top_k(scores: np.ndarray, k: int) -> list[int]:
-    """Return the positions of the `k` highest scores, best first; ties keep their order.
-
-    Raises:
-        InputError: if a score is NaN, which cannot be ordered.
+    """Return the positions of the `k` highest scores, best first; ties keep their order, NaN is refused.
 
     Example:
         >>> top_k(np.array([0.5, 0.9, 0.5, 0.1]), k=3)

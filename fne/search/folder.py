@@ -1,13 +1,12 @@
 """The index of a folder of photos, so that it can be searched without captions.
 
-The index is a store of rows in the scratch folder, keyed by the digests of the images. A
-renamed or copied photo is therefore in the index already, a deleted one is ignored, and only
-new ones are computed. Their activations are saved one by one, so a killed search loses only
-the images that were being computed.
+The index is a store of rows in the scratch folder, keyed by the digests of the images: a renamed or copied
+photo is in it already, and only new ones are computed. Their activations are saved one by one, so a killed
+search loses only the images that were being computed.
 
 An `IndexedFolder` never changes. In a server, `FolderWatch` notices files that are added, changed or removed
-by looking at the folder again and again: this needs no service of the operating system, so it also works on
-network drives. `FolderState` then replaces the index as a whole, and searches use the old one until then.
+by looking at the folder again and again, which also works on network drives. `FolderState` then replaces the
+index as a whole, and searches use the old one until then.
 """
 
 import hashlib
@@ -39,19 +38,12 @@ SHARD_BYTES = 256 * 2**20
 
 @dataclass(frozen=True)
 class RowSource:
-    """Computes the rows of images.
-
-    Attributes:
-        layers: the layers of a row.
-        dtype: the type of its values.
-        prepare: called first, with all images that need a row and their folder.
-        rows: maps digests of these images to their rows.
-    """
+    """Computes the rows of images."""
 
     layers: list[Layer]
     dtype: str
-    prepare: Callable[[Sequence[Image], Path], None]
-    rows: Callable[[Sequence[str]], np.ndarray]
+    prepare: Callable[[Sequence[Image], Path], None]  # called first, with all images that need rows
+    rows: Callable[[Sequence[str]], np.ndarray]  # maps digests of these images to their rows
 
 
 @dataclass(frozen=True)
@@ -103,36 +95,22 @@ class IndexedFolder:
 
 @dataclass(frozen=True)
 class Index:
-    """What one index of a folder is made with.
+    """What one index of a folder is made with."""
 
-    Attributes:
-        kind: the kind of rows, which distinguishes several indexes of one folder.
-        origin: the artifact that the rows depend on; rows made with another one are not used.
-        open_source: called only if rows have to be computed.
-    """
-
-    kind: str
-    origin: Artifact
-    open_source: Callable[[], RowSource]
+    kind: str  # the kind of rows, which distinguishes several indexes of one folder
+    origin: Artifact  # rows made with another artifact are not used
+    open_source: Callable[[], RowSource]  # called only if rows have to be computed
 
 
 @dataclass
 class FolderState:
-    """What a server knows about a folder at the moment.
-
-    Attributes:
-        path: the folder.
-        state: `reading`, `indexing`, `ready` or `failed`.
-        message: why it failed.
-        progress: what the extraction counts.
-        index: the last complete index, which is searched while a new one is made.
-    """
+    """What a server knows about a folder at the moment."""
 
     path: Path
-    state: str = "reading"
-    message: str | None = None
+    state: str = "reading"  # `reading`, `indexing`, `ready` or `failed`
+    message: str | None = None  # why it failed
     progress: Progress | None = None
-    index: IndexedFolder | None = None
+    index: IndexedFolder | None = None  # the last complete one, which is searched while a new one is made
 
     def as_dict(self) -> dict[str, Any]:
         """Return what the page shows."""
@@ -151,12 +129,7 @@ class FolderState:
     def update(
         self, project: Project, embeddings: Index | None, vectors: Index | None, unfinished: Collection[str]
     ) -> None:
-        """Index the folder as it is now, without `unfinished` files; only photos without rows are computed.
-
-        Raises:
-            InputError: if there are no photos, in which case there is no index any more, or if rows cannot
-                be computed.
-        """
+        """Index the folder as it is now, without `unfinished` files; without photos the index is removed."""
         self.state, self.progress = "reading", None
         try:
             folder = list_folder(self.path, project.runtime.workers, project.scratch, unfinished)
@@ -179,8 +152,7 @@ class FolderState:
 class FolderWatch:
     """Tells whether image files of a folder were added, changed or removed.
 
-    A file that is being copied into the folder changes from one look to the next. It counts only when two
-    looks find it the same.
+    A file that is being copied into the folder counts only when two looks find it the same.
     """
 
     def __init__(self, path: Path) -> None:
@@ -199,13 +171,7 @@ class FolderWatch:
 
 
 def list_folder(path: Path, workers: int, scratch: Path, skipped: Collection[str] = ()) -> Folder:
-    """Read every image file of a folder but those `skipped`, by relative path.
-
-    Unchanged files that were read before are not read again.
-
-    Raises:
-        InputError: if the folder does not exist or has no images.
-    """
+    """Read every image file of a folder but those `skipped`, by relative path; unchanged ones only once."""
     if not path.is_dir():
         fault = "not a folder" if path.exists() else "no such folder"
         raise InputError(f"{path}: {fault}; use the path of a folder with photos")

@@ -1,8 +1,7 @@
 """The default model in NumPy, for a search that does not import torch: tf-idf, cosine, ternary rows.
 
-A search encodes one sentence and compares it with many images, or one image with many sentences. Importing
-torch would take longer than all of that. Every other text encoder and similarity is computed with torch
-(`fne.search.embed_query`), which a command imports at each call, and a server once.
+Importing torch would take longer than such a search. Every other text encoder and similarity is computed with
+torch (`fne.search.embed_query`), which a command imports at each call, and a server once.
 
 A similarity is called as `similarity(images, captions)` with vectors (images, dim) and (captions, dim), one
 of which is a single row. It returns one score for each row of the other; higher is better.
@@ -23,11 +22,7 @@ Similarity = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def embed_sentences(model: ModelFile, sentences: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return the vectors (sentences, embed_dim) of sentences in the joint space, given their word numbers.
-
-    Raises:
-        InputError: if weights are missing or have the wrong shape.
-    """
+    """Return the vectors (sentences, embed_dim) of sentences in the joint space, given their word numbers."""
     weights = {name.removeprefix(PREFIX): value for name, value in model.weights.items()}
     try:
         vectors = np.stack([tfidf(weights["words.weight"][list(numbers)], weights) for numbers in sentences])
@@ -42,9 +37,8 @@ def embed_sentences(model: ModelFile, sentences: Sequence[Sequence[int]]) -> np.
 def tfidf(words: np.ndarray, weights: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the weighted sum of the word vectors, divided by the norm of the weights, mapped linearly.
 
-    Args:
-        words: (words, word_dim), the last column of which holds the weights of the words.
-        weights: by their names in `fne.matching.text_encoders`.
+    The last column of `words` (words, word_dim) holds the weights of the words; `weights` are named as in
+    `fne.matching.text_encoders`.
     """
     norm = np.linalg.norm(words[:, -1], float(weights["order"][0]))
     total = words[:, :-1].sum(axis=0) / (norm if norm > 0 else 1.0)
@@ -64,7 +58,7 @@ def cosine(images: np.ndarray, captions: np.ndarray) -> np.ndarray:
 def ternary_products(rows: np.ndarray, query: np.ndarray) -> np.ndarray:
     """Return the exact dot products (rows) of ternary rows with a query, both as bit planes.
 
-    See `fne.search.bit_kernels`, which is faster, but takes longer to import than a search takes.
+    `fne.search.bit_kernels` is faster, but takes longer to import than a search takes.
     """
     opposite = np.roll(query, len(query) // 2)  # +1 where the query is -1, and the reverse
     products: np.ndarray = _common_bits(rows, query) - _common_bits(rows, opposite)

@@ -1,8 +1,8 @@
 """What a search works with: where a project's artifacts are, the catalog, rows that are compared, the query.
 
 A `Space` holds the rows of a store, memory-mapped for a command or in memory for a server. `parse_query`
-decides whether an argument of `fne search` is a sentence, an image of the catalog, or an image file that the
-catalog does not have. Only the last one needs Pillow, which is imported where it is used.
+decides what an argument of `fne search` is. Only an image file that the catalog does not have needs Pillow,
+which is imported where it is used.
 """
 
 import hashlib
@@ -54,11 +54,7 @@ class CatalogContents:
         return list(record.captions) if record else []
 
     def check_filters(self, split: str | None, tag: str | None) -> None:
-        """Refuse a split that the catalog does not have, and a tag that no image of the split has.
-
-        Raises:
-            InputError: with what there is instead.
-        """
+        """Refuse a split that the catalog does not have, and a tag that no image of the split has."""
         records = self.captioned.values()
         splits = [each for each in SPLITS if any(record.split == each for record in records)]
         if split is not None and split not in splits:
@@ -74,23 +70,14 @@ class CatalogContents:
 
 @dataclass(frozen=True)
 class Space:
-    """Rows that a query is compared with, in the order of their ids.
-
-    Attributes:
-        store: where they are from.
-        ids: the id of each row.
-        images: the image of each row: for captions not the same as the id.
-        keys: the id of each row in the store: for photos of a folder the digest of the file.
-        splits: the split of each row, as an index of `SPLITS`; none if they are not of the catalog.
-        rows: the rows as stored (bit planes if they are ternary), or None if they are read when needed.
-    """
+    """Rows that a query is compared with, in the order of their ids."""
 
     store: Rows
     ids: Sequence[str]
-    images: Sequence[str]
-    keys: Sequence[str]
-    splits: np.ndarray | None = None
-    rows: np.ndarray | None = None
+    images: Sequence[str]  # the image of each row: for captions not the same as the id
+    keys: Sequence[str]  # the id of each row in the store: for photos of a folder the digest of the file
+    splits: np.ndarray | None = None  # of each row, as an index of `SPLITS`; None outside the catalog
+    rows: np.ndarray | None = None  # as stored (bit planes if ternary), or None if they are read when needed
 
     @property
     def artifact(self) -> Artifact:
@@ -299,11 +286,8 @@ class EmbeddedImage:
 def parse_query(argument: str, catalog: CatalogContents, images_only: bool = False) -> QueryImage | str:
     """Return the image or the sentence that an argument of `fne search` stands for.
 
-    An existing file is an image, and so is an id of the catalog. Anything else is a sentence,
-    unless it looks like the name of an image.
-
-    Raises:
-        InputError: if the argument names an image that does not exist, or if it is ambiguous.
+    An existing file is an image, and so is an id of the catalog. Anything else is a sentence, unless it looks
+    like the name of an image: that and an ambiguous argument are refused.
     """
     is_id = argument in catalog.captioned
     if os.path.isfile(argument):  # noqa: PTH113 - a sentence may be too long for the name of a file

@@ -62,32 +62,18 @@ Encoder = Callable[[Sequence[Sequence[int]]], np.ndarray]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Artifacts that belong together.
-
-    Attributes:
-        catalog: images and captions.
-        lineage: what the parts were made from.
-        embeddings: the embeddings of the images.
-        model: the trained model with the weights of its text encoder.
-        vocabulary: that of the model.
-        images: the vectors of the images in the joint space.
-        captions: those of the captions.
-        describers: the taggers and captioners that belong to the embeddings, by their names in `PARTS`.
-        notes: what is missing, and how to make it.
-        version: a digest of all parts, which names the set in answers of a server.
-        count_bits: computes the products of ternary rows with a query, both as stored.
-    """
+    """Artifacts that belong together."""
 
     catalog: CatalogContents
-    lineage: Lineage
+    lineage: Lineage  # what the parts were made from
     embeddings: Space | None = None
     model: ModelFile | None = None
     vocabulary: Vocabulary | None = None
-    images: Space | None = None
-    captions: Space | None = None
-    describers: dict[str, DescriberFile] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    version: str = ""
+    images: Space | None = None  # vectors in the joint space
+    captions: Space | None = None  # vectors in the joint space
+    describers: dict[str, DescriberFile] = field(default_factory=dict)  # by their names in `PARTS`
+    notes: list[str] = field(default_factory=list)  # what is missing, and how to make it
+    version: str = ""  # a digest of all parts, which names the set in answers of a server
     count_bits: Callable[[np.ndarray, np.ndarray], np.ndarray] = ternary_products
 
     @cached_property

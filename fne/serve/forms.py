@@ -1,7 +1,7 @@
 """The file of an HTML form (`multipart/form-data`), as `curl -F file=@photo.jpg` sends it.
 
-Only the one form that is needed is read: a single field. Everything else is refused, so there is little that
-a request could do wrong: nothing is unpacked, and no header of the field is looked at.
+Only a form with a single field is read, and no header of the field is looked at, so there is little that a
+request could do wrong.
 """
 
 import re
@@ -14,9 +14,6 @@ BOUNDARY = re.compile(r"""boundary=(?:"([0-9A-Za-z'()+_,./:=? -]{1,70})"|([0-9A-
 
 def form_file(content_type: str, body: bytes) -> bytes:
     r"""Return the content of the only field of a form, or the body itself if it is no form.
-
-    Raises:
-        InputError: if the form is damaged, or if it has more than one field.
 
     Example:
         >>> form_file("multipart/form-data; boundary=x", b"--x\r\nA: b\r\n\r\ncontent\r\n--x--\r\n")

@@ -74,10 +74,7 @@ class Session:
         self._stop.set()
 
     def for_request(self) -> "Session":
-        """Return this session with the index of the folder as it is now.
-
-        An index that is finished while a request is being answered does not change its answer.
-        """
+        """Return this session with the index of the folder as it is now: a later index changes no answer."""
         found = copy(self)
         found.folder = copy(self.folder)
         return found
@@ -91,12 +88,7 @@ class Session:
         return ("failed", str(getattr(error, "message", error))) if error else ("ready", None)
 
     def network(self) -> "Network":
-        """Return the network, and wait for it if it is being loaded.
-
-        Raises:
-            InputError: if it cannot be loaded.
-            BusyError: if loading takes too long.
-        """
+        """Return the network, and wait for it if it is being loaded; `BusyError` if that takes too long."""
         try:
             return self._network.result(NETWORK_SECONDS)
         except LateError:
@@ -129,10 +121,9 @@ class Session:
         return EmbeddedImage(None, sha256, None, row, vector, image.width, image.height)
 
     def find_image(self, image: str | None, photo: str | None) -> EmbeddedImage:
-        """Return the image that a request names: an image of the catalog, or a photo by its digest.
+        """Return the image of the catalog, or the photo by its digest, that a request names.
 
         Raises:
-            InputError: if it names none, or both.
             MissingError: if there is no such image.
         """
         if (image is None) == (photo is None):
@@ -152,11 +143,7 @@ class Session:
         return EmbeddedImage(identity, file.sha256 if file else None, None, row, vector)
 
     def index(self) -> IndexedFolder:
-        """Return the photos of the folder.
-
-        Raises:
-            AbsentError: if there is no folder, or no index of it yet.
-        """
+        """Return the photos of the folder; `AbsentError` if there is no folder, or no index of it yet."""
         if self.folder is None:
             raise AbsentError("there is no folder; start `fne serve --in FOLDER`")
         if self.folder.index is None:
@@ -247,27 +234,16 @@ def _rows(
 
 @dataclass
 class Live:
-    """The current session, replaced when the artifacts on disk are replaced.
-
-    Attributes:
-        params: the parameter file of the project.
-        folder: a folder to search, or None.
-        session: the current session.
-        waiting: why new artifacts on disk are not used yet, or None.
-    """
+    """The current session, replaced when the artifacts on disk are replaced."""
 
     params: Path
-    folder: Path | None
+    folder: Path | None  # to search
     session: Session = field(init=False)
-    waiting: str | None = None
+    waiting: str | None = None  # why new artifacts on disk are not used yet
     log: Callable[[str], None] = lambda text: say(text, err=True)
 
     def __post_init__(self) -> None:
-        """Load the artifacts.
-
-        Raises:
-            InputError: if they are missing or do not belong together.
-        """
+        """Load the artifacts."""
         stat_cache.use(Project(self.params).scratch)
         self._seen = fingerprint(self.params)
         self._stop = threading.Event()
