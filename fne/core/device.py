@@ -1,8 +1,7 @@
 """The device that torch computes on: its numerical settings, transfers, and what to do when memory runs out.
 
-Other modules ask here whether a device is a GPU, and move tensors with `upload` and `download`. So a test
-can let them take the path of a GPU on a machine that has none, and every read that makes the host wait for
-the GPU is a call of `download`.
+Other modules move tensors with `upload` and `download` only. So a test can take the path of a GPU on a
+machine that has none, and every read that makes the host wait for the GPU is a call of `download`.
 """
 
 import os
@@ -54,8 +53,7 @@ def download(tensor: Tensor) -> Tensor:
 def free_memory(device: torch.device) -> int:
     """Return the bytes that this process may still use where `device` keeps its tensors.
 
-    On a CPU, that is what the system can free without swapping, within the limit of the container, divided
-    by the number of processes that torchrun has started on this machine.
+    On a CPU: what the system can free without swapping, within the container's limit, per process.
     """
     if is_gpu(device):
         return int(torch.cuda.mem_get_info(device)[0])
@@ -108,14 +106,11 @@ def peak_memory(device: torch.device) -> int:
 
 
 def use_training_threads(threads: int) -> None:
-    """Let torch compute a training with a number of threads, whatever the cores and the environment.
+    """Let torch train with `threads` threads, divided among torchrun's processes, whatever the cores.
 
     The number decides how sums are divided, and so the last bits of every step, which grow. Torch passes it
     on to OpenMP and MKL. A training computes no products with NumPy, whose BLAS has threads of its own, and
     does not start those of numba, which would change the number for torch.
-
-    Args:
-        threads: of all processes together; each of torchrun's processes takes its part.
     """
     own = max(1, threads // int(os.environ.get("WORLD_SIZE", "1")))
     limit, dynamic = (os.environ.get(f"OMP_{name}", "") for name in ("THREAD_LIMIT", "DYNAMIC"))
@@ -127,11 +122,7 @@ def use_training_threads(threads: int) -> None:
 
 
 def prepare_device(runtime: Runtime, training_threads: int = 0) -> torch.device:
-    """Configure torch and return the device that `runtime` asks for.
-
-    Args:
-        training_threads: for a training, its key `threads`, which replaces `runtime.threads`.
-    """
+    """Configure torch and return the device; `training_threads` of a training replace `runtime.threads`."""
     if training_threads:
         use_training_threads(training_threads)
     elif runtime.threads:

@@ -1,11 +1,10 @@
 """Layers whose training steps are the same in one process and in several: dropout and batch normalization.
 
-Modules with such layers are called as `module(inputs, step)`. A `Step` says which rows of the batch
-the process has and where random numbers come from. Without a step, a module in training mode that needs
-one raises `ValueError`. In evaluation mode the step is not used.
+Modules with such layers are called as `module(inputs, step)`. In training mode they need a `Step`, which says
+which rows of the batch the process has and where random numbers come from.
 
-Every process must call the modules in the same order, also if it has no rows of the batch:
-they draw random numbers for the whole batch, and batch normalization waits for all processes.
+Every process must call the modules in the same order, also if it has no rows of the batch: they draw random
+numbers for the whole batch, and batch normalization waits for all processes.
 """
 
 import math
@@ -63,8 +62,8 @@ class Dropout(nn.Module):
 class SyncBatchNorm(nn.BatchNorm1d):
     """Batch normalization of (rows, features) by the mean and variance of the rows of all processes.
 
-    A single process computes what `torch.nn.BatchNorm1d` does, bit for bit. Unlike `torch.nn.SyncBatchNorm`,
-    it runs on CPUs, and processes may have different numbers of rows, or none.
+    One process computes `torch.nn.BatchNorm1d` bit for bit. Unlike `torch.nn.SyncBatchNorm`, it runs on CPUs,
+    and processes may have different numbers of rows, or none.
     """
 
     def forward(self, rows: Tensor, step: Step | None = None) -> Tensor:

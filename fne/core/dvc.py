@@ -1,12 +1,10 @@
 """The one adapter to DVC: its project, its pipeline and lock files, its cache.
 
-A project has a pipeline file `dvc.yaml` in its root and may have more of them in `pipelines/NAME/`,
-each with a lock file beside it. All paths here are relative to the project's root, whatever
-folder (`wdir`) a stage runs in. A stage is named by its address, as `dvc repro` takes it: `extract`
-in the root's file, `pipelines/demo/dvc.yaml:render` in another one.
-
-Pipeline files, lock files and cached folders may come from anywhere. What DVC would not have written
-there is an `InputError`.
+A project has a pipeline file `dvc.yaml` in its root and may have more of them in `pipelines/NAME/`, each with
+a lock file beside it. All paths are relative to the project's root, whatever folder (`wdir`) a stage runs in.
+A stage is named by its address, as `dvc repro` takes it: `extract` in the root's file,
+`pipelines/demo/dvc.yaml:render` in another one. What DVC would not have written in these files is an
+`InputError`.
 """
 
 import hashlib
@@ -83,11 +81,7 @@ class PipelineOut:
 
 @contextmanager
 def open_repo(folder: Path | None = None) -> Iterator[Any]:
-    """Open the DVC project that a folder belongs to, by default the current one, as a `dvc.repo.Repo`.
-
-    Raises:
-        NoProjectError: if the folder belongs to no DVC project.
-    """
+    """Open the DVC project that a folder belongs to as a `dvc.repo.Repo`, or raise `NoProjectError`."""
     from dvc.config import ConfigError  # dvc: slow to import
     from dvc.exceptions import NotDvcRepoError
     from dvc.repo import Repo
@@ -139,11 +133,7 @@ def pipeline_files(folder: Path = Path()) -> list[str]:
 
 
 def read_stages(pipelines: Iterable[str], read: Read, place: str = "") -> list[Stage]:
-    """Return the stages of pipeline files, with what their lock files record.
-
-    Args:
-        place: what precedes the names of files in messages.
-    """
+    """Return the stages of pipeline files, with what their lock files record; `place` is for messages."""
     stages = []
     for pipeline in pipelines:
         lock = posixpath.join(posixpath.dirname(pipeline), LOCK)
@@ -185,11 +175,7 @@ def last_run(out: Path) -> Stage:
 
 
 def split_sweeps(file: Path, overrides: Sequence[str]) -> list[list[str]]:
-    """Return the overrides of each combination that values such as `-S train.margin=0.1,0.2` stand for.
-
-    Raises:
-        DvcError: if one cannot be parsed.
-    """
+    """Return the overrides of each combination that values such as `-S train.margin=0.1,0.2` stand for."""
     from dvc.utils.hydra import get_hydra_sweeps  # dvc: slow to import
     from hydra.errors import HydraException
 
@@ -198,11 +184,7 @@ def split_sweeps(file: Path, overrides: Sequence[str]) -> list[list[str]]:
 
 
 def apply_overrides(file: Path, overrides: Sequence[str]) -> None:
-    """Change a parameter file as `dvc exp run -S` does.
-
-    Raises:
-        DvcError: if an override does not fit the file.
-    """
+    """Change a parameter file as `dvc exp run -S` does; `DvcError` if an override does not fit the file."""
     from dvc.utils import hydra  # dvc: slow to import
     from hydra.errors import HydraException
 
@@ -276,10 +258,7 @@ def added_paths(path: Path) -> list[Path]:
 
 
 def is_tracked(path: Path, root: Path) -> bool:
-    """Return whether DVC tracks a path of the project in `root`.
-
-    This is so if the path or a folder above it was added, or if a stage declares one of them as an out.
-    """
+    """Return whether a path of the project, or a folder above it, was added to DVC or is an out."""
     return tracked_path(path, root) is not None
 
 
@@ -322,11 +301,7 @@ def project_path(path: Path) -> Path:
 
 
 def content_md5(path: Path, records: VerifiedFiles = NO_RECORDS) -> str:
-    """Return the digest by which DVC knows a file or a folder.
-
-    Args:
-        records: digests of unchanged files, which are not read again.
-    """
+    """Return the digest by which DVC knows a file or a folder; files of `records` are not read again."""
     if path.is_file():
         return _file_md5(path, records)
     files = {str(each.relative_to(path)): each for each in files_in(path)} if path.is_dir() else {}
@@ -388,8 +363,7 @@ def parse_listing(content: bytes, place: str) -> dict[str, str]:
 def repair_advice(path: Path, out: PipelineOut | None) -> str:
     """Return which command repairs a damaged artifact.
 
-    What a stage writes can be removed. Data that was added is the user's, and may have changed on purpose:
-    the commands move it aside.
+    What a stage writes can be removed. Added data may have changed on purpose, so it is moved aside.
     """
     if out is None:
         return "no stage writes it; copy it again from where it came, or import it again with `fne import`"

@@ -1,8 +1,7 @@
 """Which keys of `params.yaml` take effect, and their names for `-S`.
 
-A section may have blocks with the settings of variants. They are named after the key that chooses a variant,
-or one per phase: `losses` after `loss`, `concept_sources` after `concepts`. The block of a variant that is
-not chosen does not apply.
+A section may have blocks with the settings of variants, named after the key that chooses one: `losses` after
+`loss`, `concept_sources` after `concepts`. The block of a variant that is not chosen does not apply.
 """
 
 from collections.abc import Mapping

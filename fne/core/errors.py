@@ -8,18 +8,15 @@ from fne.core.terminal import harmless
 class InputError(click.ClickException):
     """A mistake in the user's input: printed as one line, without a traceback.
 
-    The message names the place, the fault with its value, and what is allowed or
-    what to do. The exit code is 2, the same as for click's usage errors.
+    The message names the place, the fault with its value, and what is allowed or what to do. The exit code is
+    that of click's usage errors.
     """
 
     exit_code = 2
     keep = ""  # control characters that are not escaped
 
     def format_message(self) -> str:
-        """Return the message for the terminal; it may quote names and values of other people's files.
-
-        A line break in the name of a file is escaped, too: it could forge a second message.
-        """
+        """Return the message, which may quote files of others: a line break could forge a second message."""
         return harmless(self.message, self.keep)
 
 

@@ -44,8 +44,7 @@ FETCH = "run `dvc repro`, or `dvc pull` to fetch it"
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary file name that becomes `path` when the block succeeds.
 
-    An existing file at `path` is unlinked and never opened for writing: it may be a link into a
-    shared cache.
+    An existing file is unlinked and never opened for writing: it may be a link into a shared cache.
     """
     with readable_os_errors(path):
         temporary = _temporary(path)
@@ -90,9 +89,8 @@ _deferral: _Deferral | None = None
 def deferring(outputs: Iterable[Path], check: Callable[[], None]) -> Iterator[None]:
     """Publish outputs together at the end of the block.
 
-    Within the block, `replacing` and `replacing_folder` leave each of `outputs` under its temporary
-    name. At the end `check` is called if there are any. They are renamed if it returns, and removed if
-    it or the block raises. Other files are written at once.
+    Within the block, `replacing` and `replacing_folder` leave `outputs` under temporary names. Then they are
+    renamed if `check` returns, and removed if it or the block raises. Other files are written at once.
     """
     global _deferral
     before, _deferral = _deferral, _Deferral(frozenset(outputs))
@@ -156,11 +154,7 @@ def file_digest(path: Path) -> str:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse a pipe, a device or a socket, which could block or never end; links are followed.
-
-    Raises:
-        OSError: if there is nothing at `path`.
-    """
+    """Refuse a pipe, a device or a socket, which could block or never end; links are followed."""
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise InputError(
@@ -169,7 +163,7 @@ def check_regular(path: Path) -> None:
 
 
 def check_own(path: Path) -> None:
-    """Refuse what is not a regular file in the place of a file of the scratch folder; links are not followed.
+    """Refuse a link, pipe or folder in the place of a file of the scratch folder.
 
     A link could lead to a file of the user, a pipe could block, and a folder cannot be written.
     """

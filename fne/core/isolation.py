@@ -3,12 +3,10 @@
 A damaged or hostile file can crash the library that reads it, keep it busy for hours where Python cannot
 interrupt it, or make it allocate all memory. Here that costs a child process, and nothing else.
 
-The parent sends a function of a module and its arguments. The child calls it and sends back what it yields:
-JSON-compatible values (records become dicts) and bytes. Nothing that a child sends is executed or unpickled,
-because a file may have taken it over. A child gets no Ctrl-C and no standard input, prints nothing, writes no
-file, and ends with the pipe that its requests come from.
-
-`python -m fne.core.isolation MEMORY` is the child.
+The parent sends a function of a module and its arguments. The child (`python -m fne.core.isolation MEMORY`)
+sends back what it yields: JSON-compatible values (records become dicts) and bytes. Nothing that a child sends
+is executed or unpickled, because a file may have taken it over. A child gets no Ctrl-C and no standard input,
+prints nothing, writes no file, and ends with the pipe that its requests come from.
 """
 
 import json
@@ -71,7 +69,6 @@ class Worker:
         """Yield what `work(*arguments)` yields in the process; `seconds` is the limit for each item.
 
         Raises:
-            InputError: if the work raises one.
             TooLargeError: if it needs more memory.
             StalledError: if an item takes longer; the process is killed.
             CrashedError: if the process ends before the work does.
@@ -182,8 +179,7 @@ def crash_proof_map(
 ) -> Iterator[tuple[Item, Any]]:
     """Yield each item with `work(item)`, which must not raise, or with None if its process died.
 
-    A process dies if a library crashes on the item, or if it is killed because memory ran out. With 0 or 1
-    workers, the work is done in this process.
+    It dies if a library crashes, or memory runs out. With 0 or 1 workers, this process does the work.
     """
     if workers <= 1:
         yield from ((item, work(item)) for item in items)

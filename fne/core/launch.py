@@ -1,12 +1,10 @@
 """Start a stage in one process, or in several with torchrun.
 
-The environment variables of torchrun (`PET_NPROC_PER_NODE`, `PET_NNODES`, …) decide how many
-processes there are. The command of a stage stays the same with and without them, and so does its
-hash in DVC.
+The environment variables of torchrun (`PET_NPROC_PER_NODE`, `PET_NNODES`, …) decide how many processes there
+are, so the command of a stage and its hash in DVC stay the same.
 
-To torchrun every failure is a crash, after which it restarts all processes. A user error would
-recur on every restart. So the failing process records the message, all processes exit
-cleanly, and the process that started torchrun prints the message.
+After any failure torchrun restarts all processes, and a user error would recur every time. So the failing
+process records the message, all processes exit cleanly, and the one that started torchrun prints it.
 """
 
 import json

@@ -1,9 +1,8 @@
 """Exclusive file locks between processes.
 
-A lock belongs to an open file and ends with its process, however that process ends, so the lock
-of a dead process is free. The file holds the process id of the owner, which those who wait can
-show. The owner may remove the file: a process that then gets the lock of the removed file notices
-that and locks the new one.
+A lock belongs to an open file and ends with its process, so the lock of a dead process is free. The file
+holds the process id of the owner, which those who wait can show. The owner may remove the file: a process
+that then gets the lock of the removed file notices that and locks the new one.
 """
 
 import fcntl
@@ -92,7 +91,6 @@ def locked(path: Path, activity: str, log: Callable[[str], None]) -> Iterator[No
 
     Args:
         activity: what the owner does meanwhile, for the message of those who wait.
-        log: called at most once, if another process holds the lock.
     """
     lock = FileLock(path)
     logged = False

@@ -17,7 +17,6 @@ def check_output(path: Path, option: str, is_own: Callable[[bytes], bool], *inpu
 
     Args:
         is_own: tells from the first `HEAD` bytes of a file whether the command wrote it.
-        inputs: files that the command reads, which are never replaced.
     """
     hint = f"choose another name with {option}, or remove it first"
     with readable_os_errors(path):

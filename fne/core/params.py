@@ -1,9 +1,8 @@
 """Sections of `params.yaml`, each validated completely before anything is computed.
 
-A section is a `Section` subclass that belongs to the package it configures. It has
-no defaults: `params.yaml` is the only place where a value is written. YAML is read
-as version 1.2: version 1.1 would read `1e-05`, which `dvc exp run -S train.learning_rate=1e-5`
-writes, as a string.
+A section is a `Section` subclass of the package it configures, without defaults: `params.yaml` is the only
+place where a value is written. YAML is read as version 1.2: version 1.1 would read `1e-05`, which `dvc exp
+run -S train.learning_rate=1e-5` writes, as a string.
 """
 
 import os
@@ -98,11 +97,7 @@ def reading_once(path: Path) -> Iterator[None]:
 
 
 def parse_yaml(content: bytes, place: str, aliases: bool = True) -> dict[str, Any]:
-    """Return the mapping that a YAML file holds.
-
-    Args:
-        aliases: whether the file may refer to its own nodes (`*name`), which programs never write.
-    """
+    """Return the mapping of a YAML file; `aliases`: whether it may refer to its own nodes (`*name`)."""
     if len(content) > MAX_SIZE:
         raise InputError(f"{place}: {len(content)} bytes, more than the {MAX_SIZE} that are read")
     yaml = YAML(typ="safe", pure=True)
@@ -219,8 +214,7 @@ class Runtime(Section):
     def scratch_folder(self) -> Path:
         """Return the folder for finished work that can be computed again.
 
-        A relative path starts at the project's root. DVC passes that root to its stages in `DVC_ROOT`, also
-        when it runs them in a temporary copy.
+        A relative path starts at the project's root (`DVC_ROOT`), also if DVC runs in a temporary copy.
         """
         return Path(os.environ.get("DVC_ROOT", ".")) / Path(self.scratch).expanduser()
 

@@ -1,8 +1,7 @@
 """The one adapter to torch.distributed: the processes that run a stage together.
 
-There is one process unless torchrun has started more. All of them run the same code on the same
-data and divide the expensive work; only the first logs and writes. With one process, every
-function here returns its input.
+There is one unless torchrun has started more. All run the same code on the same data and divide the expensive
+work; only the first logs and writes. With one process, every function here returns its input.
 """
 
 import json
@@ -47,8 +46,7 @@ class Processes:
     def gather(self, rows: Tensor) -> Tensor:
         """Return the rows of all processes, in the order of the ranks.
 
-        Gradients flow back into the rows of this process only: every process computes with all rows, so
-        it has the complete gradient of its own.
+        Gradients flow back into own rows only, and are complete: every process computes with all rows.
         """
         gathered: Tensor = rows if self.count == 1 else _Gathered.apply(rows, self)
         return gathered

@@ -1,11 +1,8 @@
-"""Progress of long work: a bar on a terminal, and lines everywhere else.
+"""Progress of long work, on standard error: a bar on a terminal, and lines everywhere else.
 
-A log file, a queue or a batch system gets a line per minute, and one wherever the work itself has
-reached a mark, such as the end of an epoch. A line says what is done, how fast it goes and how long
-it still takes. A terminal that is too narrow for a bar, or does not say how wide it is, gets lines as
-well. Both go to standard error.
-
-Work of less than a minute prints no line, unless it has marks.
+A log file, a batch system or a terminal without room for a bar gets a line per minute, and one wherever the
+work has reached a mark, such as the end of an epoch. It says what is done, how fast it goes and how long it
+still takes. Work of less than a minute prints no line, unless it has marks.
 """
 
 import os
@@ -49,11 +46,7 @@ class Progress:
         self._last: int | None = None  # what the last line counted
 
     def update(self, count: int = 1, status: str | None = None) -> None:
-        """Count finished items.
-
-        Args:
-            status: what else is known now; it stays until the next one.
-        """
+        """Count finished items; a `status` stays until the next one."""
         self.done += count
         if status is not None:
             self._status = status

@@ -47,12 +47,8 @@ def graceful_stop(
 ) -> Iterator[StopRequest]:
     """Delay stop signals while the block runs, so that it can save its state first.
 
-    The block calls the yielded request from time to time. When that returns True, the block saves
-    its state and either calls `exit` of the request or raises `StoppedError`. In any other
-    thread than the main one, signals are not delayed.
-
-    Args:
-        log: called with one line when the block raises `StoppedError`.
+    The block calls the yielded request from time to time. When that returns True, it saves its state and
+    calls `exit` of the request or raises `StoppedError`. Outside the main thread, signals are not delayed.
     """
     request = StopRequest()
     try:
@@ -79,8 +75,7 @@ def explain_interrupt() -> Iterator[None]:
 def exit_on_sigterm() -> Iterator[Callable[[], None]]:
     """Yield a function that lets SIGTERM end the process with the usual exit code; undo that afterwards.
 
-    Libraries such as Ray install a handler of their own, with an exit code of their own. Call the
-    function after such a library has started.
+    Call it after a library such as Ray has installed a handler of its own, with an exit code of its own.
     """
 
     def terminate(number: int, frame: FrameType | None) -> None:

@@ -1,18 +1,16 @@
 """The command of a stage: outputs are published only if nothing that decides them changed meanwhile.
 
-DVC records parameters and dependencies after a stage has ended. If someone edits `params.yaml` or
-replaces an input while the stage runs, `dvc.lock` would describe a run that never happened, and
-the run cache would later return its outputs to anyone who asks for the new values.
+DVC records parameters and dependencies after a stage has ended. If someone edits `params.yaml` or replaces an
+input while the stage runs, `dvc.lock` would describe a run that never happened, and the run cache would later
+return its outputs to anyone who asks for the new values.
 
-So a stage reads the parameter file once, and notes the state of its inputs and of its own code.
-Its outputs are written under temporary names. At the end everything is compared with what is
-there now: if it is unchanged, the outputs get their names; otherwise they are removed, and the
-stage exits with code 2. What the scratch folder keeps is not affected.
+So a stage reads the parameter file once, and notes the state of its inputs and of its own code. Its outputs
+are written under temporary names. They get their names at the end if everything is unchanged; otherwise they
+are removed, and the stage exits with code 2. What the scratch folder keeps is not affected.
 
-This does not cover the moment between that comparison and DVC's reading. Outputs therefore record
-what they were made with, and whoever reads them compares that with `dvc.lock`: see
-`fne.store.lineage`. The wrong entry of the run cache stays until it is removed, as
-docs/troubleshooting.md says.
+This does not cover the moment between that comparison and DVC's reading. Outputs therefore record what they
+were made with, and readers compare that with `dvc.lock` (`fne.store.lineage`). The wrong entry of the run
+cache stays until it is removed, as docs/troubleshooting.md says.
 """
 
 import os
@@ -114,7 +112,6 @@ def stage(
         keys: the sections and keys that `dvc.yaml` lists for the stage, such as `train` and `embed.source`.
         paths: the keys whose values are inputs of the stage, such as `extract.weights`.
         files: further inputs, which are the same in every project.
-        applied: whether a key of a section applies.
     """
     return click.command(cls=StageCommand, keys=keys, paths=paths, files=files, applied=applied)
 
@@ -132,7 +129,6 @@ def publishing(
 
     Args:
         paths: keys whose values are inputs.
-        applied: whether a key of a section applies.
     """
     with reading_once(params):
         content = load_params(params)
@@ -168,8 +164,7 @@ def refuse_foreign_folders(outputs: Iterable[Path]) -> None:
 def input_digests(records: VerifiedFiles = NO_RECORDS) -> dict[str, str]:
     """Return the MD5 of each input of the running stage by its path, both as DVC will record them.
 
-    An output that holds them can later be compared with `dvc.lock`: between the end of the stage and DVC's
-    reading, another file may take the place of an input.
+    An output holds them for comparison with `dvc.lock`: an input may be replaced before DVC reads it.
     """
     found = {str(project_path(path)): content_md5(path, records) for path in _inputs if path.exists()}
     records.compact()

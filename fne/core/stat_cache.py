@@ -1,18 +1,16 @@
 """Results of reading files, kept between runs for as long as the files are unchanged.
 
-Hashing takes about a second per gigabyte, and decoding an image several milliseconds. A program
-that starts again should not repeat this for files that nobody has touched.
+Hashing takes about a second per gigabyte, and decoding an image several milliseconds. A program that starts
+again should not repeat this for files that nobody has touched.
 
-A file counts as unchanged only if its device, inode, size, modification time and status change
-time are the same. The status change time (ctime) cannot be set back: a file that was edited in
-place with its old modification time restored is detected, and so are two files that were
-swapped with `mv`. A file that changed during the last seconds is not recorded, because a clock
-with a coarse resolution could give its next change the same time. What changes bytes
-behind the back of the file system, such as a failing disk, is found by `fne verify`, which
-never uses these records.
+A file counts as unchanged only if its device, inode, size, modification time and status change time are the
+same. The status change time (ctime) cannot be set back: it detects a file that was edited in place with its
+old modification time restored, and two files that were swapped with `mv`. A file that changed during the last
+seconds is not recorded, because a coarse clock could give its next change the same time. What changes bytes
+behind the file system, such as a failing disk, is found by `fne verify`, which never uses these records.
 
-Records are lines of a text file in the scratch folder: a key, a checksum and a value. A line is
-appended in a single write, so several processes can use one file. A damaged line fits no key.
+Records are lines of a text file in the scratch folder: a key, a checksum and a value. A line is appended in a
+single write, so several processes can use one file. A damaged line fits no key.
 """
 
 import os
@@ -48,21 +46,14 @@ def file_state(path: Path) -> FileState:
 
 
 class VerifiedFiles:
-    """The records of one text file; without a file nothing is recorded.
-
-    Errors of reading or writing the records cost time and nothing else.
-    """
+    """The records of one text file; errors of reading or writing it cost time and nothing else."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._used: set[str] = set()
 
     def lookup(self, state: FileState, purpose: str) -> str | None:
-        """Return what was recorded for a file in this state, or None.
-
-        Args:
-            purpose: what else the value depends on, such as the version of a decoder.
-        """
+        """Return what was recorded for a file in this state and for a purpose, or None."""
         key = _key(state, purpose)
         self._used.add(key)
         return self._values.get(key)
@@ -112,10 +103,7 @@ _current = VerifiedFiles(None)
 
 
 def use(scratch: Path | None) -> None:
-    """Keep the records of this process in a scratch folder from now on; None keeps nothing.
-
-    Stages and commands call this, because they know the parameters.
-    """
+    """Keep the records of this process in a scratch folder from now on; None keeps nothing."""
     global _current
     _current = VerifiedFiles(scratch / NAME if scratch else None)
 

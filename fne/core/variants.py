@@ -1,14 +1,13 @@
 """Variants that own their settings: a family is a dict of them, and `params.yaml` has a block for each.
 
-In `params.yaml` a key names the chosen variant (`loss: max_hinge`), and a block of the
-family holds the keys that only some variants understand, repeated in each that does:
+A key names the chosen variant (`loss: max_hinge`), and a block of the family holds the keys that only some
+variants understand, repeated in each that does:
 
     losses:
       max_hinge:
         hardest: query
 
-So every key is in the file and reachable by plain `-S train.losses.max_hinge.hardest=…`, and a new
-variant adds a block without touching the others'.
+So every key is reachable by `-S train.losses.max_hinge.hardest=…`, and a new variant does not touch others.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,8 +1,8 @@
 """The examination of image files: digest, size, and whether they can be decoded.
 
-Files are decoded in several processes, and the findings are cached in a scratch file. A cached finding is
-valid as long as the file is unchanged (see `fne.core.stat_cache`) and the versions of the decoder and of the
-findings are the same. The scratch file may be deleted or damaged at any time.
+Several processes decode files. A scratch file caches the findings, each valid as long as the file is
+unchanged (`fne.core.stat_cache`) and the versions of the decoder and of the findings are the same. It may be
+deleted or damaged at any time.
 """
 
 import hashlib

@@ -33,11 +33,7 @@ SAMPLE = 100
 
 
 def dataset_root(root: str, format_name: str, annotations: str) -> tuple[Path, str]:
-    """Return the folder of a data set and its annotations.
-
-    Args:
-        root: the folder of the data set, or its annotation file.
-    """
+    """Return the folder of a data set and its annotations; `root` is the folder or the annotation file."""
     path = Path(root)
     if not path.is_dir() and not path.is_file():
         raise missing_path(
@@ -87,11 +83,8 @@ def image_folder(root: Path, images: str, names: Sequence[str]) -> str:
 def warn_if_untracked(root: Path, folder: Path) -> None:
     """Warn if a data set is inside the repository and tracked neither by Git nor by DVC.
 
-    `dvc exp run --temp` and `--queue` copy only tracked files. A data set outside the
-    repository, with an absolute path, is always found.
-
-    Args:
-        folder: the folder of the data set; if `root` is a file in it, other files must be tracked too.
+    `dvc exp run --temp` and `--queue` copy only tracked files. If `root` is a file, others in `folder` must
+    be tracked too.
     """
     # Only the folder is resolved, because the file may be a link into DVC's cache.
     if _untracked(folder.resolve(), root.parent.resolve() / root.name):

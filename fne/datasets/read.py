@@ -1,9 +1,8 @@
 """The catalog of a data set: its usable images and captions, each image with a split.
 
-Faults that concern the data set as a whole stop the work before the first image is opened.
-Single images and captions that cannot be used are rejected and listed. Captions are normalized:
-NFC, no control characters, single spaces. Everything that was left out, changed or unusual is
-counted, and the counts are part of the summary.
+Faults of the data set as a whole stop the work before the first image is opened. Single images and captions
+that cannot be used are rejected and listed. Captions are normalized: NFC, no control characters, single
+spaces. The summary counts everything that was left out, changed or unusual.
 """
 
 import hashlib
@@ -191,8 +190,8 @@ def build_catalog(
 def check_catalog(root: Path, result: CatalogResult) -> None:
     """Refuse the same image in two splits, and a catalog without training images.
 
-    Two images are the same if their decoded pixels are equal, or if their names refer to the
-    same photograph on Flickr. A resized or recompressed copy is not detected.
+    Images are the same if their decoded pixels are, or if their names refer to one photograph on Flickr. A
+    resized or recompressed copy is not detected.
     """
     splits = {record.id: record.split for record in result.captioned}
     first: dict[str, Image] = {}
@@ -238,8 +237,7 @@ def resolve_splits(
 ) -> tuple[dict[str, str], Counter[str]]:
     """Return the split of every image that stays in the data set, and the count of the others.
 
-    Images whose id is not in `described` have neither a usable caption nor tags and go to the split
-    `gallery`.
+    Images that are not `described` by a usable caption or tags go to the split `gallery`.
     """
     without = [record for record in records if record.split is None]
     if without and len(without) < len(records):
@@ -297,12 +295,9 @@ def _shuffled(ids: Iterable[str], seed: int) -> list[str]:
 
 
 def clean(raw: str | None) -> tuple[str, list[str]]:
-    """Return the normalized caption, and descriptions of what was changed or unusual.
+    """Return the normalized caption and what was changed or unusual, or raise `UnusableCaptionError`.
 
     Long captions, emoji and repeated captions are kept.
-
-    Raises:
-        UnusableCaptionError: if it is null, empty, too long, punctuation only or not valid Unicode.
 
     Example:
         >>> clean(" A dog  in the snow . ")[0]
@@ -390,11 +385,7 @@ def _clean(record: Record, captions_per_image: int = 0) -> _Captions:
 
 
 def _refuse_empty_train(root: Path, sizes: Counter[str], rejected: int, dropped: int) -> None:
-    """Refuse a data set without training images, unless all its images are in the split `gallery`.
-
-    Args:
-        dropped: the number of images of the split `restval` that were left out.
-    """
+    """Refuse a data set without training images, unless all its images are in the split `gallery`."""
     if sizes["train"] or sizes.keys() == {"gallery"}:
         return
     found = ", ".join(f"{count} {split}" for split, count in sorted(sizes.items()))

@@ -7,10 +7,9 @@ turns a block of activations into rows.
 A full-network embedding (`fne`) keeps, of every feature of an image, only whether it is unusually weak (-1),
 ordinary (0) or unusually strong (+1) compared with the training images. Its two thresholds come from an entry
 of `THRESHOLDS`, called as `way(activations, statistics, columns, low, high)` with the columns that are kept.
-An entry returns two z-scores: one pair for the whole embedding, as in the paper.
+It returns two z-scores: one pair for the whole embedding, as in the paper.
 
-How the rows of any kind are scaled is a choice of its own, an entry of `ROWS`. The kinds that end in a number
-type round the scaled rows to that type.
+An entry of `ROWS` scales the rows of any kind. Kinds that end in a number type round them to that type.
 """
 
 import re
@@ -222,10 +221,9 @@ def unit_rows(block: np.ndarray) -> np.ndarray:
 
 
 def discretize(block: np.ndarray, statistics: Statistics, low: float, high: float) -> np.ndarray:
-    """Map activations (images, features) to -1, 0 or +1 by their z-scores.
+    """Map activations (images, features), which must be finite, to -1, 0 or +1 by their z-scores.
 
-    A z-score equal to a threshold is ordinary. So is every value of a feature that does not vary among the
-    training images, whatever the thresholds. Values must be finite.
+    A z-score equal to a threshold is ordinary, and so is a feature that does not vary in training.
 
     Example:
         >>> ordinary = Statistics(np.array([1.0, 1.0, 5.0]), np.array([2.0, 2.0, 0.0]), [])
@@ -246,13 +244,10 @@ def discretize(block: np.ndarray, statistics: Statistics, low: float, high: floa
 
 
 def kept_layers(layers: Sequence[str], choice: str | Sequence[str]) -> list[str]:
-    """Return the names of the layers that are kept, in the order of the store.
+    """Return the names of the layers that are kept, in the order of the store, or raise `ValueError`.
 
     Args:
         choice: `all`, the name of a group, `first:N`, `last:N`, or a list of layer names.
-
-    Raises:
-        ValueError: naming the missing layer or group, and the layers of the store.
 
     Example:
         >>> kept_layers(["conv1", "conv2", "fc6"], "conv")
@@ -288,8 +283,8 @@ def quantiles(
 ) -> tuple[float, float]:
     """Find the z-scores below which the fractions `low` and `high` of all z-scores lie.
 
-    Only the kept features that vary count, over the images of the statistics. Z-scores are counted in bins of
-    1 / 1024; a threshold is the upper end of its bin.
+    Only kept features that vary count, over the images of the statistics. A threshold is the upper end of its
+    bin of 1 / 1024.
     """
     from fne.features.kernels import count_scores  # numba: slow to import
 

@@ -30,11 +30,7 @@ class Shown:
 
 
 def export_rows(rows: Rows, form: str, target: Path, shown: dict[str, Shown]) -> list[Path]:
-    """Write a store in another form.
-
-    Args:
-        shown: what is shown of each row, by its id, for forms with metadata; may lack rows.
-    """
+    """Write a store in another form; `shown` is metadata of rows by id, and may lack rows."""
     if not rows.ids:
         raise InputError(f"{rows.artifact.path}: has no rows; nothing was exported")
     if target.exists():

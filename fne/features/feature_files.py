@@ -1,10 +1,8 @@
 """Reading arrays from untrusted files: HDF5, `.npy`, `.npz` and Parquet.
 
 Nothing in such a file is executed, and nothing outside it is read: Python objects, links out of the file,
-external storage and virtual datasets are refused. The format is detected from the content.
-
-HDF5 trusts what a file says about itself. A damaged file can keep it busy for hours, or crash its process: so
-untrusted files are read with `fne.core.isolation`.
+external storage and virtual datasets are refused. The format is detected from the content. A damaged file can
+keep HDF5 busy for hours, or crash its process: so these files are read with `fne.core.isolation`.
 """
 
 import math

@@ -2,10 +2,8 @@
 
 Which arrays of the file are the values, the ids and the layers is decided as follows: the array that the user
 names; otherwise the only one whose shape and type fit; otherwise the only fitting one with a usual name.
-`InputError` is raised where that leaves no array or several, or where the array is faulty.
 
-The file is read in blocks, so memory is bounded. A separate process reads it, so a damaged file in which HDF5
-hangs or crashes is refused.
+The file is read in blocks, so memory is bounded, and in a separate process, in which HDF5 may hang or crash.
 """
 
 import os
@@ -228,11 +226,7 @@ class Imported:
 def import_rows(
     source: Path, store: Path, names: ArrayNames, ids_file: Path | None = None, captions: bool = False
 ) -> Imported:
-    """Write the rows of a file as the artifact `activations`, in bounded memory.
-
-    Args:
-        captions: whether the rows are of captions; the artifact is then `caption_features`.
-    """
+    """Write a file as the artifact `activations`, or `caption_features` for captions, in bounded memory."""
     unchanged = _unchanged(source)
     with closing(_read_in_subprocess(source, names, ids_file, captions)) as read:
         imported = TypeAdapter(Imported).validate_python(next(read))

@@ -1,8 +1,8 @@
 """Joining stores of activations: side by side, the layers of several networks, or below each other, the rows.
 
-Side by side, the new store has the columns of all sources, in their order, and the rows of the ids that all
-of them have. Below each other, it has the rows of all sources, which must have the same columns. Every source
-is recorded in its settings with its digest, settings and lineage.
+Side by side, the new store has the columns of all sources and the rows of the ids that all of them have.
+Below each other, it has the rows of all sources, which must have the same columns. Its settings record every
+source with its digest, settings and lineage.
 """
 
 from collections import Counter
@@ -52,8 +52,8 @@ def join_stores(sources: Sequence[Path], store: Path, common: bool = False) -> R
 def append_stores(sources: Sequence[Path], store: Path) -> Rows:
     """Write the rows of several stores of activations below each other, one shard in memory at a time.
 
-    The shards of the first store stay as they are, with their order. So DVC keeps them once, and a training
-    that reads only rows of the first store is known to be finished.
+    The shards of the first store stay as they are. So DVC keeps them once, and a training that reads only
+    rows of the first store is known to be finished.
     """
     opened = _open(sources, store)
     first = opened[0]
@@ -112,7 +112,7 @@ def joined_layers(stores: Sequence[Rows]) -> list[list[Layer]]:
 def common_lineage(stores: Sequence[Rows]) -> Lineage:
     """Return the ancestors on which all stores agree that have them, such as the image files.
 
-    The others, such as the weights of different networks, are in the settings of the joined store only.
+    The settings of the joined store have the others, such as the weights of different networks.
     """
     made_from = [
         (rows.artifact.path, rows.artifact.lineage["images"]["digest"])

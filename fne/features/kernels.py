@@ -1,6 +1,6 @@
 """Compiled loops over blocks of activations (images, features).
 
-The module needs numba, which takes a second to import, so it is imported where it is used.
+Numba takes a second to import, so this module is imported where it is used.
 """
 
 import numba
@@ -21,13 +21,9 @@ def add_rows(
 ) -> None:
     """Add rows of a block (rows, columns) to the means and summed squares of deviations (columns), in place.
 
-    The mean of a few rows is computed first, then their deviations from it, while the rows
-    are in the cache. Both are merged with the earlier rows (Chan et al., 1979). One thread
-    reaches the bandwidth of the memory: more threads were not faster.
-
-    Args:
-        places: which rows of the block to add.
-        count: how many rows were added before.
+    The mean of a few rows is computed first, then their deviations from it, while the rows are in the cache.
+    Both are merged with the `count` earlier rows (Chan et al., 1979). One thread reaches the bandwidth of the
+    memory: more threads were not faster. `places` are the rows of the block to add.
     """
     local = np.empty(COLUMNS, dtype=np.float64)
     spread = np.empty(COLUMNS, dtype=np.float64)
@@ -48,10 +44,7 @@ def add_rows(
 
 @_compiled
 def _write_means(block: np.ndarray, places: np.ndarray, left: int, right: int, means: np.ndarray) -> None:
-    """Write the mean of some columns over some rows.
-
-    The rows are shifted by the first of them, so that the mean of a constant is the constant itself.
-    """
+    """Write means of columns over some rows, shifted by the first: the mean of a constant is exact."""
     means[:] = 0.0
     shift = block[places[0]][left:right]
     # Four rows at once: the sums are loaded and stored less often.
@@ -120,8 +113,7 @@ def count_scores(
 ) -> None:
     """Count the z-scores of a block in bins of 1 / `steps`; the outermost bins count everything beyond.
 
-    Every column has a deviation above zero. The bins go from -reach to +reach, so there are
-    2 * reach * steps counts.
+    Every deviation is above zero. The bins go from -reach to +reach, so there are 2 * reach * steps counts.
     """
     for row in range(len(block)):
         for column in range(len(mean)):

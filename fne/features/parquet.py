@@ -2,9 +2,8 @@
 
 Files that `fne export` writes have the columns `id` and `vector`, those of captions also `image` and
 `number`, the caption's number. The entry `fne` of the schema's metadata holds the layers and the stored type.
-Files of other programs need a column of lists of equal length and one of ids.
-
-pyarrow is optional, so it is imported only for such a file.
+Files of other programs need a column of lists of equal length and one of ids. pyarrow is optional, so it is
+imported only for such a file.
 """
 
 import json
@@ -44,10 +43,9 @@ def write_parquet(
     dtype: str,
     captions: bool = False,
 ) -> None:
-    """Write vectors as a Parquet file.
+    """Write blocks of ids and vectors (ids, features); half precision is written as float32, which holds it.
 
     Args:
-        blocks: ids and their vectors (ids, features); half precision is written as float32, which holds it.
         dtype: the type of the store, which is recorded.
         captions: whether ids are those of captions, an image's id and a number.
     """

@@ -1,7 +1,6 @@
 """The mean and deviation of every feature over the training images.
 
 Statistics are float64, computed in one pass over the store by compiled loops (`fne.features.kernels`).
-Z-scores follow from them; a feature that does not vary has a z-score of zero everywhere.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,8 +42,7 @@ class Statistics:
 class Moments:
     """Mean and population deviation of the rows added so far, in one pass and float64.
 
-    Deviations are taken from means, because a sum of squares would lose small variances. A constant feature
-    has a deviation of exactly zero.
+    Deviations are taken from means, because a sum of squares would lose small variances. A constant has 0.
 
     Example:
         >>> moments = Moments(2)
@@ -59,10 +57,7 @@ class Moments:
         self._squares = np.zeros(features)
 
     def add(self, block: np.ndarray, places: np.ndarray | None = None) -> None:
-        """Add rows of a block (rows, features), all or those at some places.
-
-        The block is not copied, except for float16, which the compiled loops cannot read.
-        """
+        """Add all or some rows of a block (rows, features), without a copy except of float16."""
         from fne.features.kernels import add_rows  # numba: slow to import
 
         if block.dtype == np.float16 and places is not None:

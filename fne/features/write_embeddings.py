@@ -1,7 +1,7 @@
 """Making a store of embeddings from a store of activations, the one that `embed.source` names.
 
-A ternary embedding also records what it keeps of each layer: the fractions of -1, 0 and +1 among its values,
-and of features that do not vary among the training images (`dead`).
+A ternary embedding also records, for each layer, the fractions of -1, 0 and +1 among its values, and of
+features that do not vary among the training images (`dead`).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -84,8 +84,7 @@ def open_source(path: Path, images: Sequence[str] = (), files: Artifact | None =
 
     Args:
         images: the ids that it must have.
-        files: the catalog's image files, if it has any. A store that records from which files it was made
-            must have been made from these.
+        files: the catalog's image files, from which the store must have been made if it records that.
     """
     rows = Rows.open(path, "activations")
     refuse_without_rows(rows)
@@ -129,12 +128,7 @@ def write_embeddings(
     lineage: Lineage,
     ids: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """Embed the rows of a store of activations.
-
-    Returns:
-        The settings as written: with the thresholds that were found and, for a ternary
-        embedding, the fractions of -1, 0 and +1 by layer.
-    """
+    """Embed the rows of a store of activations; return the settings with found thresholds and fractions."""
     recorded = settings | embedding.found
     shards = _embed_shards(activations, embedding, recorded, activations.ids if ids is None else ids)
     made_in: Sections = {"embed": {}}  # the store that it reads is in the lineage
@@ -148,8 +142,7 @@ def _embed_shards(
 ) -> Iterator[tuple[int, list[str], np.ndarray]]:
     """Yield the number, ids and embeddings of each shard of the activations.
 
-    The fractions are known after the last shard. They are added to the settings then, before the manifest is
-    written.
+    The fractions are known after the last shard, and added to the settings before the manifest is written.
     """
     fractions = None if embedding.varies is None else TernaryFractions(embedding.layers, embedding.varies)
     known = frozenset(wanted)

@@ -1,8 +1,8 @@
 """The self-test of a device: `fne doctor --device cuda`.
 
 It computes drawn images with the settings of `params.yaml`, in every precision that the device has, and
-compares the rows with those of the plain algorithm on the CPU. It measures speed and memory, how many
-processes must decode images so that the device does not wait, and a training step against the CPU's.
+compares the rows with the plain algorithm's on the CPU. It measures speed and memory, how many processes must
+decode images so that the device does not wait, and a training step against the CPU's.
 """
 
 import io
@@ -140,11 +140,7 @@ class DeviceReport:
 
 
 def run_device_test(params: Path, device_type: str) -> DeviceReport:
-    """Test a device with the settings of a parameter file.
-
-    Args:
-        device_type: `cuda` or `cpu`.
-    """
+    """Test a device (`cuda` or `cpu`) with the settings of a parameter file."""
     if device_type == "cuda" and not has_gpu():
         built = f"is built for CUDA {torch.version.cuda}" if torch.version.cuda else "is built without CUDA"
         raise InputError(

@@ -1,8 +1,7 @@
 """Health checks of a machine and a project: its settings, weights, cache, disks, Git, remotes and locks.
 
-A check of a project is called as `check(repo, scratch)` with the open project and the scratch folder. It
-yields one line per problem, which ends in `; fix: COMMAND`. The checks of `ADVICE` yield lines of the same
-form about what works, but could be better, such as DVC's own defaults.
+A check is called as `check(repo, scratch)` and yields one line per problem, which ends in `; fix: COMMAND`.
+The checks of `ADVICE` yield such lines about what works, but could be better, such as DVC's own defaults.
 """
 
 import json

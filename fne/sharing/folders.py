@@ -1,8 +1,7 @@
 """Folders of one machine that the members of a group share: DVC's cache and the scratch folder.
 
-Everything in such a folder belongs to the group, and all members may change it, whatever their umask:
-the set-group-ID bit passes the group on to new files, and a default access control list, if the
-file system has those, the permissions.
+All members may change everything in it, whatever their umask: the set-group-ID bit passes the group on to new
+files, and a default access control list, if the file system has those, the permissions.
 """
 
 import errno
@@ -74,11 +73,7 @@ def create_shared_folder(folder: Path, group: str | None) -> None:
 
 
 def use_shared_folder(repo: Any, folder: Path, scratch: Path) -> None:
-    """Let a clone use the shared cache and scratch folder; only its local configuration changes.
-
-    Args:
-        scratch: the scratch folder of the clone, which becomes a link.
-    """
+    """Let a clone use a shared folder by its local configuration; its scratch folder becomes a link."""
     target = (folder / SCRATCH).absolute()
     if scratch.resolve() != target.resolve():
         if scratch.is_symlink():

@@ -2,9 +2,9 @@
 
 An existing hook, such as the one of `dvc install`, which sends the data, is kept and runs first.
 
-Where `core.hooksPath` is set, Git looks for hooks in a folder that other repositories or clones may use.
-Nothing is written there. The hook goes to a folder in this clone's `.git` instead, to which the clone's own
-`core.hooksPath` then points, and the other hooks in it call those of the folder that was used before.
+Where `core.hooksPath` is set, other repositories may use that folder, so nothing is written there. The hook
+goes to a folder in this clone's `.git`, to which the clone's own `core.hooksPath` then points, and the other
+hooks in it call those of the folder that was used before.
 """
 
 import shlex

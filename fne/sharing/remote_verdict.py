@@ -47,7 +47,6 @@ def verify_remote(
     Args:
         read: also read all contents.
         repair: send again what is missing or damaged, and check again.
-        all_commits: also check what all commits track.
         revisions: check only what these commits track, not the workspace.
         run_cache: also check the entries and results of the run cache.
     """

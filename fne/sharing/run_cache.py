@@ -1,8 +1,7 @@
 """DVC's run cache on a remote: entries about finished runs, from which DVC can restore results.
 
-`dvc push --run-cache` sends all entries, but of the results only those that `dvc.lock` records. A
-colleague's `dvc repro --pull` then finds the entry of an experiment, but not its results. So
-`fne verify --run-cache` also compares the results with the remote.
+`dvc push --run-cache` sends all entries, but only results that `dvc.lock` records: `dvc repro --pull` finds
+an experiment's entry without its results. So `fne verify --run-cache` compares both.
 """
 
 from collections.abc import Iterator

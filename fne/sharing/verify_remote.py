@@ -1,13 +1,11 @@
 """The check that a remote has every object that a project tracks, and the repair of one that has not.
 
-The listings of tracked folders are always read: they say which files belong to a folder. The size of
-a single file is recorded in `dvc.lock`. Of a folder only the total size is. If a size is wrong or
-unknown, contents are read until the wrong file is found. That finds everything that an
-interrupted transfer leaves behind. Bits that changed on the remote's disk are found only by
-reading all contents.
+The listings of tracked folders are always read: they say which files belong to a folder. `dvc.lock` records
+the size of a single file, but of a folder only the total. If a size is wrong or unknown, contents are read
+until the wrong file is found. That finds everything that an interrupted transfer leaves behind. Bits that
+changed on the remote's disk are found only by reading all contents.
 
-DVC's own records about a remote are not used: after an interrupted push they can be wrong. The
-remote itself is listed, and read where necessary.
+DVC's own records about a remote are not used: after an interrupted push they can be wrong.
 """
 
 import hashlib
@@ -189,14 +187,12 @@ def tracked_outputs(
 ) -> TrackedOutputs:
     """Return what a colleague would pull from a remote, by `dvc.lock` and `.dvc` files.
 
-    Not expected on a remote are outputs that Git keeps (`cache: false`), that are not to be pushed
-    (`push: false`), that belong to another remote, or that were imported from another
-    repository: DVC does not send them either. Nor are those of a pipeline in a subfolder that was
-    never run, such as that of a task that this project does not use.
+    Not expected are outputs that DVC does not send: that Git keeps (`cache: false`), that are not to be
+    pushed (`push: false`), that belong to another remote, or that were imported from another repository. Nor
+    are those of a pipeline in a subfolder that was never run, such as that of an unused task.
 
     Args:
         revisions: the commits to look at; without any, the workspace and the last commit.
-        all_commits: look at all commits as well.
     """
     tracked = TrackedOutputs()
     commits = list(revisions) or _last_commit(repo)
@@ -245,12 +241,9 @@ def check_objects(
 
 
 def send_again(faults: Iterable[Fault], cache: ObjectStore, remote: ObjectStore) -> dict[str, str]:
-    """Send the objects of `faults` from the cache; each is read first, so no damaged object is sent.
+    """Send undamaged objects of the cache again; return why others could not be sent, by their names.
 
     The listing of a folder is sent after all files, as DVC does: if a listing exists, so should the files.
-
-    Returns:
-        why objects could not be sent, by their names.
     """
     wanted = {fault.oid: fault for fault in faults}
     digests = cache.digests(cache.sizes(wanted))

@@ -1,8 +1,7 @@
-"""Single-file artifacts: a few named arrays in one sealed HDF5 file.
+"""Single-file artifacts: a few named arrays in one sealed HDF5 file, with text as UTF-8 strings.
 
-Text is stored as UTF-8 strings. The file ends with a seal that is checked before HDF5 reads the
-file: HDF5 does not detect a changed bit in a value, and a changed bit in its own structures can
-make it loop forever. Files that refer to data outside themselves are refused.
+The seal at the end is checked before HDF5 reads the file: HDF5 does not detect a changed bit in a value, and
+one in its own structures can make it loop forever. Files that refer to data outside themselves are refused.
 """
 
 import hashlib
@@ -62,18 +61,13 @@ class Arrays:
 class Layout:
     """The arrays of one artifact.
 
-    Attributes:
-        name: of the artifact in lineages.
-        axes: the type of each array (f: floats, i: integers, b: booleans, O: texts) and the names of its
-            axes; axes of one name have one length.
-        faults: returns what is wrong with the values.
-        captions: the array with the ids of the captions that it has an entry for, if there is one.
+    `axes` has the type of each array (f: floats, i: integers, b: booleans, O: texts) and its axes' names.
     """
 
     name: str
-    axes: Mapping[str, str]
+    axes: Mapping[str, str]  # axes of one name have one length
     faults: Callable[[Path, Arrays], Lines] = lambda path, arrays: []
-    captions: str | None = None
+    captions: str | None = None  # the array with the ids of its captions, if any
 
 
 def write_arrays(
@@ -147,12 +141,9 @@ def _check_layout(values: Mapping[str, np.ndarray], layout: Mapping[str, str]) -
 
 
 def file_image(datasets: Mapping[str, np.ndarray | str], **options: int) -> bytes:
-    """Return the bytes of an HDF5 file with some datasets.
+    """Return the bytes of an HDF5 file with some datasets; `options` are those of `h5py.File`.
 
     The file is built in memory, because HDF5 can crash the process when it closes a file on a full disk.
-
-    Args:
-        options: options of `h5py.File`, such as the alignment.
     """
     with h5py.File("image", "w", driver="core", backing_store=False, **options) as file:
         for name, value in datasets.items():

@@ -2,14 +2,14 @@
 
 Lineage: every artifact stores its settings, the sections of `params.yaml` that these come from, and the
 digest, settings and sections of each artifact that it was made from, directly or not. A stage that reads
-several artifacts merges their lineages, and refuses two that disagree about a common ancestor. This one rule
-detects statistics of other activations, a model of another vocabulary, and vectors of another model.
+several artifacts refuses two that disagree about a common ancestor. This one rule detects statistics of other
+activations, a model of another vocabulary, and vectors of another model.
 
-Format: every artifact names its format and version. A newer version is refused. Its seal is described in
-`fne.store.checksums`.
+Format: every artifact names its format and version. A newer version is refused. `fne.store.checksums`
+describes its seal.
 
-Kind: what `fne verify` and `fne inspect` do with an artifact stands beside the code that reads and writes it,
-as a `Kind`. Its functions raise `InputError` if an artifact cannot be read.
+Kind: what `fne verify` and `fne inspect` do with an artifact stands beside the code that reads and writes it.
+Its functions raise `InputError` if an artifact cannot be read.
 """
 
 import json
@@ -43,8 +43,7 @@ Done = Callable[[int], object]
 class Artifact:
     """An artifact on disk: its name in a lineage, its digest, its settings and its own lineage.
 
-    `files` has the MD5, as DVC records it, of the files and folders that it was made from, by path. Only
-    artifacts that no other is made from have it: elsewhere it would change with every moved file.
+    Only artifacts that no other is made from have `files`: elsewhere it would change with every moved file.
     `pipeline` is the file of the pipeline that makes it, if that is not the default one.
     """
 
@@ -53,7 +52,7 @@ class Artifact:
     digest: str
     settings: dict[str, Any] = field(default_factory=dict)
     lineage: Lineage = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)  # the MD5 of what it was made from, by path
     sections: Sections = field(default_factory=dict)
     pipeline: str = ""
 
@@ -79,11 +78,7 @@ def describe(
 
 
 def described(path: Path, name: str, digest: str, header: Mapping[str, Any], pipeline: str = "") -> Artifact:
-    """Return the artifact whose file stores `header`, as `describe` made it.
-
-    Raises:
-        KeyError: if the header has no settings or no lineage.
-    """
+    """Return the artifact whose file stores `header`, as `describe` made it, or raise `KeyError`."""
     sections = header.get("sections") or {}
     return Artifact(
         path, name, digest, header["settings"], header["lineage"], sections=sections, pipeline=pipeline
@@ -115,11 +110,7 @@ def _repro(artifacts: Sequence[Artifact]) -> str:
 
 
 def newest(names: Sequence[str], artifact: Artifact) -> tuple[str, str]:
-    """Return the name and the digest of the first of `names` that an artifact is, or was made from.
-
-    Raises:
-        KeyError: if there is none.
-    """
+    """Return name and digest of the first of `names` that it is or was made from, or raise `KeyError`."""
     if artifact.name in names:
         return artifact.name, artifact.digest
     name = next((each for each in names if each in artifact.lineage), names[-1])
@@ -151,11 +142,7 @@ class Format:
         return {"format": self.name, "version": self.version}
 
     def check(self, path: Path, description: dict[str, Any]) -> None:
-        """Refuse a file of another format or of a newer version.
-
-        Raises:
-            KeyError, TypeError: if the description names no format at all.
-        """
+        """Refuse a file of another format or of a newer version."""
         name, version = description["format"], description["version"]
         if name != self.name or version > self.version:
             raise InputError(
@@ -241,8 +228,7 @@ def not_finite(path: Path, values: Mapping[str, np.ndarray]) -> Lines:
 def repair_hint(artifact: Path) -> str:
     """Return the advice for a damaged artifact.
 
-    The copy in DVC's cache may be damaged too, and DVC would restore it each time the artifact is removed.
-    Only `fne verify` looks at that copy.
+    DVC would restore a damaged copy in its cache each time; only `fne verify` looks at that copy.
     """
     return f"run `fne verify {artifact}` to see how to repair it"
 

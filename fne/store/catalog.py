@@ -1,17 +1,14 @@
 """The two catalog files: the images of a data set, and their captions.
 
-They are separate so that a corrected caption does not repeat the extraction. Both begin with a line
-that holds the format and the seal. One JSON object per line follows, sorted by image id.
+They are separate so that a corrected caption does not repeat the extraction. Both begin with a line that
+holds the format and the seal. One JSON object per line follows, sorted by image id.
 
-`images.jsonl`: `id`, `path` below the data set's root, `sha256` and `bytes` of the
-file, `width` and `height` in pixels.
+- `images.jsonl`: `id`, `path` below the data set's root, `sha256` and `bytes` of the file, `width`, `height`.
+- `captions.jsonl`: `id`, `split`, `captions`, `tags`, `position`, the image's index in the data set's own
+  order, by which published protocols choose images, and `hints`, the noisy tags that users gave.
 
-`captions.jsonl`: `id`, `split`, `captions`, `tags`, `position`, the image's index in the data set's
-own order, by which published protocols choose images, and `hints`, the noisy tags that users gave.
-
-`catalog.json`, beside them, records the settings and the data set that they were made with, and the
-digest of each. No stage depends on it: a data set that was moved, or a setting without an effect, leaves
-the two files as they are and repeats nothing.
+`catalog.json`, beside them, records the settings and the data set that they were made with, and their
+digests. No stage depends on it: a data set that was moved, or a setting without an effect, repeats nothing.
 """
 
 import hashlib
@@ -104,12 +101,7 @@ def write_captions(path: Path, captioned: Iterable[Captioned]) -> str:
 def write_record(
     path: Path, digests: Mapping[str, str], settings: dict[str, Any], files: dict[str, str]
 ) -> None:
-    """Write `catalog.json`.
-
-    Args:
-        digests: the SHA-256 of `images`, `captions` and `rejects`.
-        files: the MD5 of the data set by its path.
-    """
+    """Write `catalog.json`, with the SHA-256 of each catalog file and the MD5 of the data set by its path."""
     listed = {name: {"digest": digest, "settings": {}} for name, digest in digests.items()}
     header = RECORD.header() | describe("catalog", settings, listed, {"catalog": {}})
     content = header | {"files": files}
@@ -174,10 +166,7 @@ def split_ids(captioned: Iterable[Captioned], split: str) -> list[str]:
 
 
 def split_artifact(path: Path, captioned: Iterable[Captioned], split: str) -> Artifact:
-    """Return the images of a split as an artifact: an ancestor of what is fitted on them.
-
-    Its digest depends on the ids alone: a corrected caption does not change it.
-    """
+    """Return the images of a split as an artifact; its digest depends on the ids alone, not on captions."""
     ids = split_ids(captioned, split)
     return Artifact(path, f"{split}_images", text_digest("\n".join(ids)), {"images": len(ids)})
 
@@ -185,9 +174,8 @@ def split_artifact(path: Path, captioned: Iterable[Captioned], split: str) -> Ar
 def image_root(root: str | Path) -> Path:
     """Return the folder that the paths of the catalog's images start from.
 
-    `catalog.root` names this folder, or the annotation file of a data set with many images: DVC looks at
-    every file below a folder that a stage depends on, each time it checks the status, but only at
-    one annotation file. The catalog then knows the images by their digests.
+    `catalog.root` names it, or the annotation file of a data set with many images: whenever DVC checks the
+    status, it looks at every file of a folder that a stage depends on. The catalog has the digests of images.
 
     Example:
         >>> image_root("/data/coco/annotations/captions_val2017.json").as_posix()
@@ -222,12 +210,8 @@ def duplicate_photos(splits: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return pairs of image ids that name one photograph but are in different splits.
 
     Flickr8k is contained in Flickr30k: `1000268201_693b08cb0e.jpg` of the one is `1000268201.jpg` of the
-    other, and the bytes of the files may differ. In other data sets a bare number can mean
-    anything, so it counts only if a name of Flickr8k's form has the same number.
-
-    Args:
-        splits: the split of each image by its id; the gallery, which is never trained on or scored,
-            does not count.
+    other, and the bytes of the files may differ. In other data sets a bare number can mean anything, so it
+    counts only if a name of Flickr8k's form has the same number. The gallery does not count.
 
     Example:
         >>> duplicate_photos({"a/1000268201_693b08cb0e.jpg": "train", "b/1000268201.jpg": "test"})

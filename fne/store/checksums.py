@@ -1,7 +1,7 @@
 """Seals: the SHA-256 of a file inside the file, by which a flipped bit is noticed.
 
 Text files begin with their seal, other files end with it, and metrics have it as their last entry. Shards of
-row stores have their digests in the manifest of the store, which has a seal.
+row stores have their digests in the store's sealed manifest.
 """
 
 import hashlib
@@ -30,11 +30,7 @@ def seal_text(text: str) -> str:
 
 
 def is_sealed(content: bytes) -> bool:
-    """Return whether a text file has a seal.
-
-    Raises:
-        ValueError: if the content does not match the seal.
-    """
+    """Return whether a text file has a seal; `ValueError` if the content does not match it."""
     if not content.startswith(OPENING):
         return False
     start = len(OPENING)
@@ -49,10 +45,7 @@ def write_metrics(path: Path, content: dict[str, Any]) -> None:
 
 
 def seal_metrics(content: dict[str, Any]) -> str:
-    """Return metrics as JSON whose last entry is the digest of the others.
-
-    DVC shows each number and text of a metrics file as a column, but no list: so the digest is in one.
-    """
+    """Return metrics as JSON that ends with their digest, in a list: DVC shows no list as a column."""
     content = json.loads(json.dumps(content))  # as it will be read
     return json.dumps(content | {METRICS_SEAL: [_metrics_digest(content)]}, indent=2) + "\n"
 
@@ -85,11 +78,7 @@ def read_json(path: Path) -> bytes:
 
 
 def parse_metrics(content: bytes) -> dict[str, Any]:
-    """Return metrics without their seal.
-
-    Raises:
-        ValueError, RecursionError: if the file is damaged.
-    """
+    """Return metrics without their seal; `ValueError` or `RecursionError` if the file is damaged."""
     found = json.loads(content)
     if not isinstance(found, dict) or METRICS_SEAL not in found:
         raise ValueError("it has no seal")

@@ -69,11 +69,7 @@ class Decoded:
 
 
 def decode(path: Path) -> Image.Image:
-    """Return the RGB image in a file.
-
-    Raises:
-        UndecodableError: if the file is missing, unreadable, or refused by the rules above.
-    """
+    """Return the RGB image in a file; `UndecodableError` if it is unreadable or the rules refuse it."""
     return decode_bytes(read_image_file(path))
 
 
@@ -105,9 +101,7 @@ def decode_with_notes(data: bytes) -> Decoded:
 def read_image_file(path: Path) -> bytes:
     """Return the bytes of a regular file, or of one in a tar archive.
 
-    Raises:
-        UndecodableError: if the file is missing, unreadable or too large, or if it is a pipe or a
-            device, which could block forever.
+    Raises `UndecodableError` also for a pipe or a device, which could block forever.
     """
     try:
         status = path.stat()

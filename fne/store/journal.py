@@ -1,8 +1,7 @@
 """Append-only files of finished rows, which survive a killed writer.
 
-Each row of a journal has the digest of its source as a key, and a checksum. A row counts once it
-is complete: a writer killed in the middle leaves an incomplete row at the end, which the next
-writer truncates. A journal has at most one writer at a time, which holds its lock.
+Each row has the digest of its source as a key, and a checksum. A killed writer leaves an incomplete row at
+the end, which the next writer truncates. A journal has at most one writer at a time, which holds its lock.
 """
 
 import errno

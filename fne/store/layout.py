@@ -1,16 +1,14 @@
 """The layout of a row store: one row of numbers per image or caption, in immutable HDF5 shards.
 
-A store is a folder with `manifest.json` and shards. The hash of a row's id decides its shard, and
-within a shard the ids are sorted. Equal inputs therefore give equal bytes in whatever order they
-were computed, and a few new images change a few shards.
+A store is a folder with `manifest.json` and shards. The hash of a row's id decides its shard, and ids are
+sorted within a shard. So equal inputs give equal bytes in whatever order they were computed, and a few new
+images change a few shards.
 
-The rows of a shard are one contiguous, aligned block, which is read through a memory map: HDF5
-itself would be 10 to 100 times slower. HDF5 cannot check a contiguous block either. So the
-sealed manifest (see `fne.store.artifact`) holds the SHA-256 of every shard.
+The rows of a shard are one contiguous, aligned block, which is read through a memory map: HDF5 itself would
+be 10 to 100 times slower. HDF5 cannot check such a block, so the manifest has the SHA-256 of each shard.
 
-Rows are stored as numbers of a NumPy type or, if they hold only -1, 0 and +1, as two bit planes
-(`ternary`): which values are +1, and which are -1. A value then takes two bits, and a plane is
-ready for bitwise counting.
+Rows are stored as numbers of a NumPy type or, if they hold only -1, 0 and +1, as two bit planes (`ternary`):
+which values are +1, and which are -1. A plane is ready for bitwise counting.
 """
 
 import re
@@ -176,11 +174,7 @@ def unpack(planes: np.ndarray, features: int, dtype: DTypeLike = np.int8) -> np.
 
 
 def value_fault(block: np.ndarray, dtype: str, ids: Sequence[str], layers: Sequence[Layer]) -> str | None:
-    """Return the first value of stored rows that no reader can use, or None.
-
-    Args:
-        block: the stored rows (ids, numbers); bit planes if they are ternary.
-    """
+    """Return the first value of stored rows (ids, numbers or bit planes) that no reader can use, or None."""
     find = _outside_ternary if dtype == TERNARY else _not_finite
     features = sum(layer.features for layer in layers)
     step = max(1, SLICE // max(1, block.itemsize * block.shape[1]))

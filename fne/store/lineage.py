@@ -2,17 +2,15 @@
 
 DVC reads `params.yaml` and the inputs after a stage has ended. If someone changes them in that moment, the
 lock file records a run that never happened, and the run cache returns its artifact to everyone who asks for
-it. An artifact holds the settings that it was made with, and those of everything it was made from. So
-the next stage, the report and `fne verify` compare them with the lock file.
+it. So the next stage, the report and `fne verify` compare the settings in an artifact with the lock file.
 
-Only an artifact that the lock file records, with the same content, is compared: the record says
-nothing about one that was made by hand. Its ancestors are compared as far as the lock file connects
-them, because imported features have settings of another project.
+Only an artifact that the lock file records, with the same content, is compared: not one made by hand. Its
+ancestors are compared as far as the lock file connects them: imported features have other settings.
 
-Three comparisons are made. Settings: those of the artifact, or of the catalog's record, against the
-parameters in the sections that it names. Keys whose values are paths: a stage depends on the file that such a
-key named at its start (`${extract.weights}` in `dvc.yaml`), so the recorded value must be a recorded
-dependency. Files: the digest that an artifact has of a file or folder against that of the dependency.
+- Settings: those of the artifact, or of the catalog's record, against the parameters in its sections.
+- Keys whose values are paths: a stage depends on the file that such a key named at its start
+  (`${extract.weights}` in `dvc.yaml`), so the recorded value must be a recorded dependency.
+- Files: the digest that an artifact has of a file or folder against that of the dependency.
 """
 
 import posixpath
@@ -45,10 +43,7 @@ def check_records(*artifacts: Artifact) -> None:
 
 
 def record_faults(artifact: Artifact, stages: Sequence[Stage]) -> list[tuple[str, str]]:
-    """Return where the lock files record other settings or inputs than an artifact has.
-
-    Each is a line without advice, with the address of the stage to run again.
-    """
+    """Return where lock files record other settings or inputs: lines without advice, and stages to run."""
     path = str(project_path(artifact.path))
     writer = next((stage for stage in stages if path in stage.outs), None)
     if writer is None:

@@ -1,9 +1,8 @@
 """Reading and writing a row store; `fne.store.layout` describes its files.
 
-Opening a store reads the manifest only. Rows are read through read-only memory maps: a store of any
-size takes only the memory of the requested rows, and no reader can write to a file that may be a
-link into a shared cache. A shard is hashed before its first use, unless it is known to be
-unchanged since an earlier process hashed it (`fne.core.stat_cache`).
+Rows are read through read-only memory maps: a store of any size takes only the memory of the requested rows,
+and no reader can write to a file that may be a link into a shared cache. A shard is hashed before its first
+use, unless it is unchanged since an earlier process hashed it (`fne.core.stat_cache`).
 """
 
 import hashlib
@@ -79,11 +78,7 @@ class Rows:
 
     @classmethod
     def open(cls, path: Path, name: str | None = None) -> "Rows":
-        """Open a store by reading its manifest only.
-
-        Args:
-            name: the artifact it must be, such as `activations`; any if None.
-        """
+        """Open a store, which must be the artifact `name` if given, by reading its manifest only."""
         manifest_path = path / MANIFEST
         if not manifest_path.exists():
             raise InputError(f"{path}: no row store ({MANIFEST} is missing); {FETCH}")
@@ -141,12 +136,7 @@ class Rows:
             )
 
     def read(self, ids: Sequence[str], dtype: DTypeLike | None = None) -> np.ndarray:
-        """Return the rows of `ids`, in that order.
-
-        Args:
-            ids: which rows; an id may be repeated.
-            dtype: the type of the result; by default the stored type, int8 for ternary rows.
-        """
+        """Return the rows of `ids`, which may repeat, by default in the stored type (int8 if ternary)."""
         block = self.read_stored(ids)
         if self.dtype == TERNARY:
             return unpack(block, self.features, np.int8 if dtype is None else dtype)
@@ -175,10 +165,7 @@ class Rows:
     def blocks(
         self, ids: Sequence[str] | None = None, size: int = BLOCK, dtype: DTypeLike | None = None
     ) -> Iterator[Block]:
-        """Yield ids and their rows, `size` at a time: `ids` in that order, or all rows of the store.
-
-        `fne.store.catalog.split_ids` returns the ids of a split.
-        """
+        """Yield ids and their rows, `size` at a time: `ids` in that order, or all rows of the store."""
         wanted = self.ids if ids is None else list(ids)
         for start in range(0, len(wanted), size):
             chosen = wanted[start : start + size]
@@ -263,7 +250,6 @@ def write_rows(
     Args:
         dtype: a NumPy type, or `ternary` for two bit planes.
         shards: the number, ids and rows of each shard, ids as in `plan_shards`.
-        settings: every setting that the rows depend on.
         hardware: which hardware computed which rows, if that is known.
     """
     width = sum(layer.features for layer in layers)

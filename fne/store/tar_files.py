@@ -1,8 +1,8 @@
 """Reading files out of tar archives without unpacking them.
 
 The path of such a file is that of the archive, followed by the name of the member: `00000.tar/0001.jpg`.
-Nothing is written, so a member's name cannot lead out of a folder. Only uncompressed archives are read, and
-of these only regular files: links, devices and sparse files do not count as members.
+Nothing is written, so a member's name cannot lead out of a folder. Only regular files of uncompressed
+archives are read: links, devices and sparse files do not count as members.
 """
 
 import io
@@ -46,21 +46,13 @@ def has_member(path: Path) -> bool:
 
 
 def list_members(archive: Path) -> dict[str, Member]:
-    """Return the regular files of an archive by name, in its order; the last of equal names counts.
-
-    Raises:
-        TarError: if the archive is damaged or has too many members.
-    """
+    """Return the regular files of an archive by name, the last of equal names, or raise `TarError`."""
     status = archive.stat()
     return _list_members(archive, status.st_size, status.st_mtime_ns)
 
 
 def read_member(archive: Path, member: Member) -> bytes:
-    """Return the bytes of a file in an archive.
-
-    Raises:
-        TarError: if the archive ends before them.
-    """
+    """Return the bytes of a file in an archive, or raise `TarError` if the archive ends before them."""
     with archive.open("rb") as file:
         file.seek(member.offset)
         content = file.read(member.size)

@@ -1,13 +1,11 @@
 """Sealed tensors: a safetensors file with a description and a digest in its header.
 
-The safetensors format does not detect a changed bit. The header has only one entry of fne, because
-the order of several would differ from run to run.
+The safetensors format does not detect a changed bit. The header has only one entry of fne, because the order
+of several would differ from run to run.
 
-Importing torch takes longer than a complete search, which reads a model as NumPy arrays. So this
-module imports torch only where it returns tensors.
-
-Checkpoints can be as large as half of the memory. So tensors are written and read one by one, and no
-second copy of all of them is made.
+Importing torch takes longer than a complete search, which reads a model as NumPy arrays. So torch is imported
+only where tensors are returned. Checkpoints can be as large as half of the memory, so tensors are written and
+read one by one, without a second copy of all of them.
 """
 
 import hashlib
@@ -104,10 +102,7 @@ class SealedArrays:
 
 
 def read_sealed_arrays(path: Path, prefix: str = "") -> SealedArrays:
-    """Return what `read_sealed` returns, as NumPy arrays, and only those whose names begin with `prefix`.
-
-    The complete file is checked, whatever is returned.
-    """
+    """Return NumPy arrays whose names begin with `prefix`; the complete file is checked."""
     if path.exists():
         check_regular(path)
     content = read_bytes(path)

@@ -1,7 +1,7 @@
 """The check of artifacts: whether each is intact, fits the others, and is what the lock file records.
 
-A fault is one line that names the place, what is wrong, and the command that repairs it. Every byte is
-hashed, whatever is known about unchanged files.
+A fault is one line with the place, what is wrong, and the command that repairs it. Every byte is hashed, also
+of files that are known to be unchanged.
 """
 
 import hashlib
@@ -39,12 +39,9 @@ from fne.store.tar_files import split_path
 class Source:
     """A file that an artifact is made from and that is no artifact itself, such as weights.
 
-    Attributes:
-        artifact: the name of the artifact in lineages.
-        section: the section of `params.yaml` with the key that names the file.
-        key: that key.
-        fault: returns how the artifact was made in another way than with the file and the recorded section;
-            the section also has the keys that the stage records by themselves, such as `embed.source`.
+    `key` of a section of `params.yaml` names the file. `fault` returns how the artifact was made in another
+    way than with the file and the recorded section, which also has keys that are recorded alone, such as
+    `embed.source`.
     """
 
     artifact: str
@@ -170,10 +167,7 @@ def disagreements(path: Path, artifact: Artifact, contents: Contents, project: P
 
 
 def image_faults(artifact: Artifact) -> list[str]:
-    """Return whether the image files are those that the catalog lists, as one line at most.
-
-    A data set of which no image is on this machine is not checked.
-    """
+    """Return how image files differ from the catalog; without any on this machine, none is checked."""
     record = record_of(artifact) if artifact.name == "images" else None
     if record is None:
         return []
@@ -203,10 +197,7 @@ def _image_digest(path: Path) -> str:
 def source_faults(
     artifact: Artifact, stages: Sequence[Stage], sources: Sequence[Source]
 ) -> list[tuple[str, str]]:
-    """Return whether an artifact was made from another `Source` than the lock file records.
-
-    It is a line without advice, with the address of the stage to run again.
-    """
+    """Return lines about another `Source` than the lock file records, each with the stage to run again."""
     path = str(project_path(artifact.path))
     writer = next((stage for stage in stages if path in stage.outs), None)
     source = next((each for each in sources if each.artifact == artifact.name), None)

@@ -4,10 +4,9 @@ A caption's features are the weighted sum of the vectors of its words, divided b
 
     features = sum(weight[w] * table[w] for w in caption) / norm(weight[w] for w in caption)
 
-A word that occurs twice counts twice. With one-hot vectors, inverse document frequencies as weights and the
-norm of order 2, these are tf-idf rows of length one (length one except for repeated words); with word
-vectors, equal weights and the norm of order 1, they are the mean of the word vectors. A caption without a
-word of positive weight has features of zero.
+A word that occurs twice counts twice. One-hot vectors, inverse document frequencies as weights and the norm
+of order 2 give tf-idf rows (of length one except for repeated words); word vectors, equal weights and the
+norm of order 1 give the mean of the word vectors. Without a word of positive weight, features are zero.
 """
 
 from collections.abc import Sequence
@@ -77,9 +76,7 @@ class WordFeatures:
 
 
 def inverse_document_frequencies(bags: Bags, words: int, min_count: int) -> np.ndarray:
-    """Return log(captions / captions with the word) for each word (words).
-
-    Unknown words, and words in fewer than `min_count` captions, get 0.
+    """Return log(captions / captions with the word) (words); 0 for unknown words and those below `min_count`.
 
     Example:
         >>> bags = Bags.of([np.array([1, 2, 2]), np.array([1, 0])])
@@ -105,8 +102,7 @@ def occurrence_weights(bags: Bags, weights: np.ndarray, order: float) -> np.ndar
 def second_moment(bags: Bags, weights: np.ndarray, kept: np.ndarray, order: float) -> Tensor:
     """Return the second moment of the weighted counts of some words (kept, kept), one caption per sample.
 
-    Only pairs of words in one caption are visited, so the time grows with the captions and not with the
-    square of the vocabulary.
+    Only pairs of words in one caption are visited: the time does not grow with the square of the vocabulary.
     """
     place = np.full(len(weights), -1, dtype=np.int64)
     place[kept] = np.arange(len(kept))
@@ -132,9 +128,8 @@ def second_moment(bags: Bags, weights: np.ndarray, kept: np.ndarray, order: floa
 def leading_eigenvectors(matrix: Tensor, count: int) -> Tensor:
     """Return the eigenvectors of the largest eigenvalues of a positive semidefinite matrix (size, count).
 
-    Up to `EXACT` rows they come from a full decomposition, in float32 beyond `SMALL` rows. Beyond `EXACT`
-    they come from subspace iteration, started from a fixed seed: the space is close to that of the leading
-    eigenvectors, and costs a small part of the time.
+    Up to `EXACT` rows they come from a full decomposition, in float32 beyond `SMALL` rows. Beyond `EXACT`,
+    subspace iteration from a fixed seed finds nearly the same space in a small part of the time.
     """
     size = len(matrix)
     count = min(count, size)

@@ -1,8 +1,8 @@
 """The words of a captioner: how captions are cut, which words it writes, sequences as numbers.
 
-A captioner has words of its own; the vocabulary of `tokenize` serves retrieval and does not change.
-Numbers of words are outputs of the decoder: `END` is 0, `UNKNOWN` is 1, words follow. They are
-numbers and not names, so that a caption may hold any text. `START` is an input only and comes last.
+The vocabulary of `tokenize` serves retrieval and is another one. Numbers of words are outputs of the decoder:
+`END` is 0, `UNKNOWN` is 1, words follow. They are numbers and not names, so that a caption may hold any text.
+`START` is an input only and comes last.
 """
 
 import re
@@ -74,10 +74,7 @@ class CaptionWords:
         return {word: number for number, word in enumerate(self.words, start=_SPECIAL)}
 
     def encode(self, words: Sequence[str], max_length: int) -> list[int]:
-        """Return the numbers of the first `max_length` words, followed by `END`.
-
-        A caption with more words is cut and has no `END`: it does not end there.
-        """
+        """Return the numbers of the first `max_length` words, followed by `END` if there are no more."""
         numbers = [self.numbers.get(word, UNKNOWN) for word in words[:max_length]]
         return numbers if len(words) > max_length else [*numbers, END]
 
@@ -95,7 +92,7 @@ class CaptionWords:
     def log_frequencies(self) -> np.ndarray:
         """Return the log frequency of each output in training (outputs), to start a decoder's biases with.
 
-        An output that never occurs counts as if it occurred half a time.
+        An output that never occurs counts as half an occurrence.
         """
         counts = np.array([self.sentences, self.unknown, *self.counts], dtype=float)
         counts = np.maximum(counts, 0.5)

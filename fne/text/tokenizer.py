@@ -2,9 +2,8 @@
 
 Captions are cut into words by NLTK's word tokenizer, which keeps punctuation, or at blanks and punctuation
 marks, which are dropped. NLTK's tokenizer separates a full stop only at the end of its text, so captions are
-cut into sentences before. `nltk.word_tokenize` finds sentences with a model that must be downloaded; here, a
-sentence ends with a full stop, an exclamation mark or a question mark before a blank, except after usual
-abbreviations and single letters.
+cut into sentences before. `nltk.word_tokenize` needs a downloaded model for that; here, a full stop, an
+exclamation or a question mark before a blank ends one, except after usual abbreviations and single letters.
 """
 
 import re
@@ -28,10 +27,7 @@ MARKS = re.compile(r"[\s\-.,()?<>]+")
 
 
 def tokenize(caption: str, lowercase: bool, end_of_sentence: bool = False, cut: str = "nltk") -> list[str]:
-    """Return the words of a caption, followed by a word for its end if asked for.
-
-    Args:
-        end_of_sentence: whether `END` follows.
+    """Return the words of a caption, followed by `END` if `end_of_sentence`.
 
     Example:
         >>> tokenize("A dog's ball, (red).", lowercase=True)
@@ -60,15 +56,11 @@ def tokenize_captions(
 
 @contextmanager
 def without_package_init(*names: str) -> Iterator[None]:
-    """Let modules of these packages be imported without running the `__init__` of the packages.
+    """Let modules of packages, the outer ones first, be imported without running the packages' `__init__`.
 
-    That of NLTK imports all of NLTK and with it SciPy and scikit-learn, which takes two seconds; its word
-    tokenizer needs a tenth of one. Afterwards the packages and their modules count as not imported, so that
-    a later import gets all of them; what was taken from them stays usable. If the first package is
-    imported already, nothing changes.
-
-    Args:
-        names: a package and packages within it, the outer ones first.
+    That of NLTK imports SciPy and scikit-learn, which takes two seconds; its word tokenizer needs a tenth of
+    one. Afterwards the packages and their modules count as not imported, so that a later import gets all of
+    them; what was taken from them stays usable. If the first package is imported already, nothing changes.
     """
     root = names[0]
     if root in sys.modules:

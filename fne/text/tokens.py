@@ -49,11 +49,7 @@ def write_words(
     settings: dict[str, Any],
     catalog: Artifact,
 ) -> tuple[Vocabulary, dict[str, list[int]]]:
-    """Write the words of a vocabulary, and every caption as their numbers.
-
-    Args:
-        sentences: the split and the words of every caption, by its id.
-    """
+    """Write a vocabulary and all captions as numbers; `sentences` has split and words of each by its id."""
     known = write_vocabulary(vocabulary, words, settings)
     encoded = {caption_id: known.encode(own) for caption_id, (_, own) in sentences.items()}
     write_tokens(tokens, encoded, settings | {"words": len(known.words)}, merge(catalog, known.artifact))

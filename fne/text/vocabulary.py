@@ -61,11 +61,7 @@ class Tokenize(Section):
         return self
 
     def recorded(self, pretrained: bool) -> dict[str, Any]:
-        """Return what artifacts record.
-
-        Args:
-            pretrained: whether there are word vectors, so that the rule for words without one applies.
-        """
+        """Return what artifacts record; `pretrained` vectors need the rule for words without one."""
         return self.model_dump(exclude={"vectors"} if pretrained else {"vectors", "without_vector"})
 
 
@@ -84,8 +80,7 @@ class Vocabulary:
     def encode(self, words: Iterable[str]) -> list[int]:
         """Return the numbers of a caption's words, as the settings of the vocabulary say.
 
-        Unknown words are 0, or dropped. A longer caption is cut. A caption in which no word is left
-        becomes a single 0.
+        Unknown words are 0, or dropped. A long caption is cut; one without a word left becomes a 0.
         """
         numbers = [self.numbers.get(word, 0) for word in words]
         settings = self.artifact.settings

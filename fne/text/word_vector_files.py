@@ -2,12 +2,11 @@
 
 The formats are GloVe text (`word v1 … vd`), word2vec text and binary (which begin with a line `words
 dimensions`), each of them plain or compressed by gzip, npz with the arrays `words` and `vectors`, and
-safetensors with a tensor `vectors` and a JSON list `words` in its metadata. A file is recognized by its
-content, not by its name. Pickles are never opened.
+safetensors with a tensor `vectors` and a JSON list `words` in its metadata. The content decides, not the
+name. Pickles are never opened.
 
 Memory holds a block of the file and the vectors of the words that are asked for, whatever the file claims
-about its size. Values of other words are not looked at. A file that is not one of these, or is damaged, is
-refused in one line with the reason.
+about its size. Values of other words are not looked at.
 """
 
 import gzip

@@ -1,10 +1,10 @@
 """Pretrained vectors for the words of a vocabulary: read from a file, completed by a rule, and stored.
 
-`captions/vectors.h5` has one vector per word of the vocabulary, so that training does not need the file,
-which can have several gigabytes. It exists also if there are no vectors; then it is empty.
+`captions/vectors.h5` has one vector per word, so that training does not need the file, which can have several
+gigabytes. Without vectors it is empty.
 
 A rule for words without a vector is called as `rule(words, file)` and returns vectors (words, dim). The
-unknown word, number 0, never has a vector in the file and follows the rule as well.
+unknown word, number 0, follows it as well.
 """
 
 import hashlib
@@ -112,7 +112,6 @@ def describe_vectors(
     Args:
         words: the words that were looked for, the unknown word first.
         sentences: the split and the words of every caption.
-        encoded: the numbers of every caption's words.
     """
     by_split = {
         split: coverage((own for place, own in sentences.values() if place == split), file.values)
@@ -185,10 +184,7 @@ def mean(words: Sequence[str], file: VectorFile) -> np.ndarray:
 
 
 def random(words: Sequence[str], file: VectorFile) -> np.ndarray:
-    """Uniform numbers with the deviation of the file's values, drawn by the hash of the word.
-
-    A word's vector depends on the word and the file only, not on what other words there are.
-    """
+    """Uniform numbers with the deviation of the file's values, drawn by the hash of the word alone."""
     bound = file.deviation * np.sqrt(3)
     rows = [np.random.default_rng(_seed(word)).uniform(-bound, bound, file.dim) for word in words]
     return np.array(rows, np.float32).reshape(len(words), file.dim)

@@ -1,8 +1,7 @@
 """Phases of training and the position within them: all of a run that is not a tensor.
 
-`params.yaml` writes a key of the phases as one value, which serves all phases, or as a
-list with one value per phase. Training with the sum of violations first and with the
-hardest one afterwards, for example, is `loss: [sum_hinge, max_hinge]`.
+`params.yaml` writes a key of the phases as one value for all of them, or as a list with one value per phase:
+`loss: [sum_hinge, max_hinge]` trains with the sum of violations first, and with the hardest one afterwards.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,10 +20,7 @@ class Phase:
 
 
 def expand_phases(values: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return the keys of each phase; a list of one value serves all phases.
-
-    Raises:
-        ValueError: if longer lists have different lengths, or one is empty.
+    """Return the keys of each phase; a list of one value serves all, others must be of one length.
 
     Example:
         >>> expand_phases({"loss": ["max_hinge"], "learning_rate": [1e-3, 1e-4]})

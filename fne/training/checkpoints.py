@@ -1,10 +1,8 @@
 """Checkpoints of training, in the scratch folder: a killed run continues from the newest one.
 
-Checkpoints belong to a key, the digest of every setting and input, so other settings never use
-them. If several processes train together, the first one writes the checkpoints and sends them to
-the others. Two are kept: if the newest one is damaged, the other one is used. Only one training
-at a time can use a key, because it holds the lock of the key. A finished run removes its
-checkpoints.
+Checkpoints belong to a key, the digest of every setting and input, so other settings never use them. Only the
+training that holds the lock of a key uses it. Of several processes, the first one writes the checkpoints and
+sends them to the others. Two are kept, in case the newest is damaged. A finished run removes them.
 """
 
 import json
@@ -116,7 +114,7 @@ def open_checkpoints(
 ) -> Iterator[Checkpoints]:
     """Yield the checkpoints of a key, waiting while another process trains with the same one.
 
-    The last bits of results depend on the number of processes, so this number is part of the key.
+    The number of processes is part of the key, because the last bits of results depend on it.
     """
     if processes.count > 1:
         key = key | {"processes": processes.count}

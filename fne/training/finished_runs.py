@@ -1,9 +1,8 @@
 """Finished trainings, kept in the scratch folder by what decides their result.
 
-The key is the digest of the settings that apply, the digests of what it reads, the kind of
-device, the numbers of processes and threads and `TRAINER_VERSION`. So when an edited comment, a new
-file in a shared package or the block of a variant that was not chosen makes DVC run a
-training stage again, the stage finishes in seconds with the same result.
+The key is the digest of the settings that apply, the digests of what it reads, the kind of device, the
+numbers of processes and threads and `TRAINER_VERSION`. So when an edited comment or the block of a variant
+that was not chosen makes DVC run a training stage again, it finishes in seconds with the same result.
 """
 
 import json

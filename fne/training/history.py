@@ -1,8 +1,7 @@
 """The history of a training: its validations as tables for `dvc plots`, `dvc exp show` and the report.
 
-The folder is written at the end of a run, from the points of that run alone, and names the model
-that it belongs to. So a history never mixes the points of two runs, and the history of another
-model is detected.
+The folder is written at the end of a run, from the points of that run alone, and names the model that it
+belongs to. So a history never mixes two runs, and that of another model is detected.
 """
 
 import sqlite3

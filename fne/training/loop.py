@@ -1,8 +1,8 @@
 """The training loop: phases of epochs of steps, for any task.
 
-A phase starts from the weights that the previous phase passed on (the best so far, or the
-last). It ends after its epochs, or when its own validation has not improved for
-`patience` of them. The run can be saved after any step and resumed from there, bit for bit.
+A phase starts from the weights that the previous one passed on (the best so far, or the last). It ends after
+its epochs, or when its own validation has not improved for `patience` of them. The run can be saved after any
+step and resumed from there, bit for bit.
 """
 
 import hashlib
@@ -29,26 +29,16 @@ KEEP = ("best", "last")
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a task is trained.
-
-    Attributes:
-        seed: of the random numbers of the steps.
-        optimizer: makes the optimizer of a phase from parameter groups and a learning rate.
-        clip: the norm above which gradients are clipped; 0 for never.
-        clip_by: a key of `fne.training.optimizers.CLIPS`.
-        validate_every: updates between validations; 0 for once per epoch.
-        keep: the weights that a phase passes on and training ends with: `best` or `last`.
-        validate_start: whether the weights before the first step are validated too, and may be the best.
-    """
+    """How a task is trained."""
 
     phases: Sequence[Phase]
     seed: int
-    optimizer: Callable[[Sequence[ParameterGroup], float], torch.optim.Optimizer]
-    clip: float
-    clip_by: str
-    validate_every: int
-    keep: str = "best"
-    validate_start: bool = False
+    optimizer: Callable[[Sequence[ParameterGroup], float], torch.optim.Optimizer]  # of a phase, with its rate
+    clip: float  # the norm above which gradients are clipped; 0 for never
+    clip_by: str  # a key of `fne.training.optimizers.CLIPS`
+    validate_every: int  # updates between validations; 0 for once per epoch
+    keep: str = "best"  # the weights that a phase passes on and training ends with: `best` or `last`
+    validate_start: bool = False  # whether the weights before the first step may be the best
 
 
 class Trainer(Generic[AnyBatch]):
@@ -80,10 +70,6 @@ class Trainer(Generic[AnyBatch]):
         Args:
             on_validation: called with every point, those of the checkpoint included.
             stopping: asked after every step; True saves a checkpoint and raises `StoppedError`.
-
-        Raises:
-            InputError: if a loss or gradient is not finite; the checkpoint before it stays.
-            StoppedError: if it was asked to stop.
         """
         progress = self._resume()
         if progress is not None:

@@ -1,11 +1,11 @@
 """Optimizers and gradient clipping.
 
-Every optimizer is called as `optimizer(groups, learning_rate, settings)` with the task's
-parameter groups and returns one of torch's. A group's own rate is a factor on the
-learning rate. Optimizers with settings of their own have a block in `params.yaml`.
+Every optimizer is called as `optimizer(groups, learning_rate, settings)` with the task's parameter groups and
+returns one of torch's. A group's own rate is a factor on the learning rate. Optimizers with settings of their
+own have a block in `params.yaml`.
 
-Every way of clipping is called as `clip(groups, norm)` with the trained parameters of each group,
-changes the gradients in place and returns the global norm that they had before.
+Every way of clipping is called as `clip(groups, norm)` with the trained parameters of each group, changes the
+gradients in place and returns the global norm that they had before.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,9 +46,9 @@ class RmspropInside(Section):
 class UncorrectedAdam(torch.optim.Adam):
     """Adam as the papers' published codes compute it.
 
-    They decay the moments by 0.9 and 0.999, but correct their bias as if by 0.1 and 0.001,
-    which is next to no correction: the first steps are 3.5 (t = 1) to 6.5 times (t = 10) those of
-    Adam. Written as Adam with another rate and epsilon in every step, which is the same.
+    They decay the moments by 0.9 and 0.999, but correct their bias as if by 0.1 and 0.001: the first steps
+    are 3.5 (t = 1) to 6.5 times (t = 10) those of Adam. Written as Adam with another rate and epsilon in
+    every step, which is the same.
     """
 
     _steps: int | None = None  # made so far; not known before the first one
@@ -77,10 +77,9 @@ class UncorrectedAdam(torch.optim.Adam):
 
 
 class InsideRmsprop(torch.optim.Optimizer):
-    """RMSprop with epsilon below the root, as TensorFlow and NeuralTalk have it.
+    """RMSprop with epsilon below the root, as in TensorFlow and NeuralTalk; torch adds it after the root.
 
-    torch adds epsilon after the root. The mean of squared gradients starts at `first`: 1 in TensorFlow,
-    0 in NeuralTalk.
+    The mean of squared gradients starts at `first`: 1 in TensorFlow, 0 in NeuralTalk.
     """
 
     def __init__(self, groups: list[dict[str, Any]], lr: float, settings: RmspropInside) -> None:
@@ -179,7 +178,7 @@ def by_global_norm(groups: Sequence[Sequence[nn.Parameter]], norm: float) -> Ten
 def by_group_norm(groups: Sequence[Sequence[nn.Parameter]], norm: float) -> Tensor:
     """Scale the gradients of each group alike when their norm exceeds `norm`.
 
-    So the large loss of one part of a model does not shorten the steps of another part.
+    So a large loss of one part of a model does not shorten the steps of another.
     """
     return _joined_norm([nn.utils.clip_grad_norm_(group, norm) for group in groups if group])
 

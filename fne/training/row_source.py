@@ -1,7 +1,6 @@
 """Where a task's image rows come from: a store, the views in a store, or a network that is trained too.
 
-A task reads rows by the ids of images and does not know the difference. Training a network together with
-any task is training with another source.
+A task reads rows by ids of images, so training a network together with any task is just another source.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,11 +29,7 @@ class RowSource(Protocol):
         """Return the trained weights of the network."""
 
     def check_ids(self, ids: Sequence[str]) -> None:
-        """Refuse images without a row.
-
-        Raises:
-            InputError: naming the first of them.
-        """
+        """Refuse images without a row, naming the first of them."""
 
     def digest(self, ids: Sequence[str]) -> str:
         """Return the digest of what decides the rows of some images."""
@@ -43,7 +38,6 @@ class RowSource(Protocol):
         """Return the rows (images, features) of a training step, in float32, with gradients of the network.
 
         Args:
-            ids: at least one image.
             views: the view of each image, where there are several; without it, what is encoded.
         """
 

@@ -17,16 +17,11 @@ from fne.training.task import AnyBatch, Task
 
 @dataclass(frozen=True)
 class Job:
-    """Where a training runs.
-
-    Attributes:
-        scratch: where checkpoints and finished trainings are kept.
-        stopping: asked after every step; True saves a checkpoint and raises `StoppedError`.
-    """
+    """Where a training runs."""
 
     device: torch.device
-    scratch: Path
-    stopping: Callable[[], bool] = lambda: False
+    scratch: Path  # where checkpoints and finished trainings are kept
+    stopping: Callable[[], bool] = lambda: False  # asked after every step; True saves and stops
     processes: Processes = ALONE
 
 
@@ -37,7 +32,6 @@ def train_task(
 
     Args:
         task: what is learned, with fresh weights; it ends with the weights that were kept.
-        settings: the section of `params.yaml` that the task was made from.
         read: the digests of what it reads, by name.
     """
     key = training_key(settings.applied(), read, job.device.type, job.processes.count)
@@ -45,10 +39,9 @@ def train_task(
 
 
 def train_or_load(task: Task[AnyBatch], schedule: Schedule, key: dict[str, Any], job: Job) -> Finished:
-    """Train a task, or load the finished training of the same key; the task ends with the kept weights.
+    """Train a task, or load the finished training of the same `training_key`.
 
-    The key is everything that decides the result; see `fne.training.finished_runs.training_key`. All
-    processes end with the same weights.
+    In all processes, the task ends with the same kept weights.
     """
     scratch, processes = job.scratch, job.processes
     with open_checkpoints(scratch, key, processes.log, processes) as checkpoints:

@@ -35,18 +35,11 @@ class TrainingSection(Section):
         return {key: getattr(self, key) for key in ("learning_rate", "epochs", "patience")}
 
     def phase_values(self) -> list[dict[str, Any]]:
-        """Return the keys of each phase.
-
-        Raises:
-            ValueError: if lists have different lengths.
-        """
+        """Return the keys of each phase; `ValueError` if lists have different lengths."""
         return expand_phases(self.phase_keys())
 
     def schedule(self, titles: list[str], validate_start: bool = False) -> Schedule:
-        """Return how to train, with a title per phase for the progress bar.
-
-        With `validate_start`, the weights that training starts with may be the best.
-        """
+        """Return how to train, with a title per phase for the progress bar."""
         make = OPTIMIZERS[self.optimizer].make
         optimizer = partial(make, settings=settings_of(self.optimizer, self.optimizers))
         phases = [

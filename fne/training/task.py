@@ -1,9 +1,8 @@
 """What the trainer knows of a task, and nothing more.
 
-A task owns its data, its model, its objective and its validation. The trainer owns the
-order of the work: phases, epochs, steps, optimizer, clipping, checkpoints, progress. So
-whatever the trainer can do (resume exactly, run in several processes, keep the best
-weights) works for every task.
+A task owns its data, its model, its objective and its validation. The trainer owns the order of the work:
+phases, epochs, steps, optimizer, clipping, checkpoints, progress. So whatever the trainer can do (resume
+exactly, run in several processes, keep the best weights) works for every task.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,17 +36,11 @@ class ParameterGroup:
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss of one batch.
+    """The loss of one batch; `value` and `terms` are for the history, and equal in all processes."""
 
-    Attributes:
-        total: what is minimized. A process may hold only its own part of it: gradients are summed.
-        value: the objective of the whole batch, for the history; equal in all processes.
-        terms: its unweighted terms by name, for the history; equal in all processes.
-    """
-
-    total: Tensor
-    value: Tensor
-    terms: Mapping[str, Tensor]
+    total: Tensor  # what is minimized; a process may hold only its own part, as gradients are summed
+    value: Tensor  # the objective of the whole batch
+    terms: Mapping[str, Tensor]  # its unweighted terms by name
 
 
 AnyBatch = TypeVar("AnyBatch", bound=Batch)
@@ -66,10 +59,7 @@ class Task(Protocol[AnyBatch]):
 
     @property
     def trained(self) -> nn.Module:
-        """Every module with weights that training changes: the model, and losses that own weights.
-
-        Checkpoints hold the state of all of it, the model file that of the model only.
-        """
+        """Every module with trained weights, for checkpoints: the model, and losses that own weights."""
 
     def start_phase(self, number: int) -> None:
         """Use the objective of a phase, counted from 0, and freeze what it does not train."""
@@ -86,9 +76,8 @@ class Task(Protocol[AnyBatch]):
     def loss(self, batch: AnyBatch, generator: torch.Generator) -> Loss:
         """Return the loss of a batch.
 
-        Random numbers are drawn from `generator` for the whole batch, and each process uses
-        those of its own rows. The generator is a function of seed and update, so a resumed run
-        is exact and several processes equal one.
+        Random numbers are drawn from `generator`, a function of seed and update, for the whole batch, and
+        each process uses those of its own rows. So a resumed run is exact and several processes equal one.
         """
 
     def validate(self) -> Scores:

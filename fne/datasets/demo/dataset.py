@@ -1,8 +1,7 @@
 """The demo data set: drawn scenes with their sentences, in the format of Flickr8k.
 
-The folder contains `images/*.jpg` and `dataset.json` in Karpathy's format, so that the demo is
-read like real data sets. `dataset.json` also has the true tags of each image. The images are
-JPEG files, because these are smaller than PNG files and do not depend on the build of zlib.
+The folder has `images/*.jpg` and `dataset.json` in Karpathy's format, with the true tags of each image. JPEG
+files are smaller than PNG files and do not depend on the build of zlib.
 """
 
 import json

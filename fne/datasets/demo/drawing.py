@@ -1,9 +1,8 @@
 """The images of the demo's scenes.
 
-An image is drawn `OVERSAMPLING` times larger and then reduced, which smooths the edges. Every
-entry of `BACKGROUND_PAINTERS` is called as `paint(side, rng)` and returns a square image. Every
-entry of `OUTLINES` is a polygon inside the square from -1 to 1, which is rotated by a few
-degrees and scaled when it is drawn.
+An image is drawn `OVERSAMPLING` times larger and then reduced, which smooths the edges. Every entry of
+`BACKGROUND_PAINTERS` is called as `paint(side, rng)` and returns a square image. Every entry of `OUTLINES` is
+a polygon inside the square from -1 to 1, which is rotated by a few degrees and scaled when it is drawn.
 """
 
 import math

@@ -1,9 +1,8 @@
 """The scenes of the demo data set, independent of their images and sentences.
 
-A scene has one to three things, a layout and a background. Lengths and positions are fractions
-of the side of the image, with x to the right and y downward. Every thing is inside the square
-of half-width `radius` around its center. So if the squares of two things do not touch, one is
-completely left of or above the other.
+A scene has one to three things, a layout and a background. Lengths and positions are fractions of the side of
+the image, with x to the right and y downward. Every thing is inside the square of half-width `radius` around
+its center. So if two squares do not touch, one thing is completely left of or above the other.
 """
 
 from collections.abc import Callable, Iterator
@@ -85,10 +84,7 @@ def generator(seed: int, *purpose: str | int) -> Random:
 
 
 def scenes(seed: int) -> Iterator[Scene]:
-    """Yield distinct scenes without end; the sequence depends on the seed only.
-
-    Each round has every background once, so that a small data set has all of them.
-    """
+    """Yield distinct scenes without end, decided by the seed; each round has every background once."""
     seen = set()
     for turn in count():
         backgrounds = generator(seed, turn, "backgrounds").sample(list(BACKGROUNDS), len(BACKGROUNDS))

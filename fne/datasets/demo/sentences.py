@@ -1,8 +1,7 @@
 """True sentences about a scene of the demo data set, from templates.
 
-A template contains the things of the scene as `{a}`, `{b}` and `{c}`, in the order of the layout
-(left to right, top to bottom, inner before outer), and its background as `{place}`. Every
-template mentions every thing, always with its color.
+A template contains every thing of the scene as `{a}`, `{b}` and `{c}`, always with its color, in the order of
+the layout (left to right, top to bottom, inner before outer), and its background as `{place}`.
 """
 
 from random import Random

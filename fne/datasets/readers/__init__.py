@@ -1,8 +1,8 @@
 """Readers of data set formats, and the choice of the reader and its annotation files.
 
-Every entry of `READERS` is called as `reader(root, annotations)` and returns a `Reading`. With
-the format `auto`, the names of the files below the root determine the format, in upper or
-lower case. If several formats match, it is an error that lists them.
+Every entry of `READERS` is called as `reader(root, annotations)` and returns a `Reading`. With the format
+`auto`, the names of the files below the root, in upper or lower case, determine the format. Several matches
+are an error that lists them.
 """
 
 from fnmatch import fnmatch
@@ -31,11 +31,7 @@ SEVERAL_FILES = ("coco", "webdataset")  # formats with one annotation file per s
 
 
 def read_dataset(root: Path, format_name: str, annotations: str, columns: Columns = AUTOMATIC) -> Reading:
-    """Read the data set below `root`.
-
-    Args:
-        annotations: a file below `root`, a pattern for several, or `auto`.
-    """
+    """Read the data set below `root`; `annotations` is a file there, a pattern for several, or `auto`."""
     found = _find(root, format_name, annotations)
     if len(found) > 1:
         listing = "; ".join(f"{name}: {_names(root, paths)}" for name, paths in found.items())

@@ -1,8 +1,7 @@
 """What all readers share: their result, strict parsing of text and JSON, and names of files.
 
-A reader reads annotations only and never opens an image. It returns captions unchanged, whatever
-their type, and the split names of the data set: `fne.datasets.read` checks them for all
-formats.
+A reader reads annotations and never opens an image. It returns captions unchanged, whatever their type, and
+the split names of the data set: `fne.datasets.read` checks them for all formats.
 """
 
 import json
@@ -101,11 +100,7 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(text: str, place: str) -> Any:
-    """Return the content of a JSON text.
-
-    Python's parser accepts NaN, numbers of any size, and repeated keys in an object, of which it
-    keeps the last. Here they are errors.
-    """
+    """Return the content of a JSON text; unlike Python, refuse NaN, huge numbers and repeated keys."""
     try:
         return json.loads(
             text,
@@ -152,8 +147,7 @@ def case_insensitive(pattern: str) -> str:
 def path_fault(name: str) -> str | None:
     """Return why a path is not a safe path below its folder, or None.
 
-    Only the path itself is checked. Links on the disk are followed, because a DVC cache of
-    type symlink replaces every tracked image by a link.
+    Links on the disk are followed: a DVC cache of type symlink replaces every tracked image by a link.
 
     Example:
         >>> path_fault("train/a.jpg")

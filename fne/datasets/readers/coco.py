@@ -1,8 +1,7 @@
 """The original format of COCO: `captions_<name>.json`, and `instances_<name>.json` for tags.
 
-The name, for example `train2017`, contains the split and is the folder of the images. The id of
-an image is its path including that folder, so ids are unique across splits. Tags are the
-categories of the objects in an image.
+The name, for example `train2017`, contains the split and is the folder of the images. The id of an image is
+its path including that folder, unique across splits. Tags are the categories of the objects in an image.
 """
 
 import re

@@ -1,8 +1,7 @@
 """The original format of Flickr8k and Flickr30k: a token file and one list per split.
 
-The token file has lines `name.jpg#0<TAB>caption`. The lists are in the same folder and have one
-image name per line; those of Flickr30k omit the `.jpg`. Images of the token file that are in no
-list are left out and counted.
+The token file has lines `name.jpg#0<TAB>caption`. The lists beside it have one image name per line; those of
+Flickr30k omit the `.jpg`. Images that are in no list are left out and counted.
 """
 
 from collections import Counter

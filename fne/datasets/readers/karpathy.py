@@ -1,8 +1,7 @@
 """Karpathy's JSON format: `images[]` with `filename`, `split` and `sentences[].raw`.
 
-The images of COCO also have a `filepath`, which is the folder of the file. The additional
-training images of COCO have the split `restval`. An image can also have `tags`, a list of names,
-which Karpathy's own files do not have.
+The images of COCO also have a `filepath`, the folder of the file, and its additional training images have the
+split `restval`. An image can have `tags`, a list of names, which Karpathy's own files do not have.
 """
 
 from pathlib import Path

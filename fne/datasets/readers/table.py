@@ -1,14 +1,13 @@
 """Tables: CSV, TSV or JSONL with one row per caption, or one per image that has tags only.
 
-Commas, tabs or semicolons separate the columns of a text file: the ones with which its header has an
-image and a caption or tags. A column has the name that `Columns` gives it, or its own name, or the only
-one of the names in `RECOGNIZED`.
+Commas, tabs or semicolons separate the columns of a text file: the ones with which its header has an image
+and a caption or tags. A column has the name that `Columns` gives it, or its own name, or the only one of the
+names in `RECOGNIZED`.
 
-The columns are `image`, then `caption` or `tags` or both, and optionally `split` and `hints`: noisy
-tags that users gave, which a tagger can read besides the image. Other columns are ignored and
-counted, unless they look like a misspelled column, which is an error. The rows of one image are
-joined and must have the same split. In CSV, tags and hints are separated by `;`. In JSONL they are
-lists, and a row can have several captions as `captions`.
+The columns are `image`, then `caption` or `tags` or both, and optionally `split` and `hints`: noisy tags that
+users gave, which a tagger can read besides the image. Other columns are counted and ignored, but one that
+looks misspelled is an error. The rows of one image are joined and must have the same split. In CSV, `;`
+separates tags and hints. In JSONL they are lists, and a row can have several captions as `captions`.
 """
 
 import csv
@@ -118,11 +117,7 @@ def read_table(root: Path, annotations: list[Path], columns: Columns = AUTOMATIC
 
 
 def roles(source: Path, names: Sequence[str], named: Mapping[str, str]) -> dict[str, str]:
-    """Return which column has which role, by its name in lower case.
-
-    Args:
-        named: the names that the user gives, by role.
-    """
+    """Return which column has which role, by its name in lower case; `named` has the user's names by role."""
     found: dict[str, str] = {}
     for role in COLUMNS:
         if role in named:
@@ -212,10 +207,7 @@ def _csv(source: Path, named: Mapping[str, str]) -> tuple[dict[str, Any], Counte
 
 
 def _delimiter(source: Path, text: str, named: Mapping[str, str]) -> str:
-    """Return what separates the columns of a text file: the first one that fits its header.
-
-    Where none fits, it is the one that gives most columns, for the message.
-    """
+    """Return the first separator that fits the header or, for messages, the one with most columns."""
     columns: dict[str, int] = {}
     for delimiter in DELIMITERS:
         lines = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
