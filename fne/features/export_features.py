@@ -1,6 +1,6 @@
 """Writing the rows of a store in the forms of other programs.
 
-Every entry of `FORMS` is called as `write(rows, target, catalog)` and returns the files that it wrote. Rows
+Every entry of `FORMS` is called as `write(rows, target, shown)` and returns the files that it wrote. Rows
 are in the order of the store, and written in blocks. Values are those of the store, bit for bit.
 """
 

@@ -241,7 +241,7 @@ def check_objects(
 
 
 def send_again(faults: Iterable[Fault], cache: ObjectStore, remote: ObjectStore) -> dict[str, str]:
-    """Send undamaged objects of the cache again; return why others could not be sent, by their names.
+    """Send objects from the cache, each read first, so no damaged one is sent; return why others failed.
 
     The listing of a folder is sent after all files, as DVC does: if a listing exists, so should the files.
     """

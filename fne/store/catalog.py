@@ -166,7 +166,10 @@ def split_ids(captioned: Iterable[Captioned], split: str) -> list[str]:
 
 
 def split_artifact(path: Path, captioned: Iterable[Captioned], split: str) -> Artifact:
-    """Return the images of a split as an artifact; its digest depends on the ids alone, not on captions."""
+    """Return the images of a split as an artifact: an ancestor of what is fitted on them.
+
+    Its digest depends on the ids alone: a corrected caption does not change it.
+    """
     ids = split_ids(captioned, split)
     return Artifact(path, f"{split}_images", text_digest("\n".join(ids)), {"images": len(ids)})
 

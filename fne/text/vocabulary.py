@@ -61,7 +61,7 @@ class Tokenize(Section):
         return self
 
     def recorded(self, pretrained: bool) -> dict[str, Any]:
-        """Return what artifacts record; `pretrained` vectors need the rule for words without one."""
+        """Return what artifacts record: `without_vector` only if there are `pretrained` vectors."""
         return self.model_dump(exclude={"vectors"} if pretrained else {"vectors", "without_vector"})
 
 

@@ -47,8 +47,7 @@ class UncorrectedAdam(torch.optim.Adam):
     """Adam as the papers' published codes compute it.
 
     They decay the moments by 0.9 and 0.999, but correct their bias as if by 0.1 and 0.001: the first steps
-    are 3.5 (t = 1) to 6.5 times (t = 10) those of Adam. Written as Adam with another rate and epsilon in
-    every step, which is the same.
+    are 3.5 (t = 1) to 6.5 times (t = 10) those of Adam. It is Adam with another rate and epsilon per step.
     """
 
     _steps: int | None = None  # made so far; not known before the first one

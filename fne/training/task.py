@@ -59,7 +59,10 @@ class Task(Protocol[AnyBatch]):
 
     @property
     def trained(self) -> nn.Module:
-        """Every module with trained weights, for checkpoints: the model, and losses that own weights."""
+        """Every module with weights that training changes: the model, and losses that own weights.
+
+        Checkpoints hold the state of all of it, the model file that of the model only.
+        """
 
     def start_phase(self, number: int) -> None:
         """Use the objective of a phase, counted from 0, and freeze what it does not train."""

@@ -84,7 +84,10 @@ def generator(seed: int, *purpose: str | int) -> Random:
 
 
 def scenes(seed: int) -> Iterator[Scene]:
-    """Yield distinct scenes without end, decided by the seed; each round has every background once."""
+    """Yield distinct scenes without end; the sequence depends on the seed only.
+
+    Each round has every background once, so that a small data set has all of them.
+    """
     seen = set()
     for turn in count():
         backgrounds = generator(seed, turn, "backgrounds").sample(list(BACKGROUNDS), len(BACKGROUNDS))
