@@ -8,7 +8,8 @@ from fne.core.terminal import printable
 from fne.describing.annotations import CAPTIONS_FORMAT, read_tagged, read_written
 from fne.describing.model_file import FORMAT, read_describer, read_describer_file
 from fne.describing.model_file import TAGGER as TAGGER_NAME
-from fne.store.artifact import Contents, Done, Kind, Lines, names_format, not_finite, repeated, summary
+from fne.store.artifact import Contents, Done, Kind, Lines, names_format, repeated, summary
+from fne.store.layout import not_finite
 from fne.store.tensors import WeightsFile, read_description, weight_lines, weights_kind
 
 

@@ -7,10 +7,9 @@ from typing import Any
 from fne.core.dvc import project_path
 from fne.extraction.preprocess import INPUTS
 from fne.extraction.weights import has_digest
-from fne.store.artifact import Artifact
+from fne.store.artifact import Artifact, Source
 from fne.store.layout import plan_shards
 from fne.store.rows import WITHOUT_ROWS, Rows
-from fne.store.verify import Source
 
 
 def _fault(artifact: Artifact, file: Path, recorded: Mapping[str, Any]) -> str | None:

@@ -11,7 +11,8 @@ from fne.matching.model_file import (
     read_model_file,
     read_tuned_artifact,
 )
-from fne.store.artifact import Contents, Done, Kind, Lines, not_finite, summary
+from fne.store.artifact import Contents, Done, Kind, Lines, summary
+from fne.store.layout import not_finite
 from fne.store.tensors import WeightsFile, weights_kind
 
 

@@ -28,11 +28,11 @@ from fne.store.artifact import (
     Sections,
     describe,
     described,
-    not_finite,
     repair_hint,
     summary,
 )
 from fne.store.checksums import seal_bytes, unseal_bytes
+from fne.store.layout import not_finite
 
 FORMAT = Format("fne-arrays", 1)
 DESCRIPTION = "description"

@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fne.core.errors import InputError
 from fne.store.checksums import is_sealed
 
@@ -184,6 +182,21 @@ class Kind:
         return self.name in (path.name, path.suffix) and not path.is_dir()
 
 
+@dataclass(frozen=True)
+class Source:
+    """A file that an artifact is made from and that is no artifact itself, such as weights.
+
+    `key` of a section of `params.yaml` names the file. `fault` returns how the artifact was made in another
+    way than with the file and the recorded section, which also has keys that are recorded alone, such as
+    `embed.source`.
+    """
+
+    artifact: str
+    section: str
+    key: str
+    fault: Callable[[Artifact, Path, Mapping[str, Any]], str | None]
+
+
 def names_format(path: Path, form: Format) -> bool:
     """Return whether the head of a text file names a format."""
     if not path.is_file():
@@ -214,15 +227,6 @@ def repeated(path: Path, ids: Iterable[str]) -> Lines:
     """Return the fault of ids that come twice, as one line at most."""
     twice = [each for each, count in Counter(ids).items() if count > 1]
     return [f"{path}: repeats {len(twice)} ids, the first is {twice[0]!r}"] if twice else []
-
-
-def not_finite(path: Path, values: Mapping[str, np.ndarray]) -> Lines:
-    """Return a fault for each array with values that are not finite."""
-    return [
-        f"{path}: '{name}' has {int((~np.isfinite(value)).sum())} values that are not finite"
-        for name, value in values.items()
-        if value.dtype.kind == "f" and not np.isfinite(value).all()
-    ]
 
 
 def repair_hint(artifact: Path) -> str:

@@ -13,8 +13,9 @@ which values are +1, and which are -1. A plane is ready for bitwise counting.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ from numpy.typing import DTypeLike
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from fne.core.files import text_digest
-from fne.store.artifact import Format, Lineage, Sections
+from fne.store.artifact import Format, Lineage, Lines, Sections
 
 FORMAT = Format("fne-rows", 2)
 MANIFEST = "manifest.json"
@@ -209,6 +210,15 @@ def _not_finite(block: np.ndarray, features: int) -> tuple[int, int, str] | None
         return None
     row, column = (int(each) for each in np.argwhere(~finite)[0])
     return row, column, str(block[row, column])
+
+
+def not_finite(path: Path, values: Mapping[str, np.ndarray]) -> Lines:
+    """Return a fault for each array with values that are not finite."""
+    return [
+        f"{path}: '{name}' has {int((~np.isfinite(value)).sum())} values that are not finite"
+        for name, value in values.items()
+        if value.dtype.kind == "f" and not np.isfinite(value).all()
+    ]
 
 
 def _outside_ternary(planes: np.ndarray, features: int) -> tuple[int, int, str] | None:

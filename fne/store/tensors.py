@@ -21,7 +21,8 @@ from safetensors.numpy import load
 
 from fne.core.errors import InputError
 from fne.core.files import check_regular, missing_path, read_bytes, readable_os_errors, replacing
-from fne.store.artifact import Artifact, Contents, Done, Kind, Lines, not_finite, repair_hint, summary
+from fne.store.artifact import Artifact, Contents, Done, Kind, Lines, repair_hint, summary
+from fne.store.layout import not_finite
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,10 +6,9 @@ of files that are known to be unchanged.
 
 import hashlib
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fne.core.dvc import (
     PipelineOut,
@@ -27,27 +26,12 @@ from fne.core.errors import InputError
 from fne.core.files import file_digest, files_in, missing_path
 from fne.core.progress import progress
 from fne.core.terminal import BYTES, printable
-from fne.store.artifact import Artifact, Contents, Done, Kind
+from fne.store.artifact import Artifact, Contents, Done, Kind, Source
 from fne.store.catalog import image_root, read_images, record_of
 from fne.store.images import UndecodableError, image_exists, read_image_file
 from fne.store.lineage import record_faults
 from fne.store.rows import STORE, WITHOUT_ROWS
 from fne.store.tar_files import split_path
-
-
-@dataclass(frozen=True)
-class Source:
-    """A file that an artifact is made from and that is no artifact itself, such as weights.
-
-    `key` of a section of `params.yaml` names the file. `fault` returns how the artifact was made in another
-    way than with the file and the recorded section, which also has keys that are recorded alone, such as
-    `embed.source`.
-    """
-
-    artifact: str
-    section: str
-    key: str
-    fault: Callable[[Artifact, Path, Mapping[str, Any]], str | None]
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,8 @@ from fne.core.errors import InputError
 from fne.core.files import file_digest
 from fne.core.params import Section, load_params, parse_section
 from fne.store.arrays import Layout, read_arrays, write_arrays
-from fne.store.artifact import Artifact, merge
+from fne.store.artifact import Artifact, Source, merge
 from fne.store.catalog import SPLITS, Captioned
-from fne.store.verify import Source
 from fne.text.vocabulary import DROP, SECTIONS, UNKNOWN, Vocabulary
 from fne.text.word_vector_files import VectorFile, read_vector_file
 
