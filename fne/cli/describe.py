@@ -47,7 +47,7 @@ def describe(
     \b
       fne describe photo.jpg                            a sentence, tags, and what the models are sure of
       fne describe photo.jpg --beam 7                   seven sentences, the best first
-      fne describe scene-0029.jpg                       an image of the catalog, at once
+      fne describe scene-0029.jpg                       an image of the catalog
       fne describe --in ~/photos --output tags.csv      a folder, as a table that `catalog` reads
 
     Sentences need a captioner: `dvc repro pipelines/captioning/dvc.yaml` trains one. Tags need a tagger:

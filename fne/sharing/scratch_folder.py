@@ -15,7 +15,11 @@ from fne.training.finished_runs import finished_trainings
 # The settings of finished rows that the summary shows.
 SUMMARY_KEYS = ("backbone", "crops", "resize", "activations", "precision", "algorithm", "device", "weights")
 # Other folders of the scratch folder; all of them may be removed while nothing runs.
-OTHER_FOLDERS = {"training": "unfinished training", "search": "indexes of searched folders"}
+OTHER_FOLDERS = {
+    "training": "unfinished training",
+    "search": "indexes of searched folders",
+    "written": "written tags and captions",
+}
 TRAININGS = "trainings"  # the name of finished trainings in --prune
 
 
