@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
-from fne.describing import data
 from fne.describing.data import SequenceBatch
 from fne.store.catalog import Captioned
+from fne.training import row_source
 from tests.support.tagging import CAPTIONS, inputs, scenes, settings, write_world
 
 WORLD = scenes(40)
@@ -146,7 +146,7 @@ def test_a_tag_can_have_any_text(tmp_path):
 
 def test_rows_are_the_same_from_memory_and_from_the_store(tmp_path, monkeypatch):
     from_memory = opened(tmp_path, WORLD).training.images([3, 0, 3])
-    monkeypatch.setattr(data, "IN_MEMORY", 0)
+    monkeypatch.setattr(row_source, "IN_MEMORY", 0)
     from_store = opened(tmp_path, WORLD).training.images([3, 0, 3])
     assert from_memory.equal(from_store)
     assert from_memory.dtype == from_store.dtype
