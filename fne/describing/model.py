@@ -76,7 +76,9 @@ class Describer(nn.Module):
     def __init__(self, shape: DescriberShape, forget_bias: float = 1.0) -> None:
         super().__init__()
         self.shape = shape
-        self.scaling = ROWS[shape.rows](torch.zeros(shape.features), torch.ones(shape.features))
+        # Not on torch's device `meta`, on which a file is loaded: comparing values there imports a compiler.
+        mean, deviation = (fill(shape.features, device="cpu") for fill in (torch.zeros, torch.ones))
+        self.scaling = ROWS[shape.rows](mean, deviation)
         self.recognizer = (
             Recognizer(shape.features, shape.concepts, shape.hidden or None) if shape.concepts else None
         )
