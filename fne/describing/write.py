@@ -140,12 +140,13 @@ class Writer:
         image must not depend on its neighbors.
         """
         parts = []
-        rows = mean_of_views(rows, rows.shape[1] // self.describer.shape.features)
+        # In float32 before the mean, as in training.
+        values = rows.astype(np.float32, copy=False)
+        seen = torch.from_numpy(mean_of_views(values, rows.shape[1] // self.describer.shape.features))
         for start in range(0, len(rows), BLOCK):
             block = slice(start, start + BLOCK)
             own = None if hints is None else torch.from_numpy(hints[block].astype(np.float32))
-            values = torch.from_numpy(rows[block].astype(np.float32, copy=False))
-            parts.append(write_block(self.describer, self._decoder, values, own, how, BLOCK))
+            parts.append(write_block(self.describer, self._decoder, seen[block], own, how, BLOCK))
         return join_words(parts)
 
     def tag(self, rows: np.ndarray, hints: np.ndarray | None = None) -> Tags:

@@ -47,6 +47,15 @@ def test_scores_with_the_default_injection_do_not_depend_on_the_other_images(rea
     assert len({each.sentences[0].score for each in together}) > 5
 
 
+def test_an_image_with_several_views_is_described_by_their_mean(captioner, read, world):
+    rows = Rows.open(world / EMBEDDINGS)
+    one = rows.read(rows.ids[:5]).astype(np.float32)
+    several = np.concatenate([one + 1, one - 1, one], axis=1).astype(np.float16)
+    how, writer = caption_search(3, 8), Writer(captioner, read.vocabulary)
+    mean = several.astype(np.float32).reshape(5, 3, -1).mean(axis=1)
+    assert writer.caption(rows.ids[:5], several, how, 4) == writer.caption(rows.ids[:5], mean, how, 4)
+
+
 def test_the_beam_is_sorted_and_has_no_unknown_words(captioner, read, world):
     for each in written(captioner, read, world, read.training.ids, beam=5):
         scores = [sentence.score for sentence in each.sentences]
