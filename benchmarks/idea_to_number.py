@@ -2,7 +2,7 @@
 
 In a clone of the project, with features of other programs:
 
-- another `embed.*` key: `dvc exp run floor` until the sum of recalls and its interval are written;
+- another `embed.*` key: `dvc exp run baseline` until the sum of recalls and its interval are written;
 - `dvc repro` without changes;
 - `dvc exp run` without changes, with a made-up catalog of COCO's size.
 
@@ -110,14 +110,20 @@ def measure_idea(folder: Path, dataset: Path, features: Path, embed: Sequence[st
             "evaluate.split": "val",
         },
     )
-    run(folder, "dvc", "repro", "floor")
+    run(folder, "dvc", "repro", "baseline")
     commit(folder)
     timed(
-        f"dvc exp run floor -S {' -S '.join(embed)}", folder, "dvc", "exp", "run", "floor", *_options(embed)
+        f"dvc exp run baseline -S {' -S '.join(embed)}",
+        folder,
+        "dvc",
+        "exp",
+        "run",
+        "baseline",
+        *_options(embed),
     )
-    found = next(iter(json.loads((folder / "metrics/floor.json").read_text()).values()))
+    found = next(iter(json.loads((folder / "metrics/baseline.json").read_text()).values()))
     click.echo(f"  rsum {found['rsum']:.1f} ({found['rsum_low']:.1f} to {found['rsum_high']:.1f})")
-    timed("dvc repro floor, without changes", folder, "dvc", "repro", "floor")
+    timed("dvc repro baseline, without changes", folder, "dvc", "repro", "baseline")
     timed("dvc status", folder, "dvc", "status")
     timed("dvc --version: DVC itself starts", folder, "dvc", "--version")
 

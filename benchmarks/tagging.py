@@ -30,7 +30,7 @@ from fne.core.effective_settings import put
 from fne.core.params import parse_section
 from fne.describing.concepts import recorded_source
 from fne.describing.inputs import read_inputs
-from fne.describing.run import train_describer
+from fne.describing.run import train_describing_model
 from fne.describing.settings import TrainTagger
 from fne.describing.write import Writer
 from fne.evaluation.score_tags import PATH, TagScores, images_to_tag, score_tags
@@ -63,25 +63,25 @@ SHARED: dict[str, Any] = {
     "patience": 10,
 }
 # Rows with more features need smaller steps.
-RECOGNIZER_RATES = {"layer": 0.0005, "fne": 0.0001}
-ALONE = {"learns": "recognizer", "learning_rate": 0.001, "epochs": 20}
+CONCEPT_HEAD_RATES = {"layer": 0.0005, "fne": 0.0001}
+ALONE = {"learns": "concept_head", "learning_rate": 0.001, "epochs": 20}
 IMAGE = {
     "condition": "embedding",
     "concept_loss": "none",
-    "learns": "joint",
+    "learns": "jointly",
     "learning_rate": 0.002,
     "epochs": 16,
 }
 # Name: on which embedding, and what differs.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "recognizer, logistic": ("layer", ALONE),
-    "recognizer, softmax": ("layer", ALONE | {"concept_loss": "softmax"}),
-    "recognizer, WARP": ("layer", ALONE | {"concept_loss": "warp"}),
-    "recognizer, logistic, biases start at zero": ("layer", ALONE | {"concept_bias": "zero"}),
+    "concept head, logistic": ("layer", ALONE),
+    "concept head, softmax": ("layer", ALONE | {"concept_loss": "softmax"}),
+    "concept head, WARP": ("layer", ALONE | {"concept_loss": "warp"}),
+    "concept head, logistic, biases start at zero": ("layer", ALONE | {"concept_bias": "zero"}),
     "concepts, rare first": ("layer", {}),
     "concepts, frequent first": ("layer", {"order": "frequent_first"}),
     "image vector, rare first": ("layer", IMAGE),
-    "recognizer, logistic, FNE": ("fne", ALONE),
+    "concept head, logistic, FNE": ("fne", ALONE),
     "concepts, rare first, FNE": ("fne", {}),
 }
 COLUMNS = (
@@ -148,7 +148,7 @@ def evaluate(changes: Mapping[str, Any], seed: int) -> tuple[TagScores, int]:
     """Train a tagger in the current project and score it on the split `test`; return its best epoch, too."""
     settings = tagger_settings(SHARED | dict(changes) | {"seed": seed})
     inputs = read_inputs(EMBEDDINGS, CAPTIONS, settings)
-    task, done = train_describer(settings, inputs, Job(torch.device("cpu"), Path(".fne")))
+    task, done = train_describing_model(settings, inputs, Job(torch.device("cpu"), Path(".fne")))
     source, rows = recorded_source(settings.applied()), Rows.open(EMBEDDINGS, "embeddings")
     records = images_to_tag(read_captions(CAPTIONS)[0], source, "test")
     tags = Writer(task.describer.eval(), inputs.vocabulary).tag_store(rows, records)
@@ -219,7 +219,7 @@ def main(
         wanted = {name: own | fewer for name, own in variants.items() if not only or name in only}
         if wanted:
             with project(content, features.absolute(), embed):
-                _add(results, wanted, RECOGNIZER_RATES[kind], range(seeds))
+                _add(results, wanted, CONCEPT_HEAD_RATES[kind], range(seeds))
     click.echo(table(results))
 
 
@@ -232,7 +232,7 @@ def _add(
     for seed in seeds:
         for name, changes in variants.items():
             started = time.process_time()
-            evaluation, epoch = evaluate({"recognizer_rate": rate} | dict(changes), seed)
+            evaluation, epoch = evaluate({"concept_head_rate": rate} | dict(changes), seed)
             metrics = evaluation.metrics
             ranked = {"mAP": metrics["mAP"]} if "mAP" in metrics else {}
             for answer in evaluation.answers:

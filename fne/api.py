@@ -44,7 +44,7 @@ class Catalog:
         root: the folder that the paths of the images start from.
         captions: the captions of each image; none for an image of the split `gallery`.
         tags: the tags of each image.
-        hints: the noisy tags of each image, if the data set has any.
+        user tags: the noisy tags of each image, if the data set has any.
         split: the split of each image: `train`, `val`, `test` or `gallery`.
 
     Example:
@@ -63,7 +63,7 @@ class Catalog:
         self.root = contents.root
         self.captions = {record.id: record.captions for record in records.values()}
         self.tags = {record.id: record.tags for record in records.values()}
-        self.hints = {record.id: record.hints for record in records.values()}
+        self.user_tags = {record.id: record.user_tags for record in records.values()}
         self.split = {record.id: record.split for record in records.values()}
 
     def __len__(self) -> int:
@@ -105,7 +105,7 @@ class Catalog:
             raise InputError(f"{file}: {error}") from None
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one dictionary per image: id, split, file, width, height, captions, tags and hints.
+        """Return one dictionary per image: id, split, file, width, height, captions, tags and user tags.
 
         Example:
             >>> first = fne.load_catalog(project).records()[0]
@@ -125,7 +125,7 @@ class Catalog:
                     "height": image.height if image else None,
                     "captions": list(self.captions[image_id]),
                     "tags": list(self.tags[image_id]),
-                    "hints": list(self.hints[image_id]),
+                    "user_tags": list(self.user_tags[image_id]),
                 }
             )
         return rows
@@ -155,7 +155,7 @@ def load_metrics(root: str | Path = ".") -> dict[str, Any]:
     """Return the content of all JSON files in the folder `metrics`, by their names.
 
     Among others there are `retrieval`, by split and protocol: recalls in percent, ranks, and `rsum`, the sum
-    of the recalls; `intervals`: the 95 % intervals of these; `floor`: what a closed-form model reaches.
+    of the recalls; `intervals`: the 95 % intervals of these; `baseline`: what a closed-form model reaches.
 
     Raises:
         InputError: if the folder has no `params.yaml`, or if there are no metrics or damaged ones.

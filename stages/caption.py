@@ -1,4 +1,4 @@
-"""Stage `caption`: a sentence for every image, its scores beside floors, and a page about them."""
+"""Stage `caption`: a sentence for every image, its scores beside baselines, and a page about them."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from fne.core.params import load_key, load_runtime, load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.describing.annotations import write_written
-from fne.describing.model_file import CAPTIONER, read_describer
+from fne.describing.model_file import CAPTIONER, read_describing_model
 from fne.describing.settings import Caption
 from fne.describing.write import Writer, caption_search
 from fne.evaluation.protocols import read_scored_catalog
@@ -50,7 +50,7 @@ def main(
     stat_cache.use(runtime.scratch_folder())
     device = prepare_device(runtime)
     root = load_key(params, "catalog", "root")
-    captioner, file = read_describer(model, CAPTIONER)
+    captioner, file = read_describing_model(model, CAPTIONER)
     rows = Rows.open(embeddings, "embeddings")
     catalog, captioned, lineage = read_scored_catalog(images, captions, file.artifact, rows.artifact)
     writer = Writer(captioner.to(device), file.vocabulary, file.artifact.digest, runtime.scratch_folder())

@@ -10,7 +10,7 @@ from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.params import load_key, load_section
 from fne.core.stage import input_digests, stage
 from fne.core.terminal import say
-from fne.evaluation.baseline import floor_artifact, read_floor
+from fne.evaluation.baseline import baseline_artifact, read_baseline
 from fne.experiments.presets import FOLDER
 from fne.experiments.tables import find_paper_row
 from fne.report.facts import head, history_unit
@@ -29,7 +29,7 @@ EXPERIMENT = "DVC_EXP_NAME"
 @click.argument("metrics", type=INPUT)
 @click.argument("intervals", type=INPUT)
 @click.argument("ranks", type=INPUT)
-@click.argument("floor", type=INPUT)
+@click.argument("baseline", type=INPUT)
 @click.argument("training", type=INPUT)
 @click.argument("history", type=INPUT)
 @click.argument("tuning", type=INPUT)
@@ -42,7 +42,7 @@ def main(
     metrics: Path,
     intervals: Path,
     ranks: Path,
-    floor: Path,
+    baseline: Path,
     training: Path,
     history: Path,
     tuning: Path,
@@ -52,7 +52,7 @@ def main(
     page: Path,
     params: Path,
 ) -> None:
-    """Write PAGE from METRICS, INTERVALS, RANKS, FLOOR, TRAINING, TUNING, histories, IMAGES and CAPTIONS."""
+    """Write PAGE from METRICS, INTERVALS, RANKS, BASELINE, TRAINING, TUNING, histories and the catalog."""
     settings = load_section(params, "report", Report)
     root = load_key(params, "catalog", "root")
     evaluation = read_evaluation(metrics, intervals, ranks)
@@ -64,8 +64,8 @@ def main(
     thumbnails = make_thumbnails(gallery.image_ids, catalog, image_root(root))
     curves = read_history(history, evaluation.artifact, history_unit(lineage))
     paper_row = find_paper_row(metrics.read_bytes(), evaluation.artifact, captioned)
-    closed_form = read_floor(floor, evaluation.artifact.settings["name"], evaluation.artifact.lineage)
-    check_records(floor_artifact(floor))
+    closed_form = read_baseline(baseline, evaluation.artifact.settings["name"], evaluation.artifact.lineage)
+    check_records(baseline_artifact(baseline))
     record = page_record(settings.model_dump() | {"root": root}, lineage, input_digests())
     about = head(lineage, root, captioned, os.environ.get(EXPERIMENT))
     found = read_training(training, evaluation.artifact)

@@ -13,7 +13,7 @@ from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.describing.annotations import write_tagged
 from fne.describing.concepts import recorded_source
-from fne.describing.model_file import TAGGER, read_describer
+from fne.describing.model_file import TAGGER, read_describing_model
 from fne.describing.settings import Tag
 from fne.describing.write import Writer, tagged_images
 from fne.evaluation.protocols import FULL, metrics_name, read_scored_catalog
@@ -51,7 +51,7 @@ def main(
     root = load_key(params, "catalog", "root")
     stat_cache.use(runtime.scratch_folder())
     device = prepare_device(runtime)
-    tagger, file = read_describer(model, TAGGER)
+    tagger, file = read_describing_model(model, TAGGER)
     rows = Rows.open(embeddings, "embeddings")
     catalog, captioned, lineage = read_scored_catalog(images, captions, file.artifact, rows.artifact)
     source, concepts = recorded_source(file.artifact.settings), file.vocabulary.concepts

@@ -92,7 +92,7 @@ def test_records_make_a_data_frame(finished, monkeypatch):
         "height": 64,
         "captions": ["A blue circle.", "Something blue"],
         "tags": ["blue", "circle"],
-        "hints": [],
+        "user_tags": [],
     }
 
 
@@ -107,7 +107,8 @@ def test_captions_without_images_have_no_files(tmp_path):
     (tmp_path / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
     write_images(tmp_path / "data/images.jsonl", [])
     write_captions(
-        tmp_path / "data/captions.jsonl", [Captioned("a", "train", ("A dog.",), ("dog",), hints=("animal",))]
+        tmp_path / "data/captions.jsonl",
+        [Captioned("a", "train", ("A dog.",), ("dog",), user_tags=("animal",))],
     )
     catalog = fne.load_catalog(tmp_path)
     assert catalog.records() == [
@@ -119,7 +120,7 @@ def test_captions_without_images_have_no_files(tmp_path):
             "height": None,
             "captions": ["A dog."],
             "tags": ["dog"],
-            "hints": ["animal"],
+            "user_tags": ["animal"],
         }
     ]
     with pytest.raises(InputError) as error:

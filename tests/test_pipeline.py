@@ -15,7 +15,7 @@ from tests.support.projects import change_params, commit, dvc, fails, git, small
 STAGES = list(YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"])
 STAGES.insert(1, "render")  # after `check`
 AFTER_TRAIN = ["train", "finetune", "encode", "evaluate", "report"]
-AFTER_EMBED = ["train", "finetune", "encode", "evaluate", "floor", "report"]
+AFTER_EMBED = ["train", "finetune", "encode", "evaluate", "baseline", "report"]
 MADE = ["data", "features", "captions", "models", "vectors", "metrics", "report"]
 
 
@@ -69,7 +69,10 @@ def test_equal_inputs_give_equal_bytes(project, tmp_path):
 
 def test_a_training_key_runs_training_and_what_follows_it(project):
     output = dvc(project, "exp", "run", "--name", "narrow", "-S", "train.margin=0.1")
-    assert stages_run(output) == ["check", *AFTER_TRAIN]  # the floor depends on features and captions alone
+    assert stages_run(output) == [
+        "check",
+        *AFTER_TRAIN,
+    ]  # the baseline depends on features and captions alone
     table = dvc(project, "exp", "show", "--only-changed", "--csv")
     assert "narrow" in table
     assert "train.margin" in table
@@ -95,7 +98,7 @@ def test_a_missing_data_set_is_refused_with_what_to_use(project):
 
 def test_a_key_of_the_evaluation_runs_the_check_and_the_evaluation(project):
     output = dvc(project, "exp", "run", "-S", "evaluate.top=5")
-    assert stages_run(output) == ["check", "evaluate", "floor", "report"]
+    assert stages_run(output) == ["check", "evaluate", "baseline", "report"]
 
 
 def test_photographs_without_captions_are_refused_before_the_extraction_but_can_be_embedded(

@@ -42,7 +42,7 @@ print(seen, file=sys.stderr)
 
 
 def train(stage: str, threads: int, cores: str = "all") -> tuple[str, bytes]:
-    """Run a stage without finished trainings; return the threads of its steps and the bytes of its model."""
+    """Run a stage without finished training runs; return the threads of its steps and the bytes of its model."""
     shutil.rmtree(".fne", ignore_errors=True)
     own = dict.fromkeys(VARIABLES, str(threads)) | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", PROGRAM, stage, cores, *COMMANDS[stage].split()]
@@ -78,7 +78,7 @@ def test_a_model_has_the_same_bytes_on_every_machine(stage, request, tmp_path):
     assert train(stage, threads=4, cores="one core") == ("{2}", model)
 
 
-def test_another_number_of_threads_is_recorded_and_never_taken_from_finished_trainings(run):
+def test_another_number_of_threads_is_recorded_and_never_taken_from_finished_training_runs(run):
     change_params(Path(), {"train": {"threads": 1}})
     assert run("standardize", "embed", "tokenize", "train").exit_code == 0
     assert json.loads(Path("metrics/training.json").read_text())["threads"] == 1

@@ -18,7 +18,7 @@ COMMANDS = {
     "doctor": ("doctor", "Describe the machine and the scratch folder, and list problems."),
     "preset": ("preset", "Print a method of a paper as overrides for DVC."),
     "compare": ("compare", "Compare two experiments: settings, metrics, curves and queries."),
-    "study": ("study", "Run a study of many trainings, and show what it says."),
+    "study": ("study", "Run a study of many training runs, and show what it says."),
     "table": ("table", "Show a table of a paper next to the results of this project."),
 }
 

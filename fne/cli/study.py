@@ -33,7 +33,7 @@ to_option = click.option(
 
 @click.group()
 def study() -> None:
-    """Run a study of many trainings, and show what it says.
+    """Run a study of many training runs, and show what it says.
 
     A file under studies/ names factors, levels, folds, seeds and hypotheses. Its digest is
     recorded before the first run, and a file that was changed afterwards is refused.
@@ -48,7 +48,7 @@ def study() -> None:
     """
 
 
-@study.command(short_help="Run the missing trainings of a study.")
+@study.command(short_help="Run the missing training runs of a study.")
 @click.argument("file", type=FILE)
 @to_option
 @seed_option
@@ -67,10 +67,10 @@ def run(
     only: tuple[str, ...],
     params: Path,
 ) -> None:
-    """Run the missing trainings of a study, one after the other, in one process.
+    """Run the missing training runs of a study, one after the other, in one process.
 
     The project is not changed: everything is written to the folder of the results. Finished
-    trainings are kept, so the same command continues after an interruption.
+    training runs are kept, so the same command continues after an interruption.
     """
     from fne.experiments.study_run import run_study  # torch: slow to import
 
@@ -85,7 +85,7 @@ def run(
         " --official" if official else "",
         f" --images {images}" if images else "",
     )
-    say(f"{target}: {ran} trainings run; show them with `fne study show {file}{''.join(chosen)}`")
+    say(f"{target}: {ran} training runs run; show them with `fne study show {file}{''.join(chosen)}`")
 
 
 @study.command(short_help="Show its hypotheses and a table of each grid.")
@@ -134,7 +134,7 @@ def show(
     check_record(found, target)
     results = collect(found, target)
     say(FORMATS[form](grids(results)))
-    say(f"{results.trainings} of {results.planned} trainings are finished", err=True)
+    say(f"{results.training_runs} of {results.planned} training runs are finished", err=True)
     if html:
         write_text(html, render(results))
     if figure:

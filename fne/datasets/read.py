@@ -360,7 +360,7 @@ def _faults(record: Record) -> Iterable[str]:
     for number, caption in enumerate(record.captions):
         if caption is not None and not isinstance(caption, str):
             yield f"has a caption {number} that is not a string: {caption!r:.40}"
-    for kind, names in (("tag", record.tags), ("hint", record.hints)):
+    for kind, names in (("tag", record.tags), ("hint", record.user_tags)):
         for name in names:
             if _SURROGATE.search(name):
                 yield f"has a {kind} that is not valid Unicode: {name!r:.40}"
@@ -424,10 +424,10 @@ def _captioned(
     if split != "gallery":
         counts.update(captions.notes)
         counts[TAGS_ONLY] += not captions.usable
-        return Captioned(record.id, split, tuple(captions.usable), record.tags, position, record.hints)
+        return Captioned(record.id, split, tuple(captions.usable), record.tags, position, record.user_tags)
     counts[WITHOUT_CAPTIONS] += record.split != "gallery"
     counts[GALLERY_CAPTIONS] += len(captions.usable)
-    return Captioned(record.id, split, (), record.tags, position, record.hints)
+    return Captioned(record.id, split, (), record.tags, position, record.user_tags)
 
 
 def _row(split: str, images: object, captions: object, rejects: object) -> str:

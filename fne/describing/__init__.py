@@ -1,6 +1,6 @@
 """Tags and captions of images: one model, one task, one file.
 
-A concept is what the recognizer predicts, with a probability. A tag is a concept that a tagger writes, or a
+A concept is what the concept head predicts, with a probability. A tag is a concept that a tagger writes, or a
 true one of the data set; a label says whether an image has a concept. A word is what a captioner writes.
-Hints are noisy tags that users gave.
+User tags are noisy tags that users gave.
 """

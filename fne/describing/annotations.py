@@ -5,7 +5,7 @@ line per image follows, sorted by its `id`. Reading needs no torch.
 
 Tags: the `tags` in the order in which they were written, the likeliest concepts as `top`, and the
 `probabilities` of all concepts, in the order of their names in the first line. What a tagger lacks is null:
-without a decoder it writes no tags, without a recognizer it has no probabilities.
+without a decoder it writes no tags, without a concept head it has no probabilities.
 
 Captions: the `sentences`, the best first, and the likeliest `concepts` with their probabilities.
 """

@@ -1,6 +1,6 @@
 """From image embeddings to concepts: one logit per concept.
 
-A recognizer is linear or has one hidden layer. The biases of its last layer start at the log odds of
+A concept head is linear or has one hidden layer. The biases of its last layer start at the log odds of
 the concepts and its weights at zero, so that before training each concept has its
 training frequency. Concepts are rare: with biases of zero, most of the first epochs only move the biases.
 """
@@ -48,11 +48,11 @@ def raw(mean: Tensor, deviation: Tensor) -> Scaling:
     return Scaling(torch.zeros_like(mean), torch.ones_like(deviation))
 
 
-class Recognizer(nn.Module):
+class ConceptHead(nn.Module):
     """Concept logits (images, concepts) from image rows (images, features)."""
 
     def __init__(self, features: int, concepts: int, hidden: int | None = None) -> None:
-        """Make a linear recognizer, or one with a layer of `hidden` rectified units."""
+        """Make a linear concept head, or one with a layer of `hidden` rectified units."""
         super().__init__()
         self.hidden = nn.Identity() if hidden is None else _rectified(features, hidden)
         self.width = features if hidden is None else hidden
@@ -80,19 +80,19 @@ class Recognizer(nn.Module):
         return self.classify(self.encode(rows))
 
 
-class HintReader(nn.Module):
-    """Concept logits from the noisy tags that users gave (images, hints): one rectified layer."""
+class UserTagReader(nn.Module):
+    """Concept logits from the noisy tags that users gave (images, user tags): one rectified layer."""
 
-    def __init__(self, hints: int, hidden: int, concepts: int) -> None:
+    def __init__(self, user_tags: int, hidden: int, concepts: int) -> None:
         super().__init__()
-        self.hidden = _rectified(hints, hidden)
+        self.hidden = _rectified(user_tags, hidden)
         self.concepts = nn.Linear(hidden, concepts)
         nn.init.zeros_(self.concepts.weight)
         nn.init.zeros_(self.concepts.bias)
 
-    def forward(self, hints: Tensor) -> Tensor:
-        """Return logits (images, concepts) from 0/1 hints (images, hints)."""
-        logits: Tensor = self.concepts(self.hidden(hints))
+    def forward(self, user_tags: Tensor) -> Tensor:
+        """Return logits (images, concepts) from 0/1 user tags (images, user tags)."""
+        logits: Tensor = self.concepts(self.hidden(user_tags))
         return logits
 
 
@@ -106,24 +106,24 @@ def log_odds(counts: np.ndarray, images: int) -> Tensor:
         tensor([-1.0986,  0.0000,  1.9459])
     """
     if images < 1:
-        raise InputError("recognizer: there are no training images to take concept frequencies from")
+        raise InputError("concept_head: there are no training images to take concept frequencies from")
     if counts.min(initial=0) < 0 or counts.max(initial=0) > images:
         raise InputError(
-            f"recognizer: concept counts are {counts.min()} to {counts.max()}; "
+            f"concept_head: concept counts are {counts.min()} to {counts.max()}; "
             f"they must be from 0 to {images}, the number of training images"
         )
     held = np.clip(counts.astype(float), 0.5, images - 0.5)
     return torch.from_numpy(np.log(held / (images - held))).float()
 
 
-def add_logits(image: Tensor, hints: Tensor) -> Tensor:
-    """Return probabilities from the sum of the logits of image and hints."""
-    return torch.sigmoid(image + hints)
+def add_logits(image: Tensor, user_tags: Tensor) -> Tensor:
+    """Return probabilities from the sum of the logits of image and user tags."""
+    return torch.sigmoid(image + user_tags)
 
 
-def add_probabilities(image: Tensor, hints: Tensor) -> Tensor:
-    """Return the sum of the probabilities of image and hints, at most 1."""
-    return (torch.sigmoid(image) + torch.sigmoid(hints)).clamp(max=1)
+def add_probabilities(image: Tensor, user_tags: Tensor) -> Tensor:
+    """Return the sum of the probabilities of image and user tags, at most 1."""
+    return (torch.sigmoid(image) + torch.sigmoid(user_tags)).clamp(max=1)
 
 
 def _rectified(features: int, hidden: int) -> nn.Module:
@@ -138,7 +138,7 @@ ROWS: dict[str, Callable[[Tensor, Tensor], Scaling]] = {
     "standardized": standardized,
     "unit": unit,
 }
-HINT_SUMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+USER_TAG_SUMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "logits": add_logits,
     "probabilities": add_probabilities,
 }

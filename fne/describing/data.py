@@ -56,7 +56,7 @@ class SequenceBatch:
 
 
 class Examples:
-    """The images of one split, with their rows, concepts, hints and sequences."""
+    """The images of one split, with their rows, concepts, user tags and sequences."""
 
     def __init__(
         self,
@@ -65,19 +65,19 @@ class Examples:
         labels: np.ndarray,
         sequences: list[list[list[int]]],
         *,
-        hints: np.ndarray | None = None,
+        user_tags: np.ndarray | None = None,
         several: bool = False,
     ) -> None:
         """Hold the images of a split.
 
         Args:
             labels: which concepts each image has (images, concepts).
-            hints: which hints each image has (images, hints), if they are read.
+            user tags: which user tags each image has (images, user tags), if they are read.
             several: whether an image may have several sequences.
         """
         self.ids = [record.id for record in records]
         source.check_ids(self.ids)
-        self.labels, self.sequences, self.hints, self.several = labels, sequences, hints, several
+        self.labels, self.sequences, self.user_tags, self.several = labels, sequences, user_tags, several
         self._records, self._source = records, source
 
     def __len__(self) -> int:
@@ -101,9 +101,11 @@ class Examples:
         """Return 0/1 for the concepts of some images (images, concepts)."""
         return torch.from_numpy(self.labels[positions].astype(np.float32))
 
-    def read_hints(self, positions: Sequence[int] | np.ndarray) -> Tensor | None:
-        """Return 0/1 for the hints of some images (images, hints), if they are read."""
-        return None if self.hints is None else torch.from_numpy(self.hints[positions].astype(np.float32))
+    def read_user_tags(self, positions: Sequence[int] | np.ndarray) -> Tensor | None:
+        """Return 0/1 for the user tags of some images (images, user tags), if they are read."""
+        return (
+            None if self.user_tags is None else torch.from_numpy(self.user_tags[positions].astype(np.float32))
+        )
 
     def batches(self, seed: int, epoch: int, batch: int, draw: str = "all") -> list[SequenceBatch]:
         """Return the batches of an epoch, in an order that seed and epoch alone decide."""

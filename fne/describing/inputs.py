@@ -81,7 +81,7 @@ def read_inputs(embeddings: Path, captions: Path, settings: TrainTagger | TrainC
 
 
 def tags_to_learn(place: Path, captioned: Sequence[Captioned], settings: TrainTagger) -> Lesson:
-    """Choose the concepts of a tagger, which are the tags that it writes, and the hints that it reads."""
+    """Choose the concepts of a tagger, which are the tags that it writes, and the user tags that it reads."""
     source = concept_source(settings.concepts, settings_of(settings.concepts, settings.concept_sources))
     training, validation = (source.images(captioned, split) for split in PURPOSES)
     for records, (split, purpose) in zip((training, validation), PURPOSES.items(), strict=True):
@@ -99,15 +99,19 @@ def tags_to_learn(place: Path, captioned: Sequence[Captioned], settings: TrainTa
             f"{place}: no image of split 'val' has any of the {len(concepts.names)} concepts, which "
             "choosing the best epoch needs; see `catalog` in params.yaml"
         )
-    hints = frequent_hints(training, settings.user_hints.count, place) if settings.user_hints else []
+    user_tags = (
+        frequent_user_tags(training, settings.user_tag_settings.count, place)
+        if settings.user_tag_settings
+        else []
+    )
     order = ORDERS[settings.order](concepts)
 
     def encode(records: Sequence[Captioned], labels: np.ndarray) -> Sequences:
         # Output 0 is END, so that the concept n is the output n + 1.
         return [[[number + 1 for number in each] + [END]] for each in tag_sequences(labels, order)]
 
-    notes = [_density(concepts, len(hints)), *concepts.warnings(), *_left_out(concepts)]
-    return Lesson(training, validation, source, Vocabulary(concepts, None, hints), encode, False, notes)
+    notes = [_density(concepts, len(user_tags)), *concepts.warnings(), *_left_out(concepts)]
+    return Lesson(training, validation, source, Vocabulary(concepts, None, user_tags), encode, False, notes)
 
 
 def captions_to_learn(place: Path, captioned: Sequence[Captioned], settings: TrainCaptioner) -> Lesson:
@@ -141,33 +145,33 @@ def captions_to_learn(place: Path, captioned: Sequence[Captioned], settings: Tra
     return Lesson(training, validation, source, Vocabulary(concepts, words), encode, True, notes)
 
 
-def frequent_hints(training: Sequence[Captioned], count: int, place: Path) -> list[str]:
-    """Return the most frequent hints of the training images, ties broken alphabetically."""
-    found = Counter(hint for record in training for hint in record.hints)
+def frequent_user_tags(training: Sequence[Captioned], count: int, place: Path) -> list[str]:
+    """Return the most frequent user tags of the training images, ties broken alphabetically."""
+    found = Counter(hint for record in training for hint in record.user_tags)
     if not found:
         raise InputError(
-            f"{place}: train_tagger.hints is 'user', but no training image has hints; add a column "
-            "`hints` to the table of the data set, or use -S train_tagger.hints=none"
+            f"{place}: train_tagger.user tags is 'user', but no training image has user tags; add a column "
+            "`user_tags` to the table of the data set, or use -S train_tagger.user_tags=none"
         )
     return sorted(found, key=lambda hint: (-found[hint], hint))[:count]
 
 
-def hint_labels(records: Sequence[Captioned], hints: Sequence[str]) -> np.ndarray | None:
-    """Return which hints images have (images, hints); None if no hints are read."""
-    numbers = {hint: number for number, hint in enumerate(hints)}
-    return membership(numbers, (record.hints for record in records)) if hints else None
+def user_tag_labels(records: Sequence[Captioned], user_tags: Sequence[str]) -> np.ndarray | None:
+    """Return which user tags images have (images, user tags); None if no user tags are read."""
+    numbers = {hint: number for number, hint in enumerate(user_tags)}
+    return membership(numbers, (record.user_tags for record in records)) if user_tags else None
 
 
 def _examples(records: Sequence[Captioned], source: RowSource, lesson: Lesson) -> Examples:
     vocabulary = lesson.vocabulary
     labels = vocabulary.concepts.labels(lesson.source.names(record) for record in records)
-    hints = hint_labels(records, vocabulary.hints)
+    user_tags = user_tag_labels(records, vocabulary.user_tags)
     sequences = lesson.encode(records, labels)
-    return Examples(records, source, labels, sequences, hints=hints, several=lesson.several)
+    return Examples(records, source, labels, sequences, user_tags=user_tags, several=lesson.several)
 
 
-def _density(concepts: Concepts, hints: int) -> str:
-    read = f", {hints} hints are read" if hints else ""
+def _density(concepts: Concepts, user_tags: int) -> str:
+    read = f", {user_tags} user tags are read" if user_tags else ""
     return (
         f"{len(concepts.names)} concepts, {concepts.density:.1f} per training image, "
         f"{concepts.coverage:.1%} of all occurrences{read}"

@@ -6,14 +6,14 @@ from pathlib import Path
 from fne.core.errors import InputError
 from fne.core.terminal import printable
 from fne.describing.annotations import CAPTIONS_FORMAT, read_tagged, read_written
-from fne.describing.model_file import FORMAT, read_describer, read_describer_file
+from fne.describing.model_file import FORMAT, read_describing_file, read_describing_model
 from fne.describing.model_file import TAGGER as TAGGER_NAME
 from fne.store.artifact import Contents, Done, Kind, Lines, names_format, repeated, summary
 from fne.store.layout import not_finite
 from fne.store.tensors import WeightsFile, read_description, weight_lines, weights_kind
 
 
-def _is_describer(path: Path) -> bool:
+def _is_describing(path: Path) -> bool:
     """Distinguish a tagger or captioner from other models, of which a damaged one counts as one."""
     if path.suffix != ".safetensors" or path.is_dir():
         return False
@@ -23,21 +23,21 @@ def _is_describer(path: Path) -> bool:
         return False
 
 
-def _read_describer(path: Path) -> WeightsFile:
-    describer, file = read_describer(path)
+def _read_describing_model(path: Path) -> WeightsFile:
+    describer, file = read_describing_model(path)
     return file.artifact, {name: value.numpy() for name, value in describer.state_dict().items()}
 
 
 def _check_tagger(path: Path, done: Done) -> Contents:
-    describer, file = read_describer(path, TAGGER_NAME)
+    describer, file = read_describing_model(path, TAGGER_NAME)
     state = {name: value.numpy() for name, value in describer.state_dict().items()}
     faults = [*not_finite(path, state), *repeated(path, file.vocabulary.concepts.names)]
     return Contents(file.artifact, faults=faults)
 
 
 def _describe_tagger(path: Path) -> Lines:
-    describer, tagger = read_describer(path, TAGGER_NAME)
-    concepts, hints = tagger.vocabulary.concepts, tagger.vocabulary.hints
+    describer, tagger = read_describing_model(path, TAGGER_NAME)
+    concepts, user_tags = tagger.vocabulary.concepts, tagger.vocabulary.user_tags
     state = {name: value.numpy() for name, value in describer.state_dict().items()}
     weights = sum(value.size for value in state.values())
     counts = zip(concepts.names[:8], concepts.counts, strict=False)
@@ -46,7 +46,7 @@ def _describe_tagger(path: Path) -> Lines:
         tagger.artifact,
         f"tagger, {weights:,} weights, {len(concepts.names)} concepts",
         f"concepts  {frequent} … of {concepts.images} training images",
-        *([f"hints     {len(hints)}: {', '.join(hints[:8])}"] if hints else []),
+        *([f"user tags     {len(user_tags)}: {', '.join(user_tags[:8])}"] if user_tags else []),
         *weight_lines(state),
     )
 
@@ -93,11 +93,11 @@ def _describe_written(path: Path) -> Lines:
 TAGGER = Kind(
     "tagger.safetensors",
     _check_tagger,
-    lambda path: Contents(read_describer_file(path).artifact),
+    lambda path: Contents(read_describing_file(path).artifact),
     _describe_tagger,
 )
-DESCRIBER = weights_kind(
-    ".safetensors", _read_describer, lambda path: read_describer_file(path).artifact, _is_describer
+DESCRIBING = weights_kind(
+    ".safetensors", _read_describing_model, lambda path: read_describing_file(path).artifact, _is_describing
 )
 TAGS = Kind("tags.jsonl", _check_tags, lambda path: Contents(read_tagged(path).artifact), _describe_tags)
 WRITTEN = Kind(

@@ -1,10 +1,10 @@
 """A describer: from image rows to concepts, and from concepts to a sequence of tags or words.
 
-    rows -> scaling -> recognizer -> concepts -> condition -> decoder -> sequence
+    rows -> scaling -> concept head -> concepts -> condition -> decoder -> sequence
 
-The recognizer and the decoder can also be used alone: without a decoder only concepts are predicted, and
-without a recognizer the decoder is conditioned on the rows themselves. What it is conditioned on is an
-entry of `CONDITIONS`. Noisy tags that users gave (hints) can add to the concepts.
+The concept head and the decoder can also be used alone: without a decoder only concepts are predicted, and
+without a concept head the decoder is conditioned on the rows themselves. What it is conditioned on is an
+entry of `CONDITIONS`. Noisy tags that users gave (user tags) can add to the concepts.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fne.describing.concept_head import HINT_SUMS, ROWS, HintReader, Recognizer
+from fne.describing.concept_head import ROWS, USER_TAG_SUMS, ConceptHead, UserTagReader
 from fne.describing.decoder import Decoder
 from fne.store.rows import BLOCK
 from fne.training.row_source import StoreRows
@@ -25,22 +25,22 @@ LEAST = 1e-6
 
 
 @dataclass(frozen=True)
-class DescriberShape:
+class DescribingShape:
     """What a describer is made of; together with its weights it is the whole model."""
 
     features: int  # of an image row
     rows: str  # how rows are scaled, a key of `fne.describing.concept_head.ROWS`
-    concepts: int  # 0 without a recognizer
-    hidden: int  # units of the recognizer's hidden layer; 0 if it is linear
+    concepts: int  # 0 without a concept head
+    hidden: int  # units of the concept head's hidden layer; 0 if it is linear
     condition: str  # a key of `CONDITIONS`
     outputs: int  # tags or words, END and other special ones included; 0 without a decoder
     word_dim: int
     units: int  # the width of the decoder's state
     cell: str  # a key of `fne.describing.recurrent_cells.CELLS`
     inject: str  # a key of `fne.describing.decoder.INJECTIONS`
-    hints: int = 0  # 0 if none are read
-    hint_hidden: int = 0  # units of the hidden layer that reads them
-    hint_sum: str = "logits"  # a key of `fne.describing.concept_head.HINT_SUMS`
+    user_tags: int = 0  # 0 if none are read
+    user_tag_hidden: int = 0  # units of the hidden layer that reads them
+    user_tag_sum: str = "logits"  # a key of `fne.describing.concept_head.USER_TAG_SUMS`
 
 
 class Seen(NamedTuple):
@@ -49,14 +49,14 @@ class Seen(NamedTuple):
     rows: Tensor  # scaled (images, features)
     encoded: Tensor | None  # what concepts are predicted from (images, width)
     image_logits: Tensor | None  # of the concepts, from the image alone (images, concepts)
-    hint_logits: Tensor | None  # of the concepts, from the hints alone (images, concepts)
+    user_tag_logits: Tensor | None  # of the concepts, from the user tags alone (images, concepts)
     logits: Tensor | None  # of the concepts, from both (images, concepts)
 
     @property
     def probabilities(self) -> Tensor:
         """The probabilities of the concepts (images, concepts)."""
         if self.logits is None:
-            raise ValueError("a describer without a recognizer has no concepts")
+            raise ValueError("a describer without a concept head has no concepts")
         return torch.sigmoid(self.logits)
 
 
@@ -64,27 +64,29 @@ class Seen(NamedTuple):
 class Condition:
     """What a decoder is conditioned on: its width, and where it is found."""
 
-    width: Callable[[DescriberShape], int]
+    width: Callable[[DescribingShape], int]
     of: Callable[[Seen], Tensor | None]
 
 
-class Describer(nn.Module):
+class DescribingModel(nn.Module):
     """Rows to concepts to sequences, as far as the shape has parts."""
 
     prior: Tensor
 
-    def __init__(self, shape: DescriberShape, forget_bias: float = 1.0) -> None:
+    def __init__(self, shape: DescribingShape, forget_bias: float = 1.0) -> None:
         super().__init__()
         self.shape = shape
         # Not on torch's device `meta`, on which a file is loaded: comparing values there imports a compiler.
         mean, deviation = (fill(shape.features, device="cpu") for fill in (torch.zeros, torch.ones))
         self.scaling = ROWS[shape.rows](mean, deviation)
-        self.recognizer = (
-            Recognizer(shape.features, shape.concepts, shape.hidden or None) if shape.concepts else None
+        self.concept_head = (
+            ConceptHead(shape.features, shape.concepts, shape.hidden or None) if shape.concepts else None
         )
         # The log odds of the concepts, as an image says nothing about them yet.
         self.register_buffer("prior", torch.zeros(shape.concepts))
-        self.hint_reader = HintReader(shape.hints, shape.hint_hidden, shape.concepts) if shape.hints else None
+        self.user_tag_reader = (
+            UserTagReader(shape.user_tags, shape.user_tag_hidden, shape.concepts) if shape.user_tags else None
+        )
         self.decoder = self._decoder(forget_bias) if shape.outputs else None
 
     @property
@@ -99,37 +101,37 @@ class Describer(nn.Module):
 
     def start_concepts(self, log_odds: Tensor) -> None:
         """Let every concept start with its log odds in the training images (concepts)."""
-        if self.recognizer is None:
-            raise ValueError("a describer without a recognizer has no concepts")
-        self.recognizer.start(log_odds)
+        if self.concept_head is None:
+            raise ValueError("a describer without a concept head has no concepts")
+        self.concept_head.start(log_odds)
         self.prior.copy_(log_odds)
 
-    def see(self, rows: Tensor, hints: Tensor | None = None) -> Seen:
-        """Return what is seen in image rows (images, features) and, if it reads any, in 0/1 hints."""
+    def see(self, rows: Tensor, user_tags: Tensor | None = None) -> Seen:
+        """Return what is seen in image rows (images, features) and, if it reads any, in 0/1 user tags."""
         scaled = self.scaling(rows)
-        if self.recognizer is None:
+        if self.concept_head is None:
             return Seen(scaled, None, None, None, None)
-        encoded = self.recognizer.encode(scaled)
-        image_logits = self.recognizer.classify(encoded)
-        if self.hint_reader is None:
+        encoded = self.concept_head.encode(scaled)
+        image_logits = self.concept_head.classify(encoded)
+        if self.user_tag_reader is None:
             return Seen(scaled, encoded, image_logits, None, image_logits)
-        if hints is None:
-            raise ValueError("this describer reads hints: give them, zeros where there are none")
-        # Hints add evidence to what the image says. Alone, they start from the frequencies of the concepts.
-        evidence = self.hint_reader(hints)
+        if user_tags is None:
+            raise ValueError("this model reads user tags: give them, zeros where there are none")
+        # User tags add to what the image says. Alone, they start from the frequencies of the concepts.
+        evidence = self.user_tag_reader(user_tags)
         return Seen(scaled, encoded, image_logits, evidence + self.prior, self._sum(image_logits, evidence))
 
     def condition(self, seen: Seen) -> Tensor:
         """Return what the decoder is conditioned on (images, condition)."""
         found = CONDITIONS[self.shape.condition].of(seen)
         if found is None:
-            raise ValueError(f"a describer without a recognizer has no {self.shape.condition!r}")
+            raise ValueError(f"a describer without a concept head has no {self.shape.condition!r}")
         return found
 
     def _sum(self, image: Tensor, evidence: Tensor) -> Tensor:
-        if self.shape.hint_sum == "logits":
+        if self.shape.user_tag_sum == "logits":
             return image + evidence
-        probabilities = HINT_SUMS[self.shape.hint_sum](image, evidence + self.prior)
+        probabilities = USER_TAG_SUMS[self.shape.user_tag_sum](image, evidence + self.prior)
         return torch.logit(probabilities, eps=LEAST)
 
     def _decoder(self, forget_bias: float) -> Decoder:
@@ -146,11 +148,11 @@ class Describer(nn.Module):
         )
 
 
-def new_describer(shape: DescriberShape, seed: int, forget_bias: float = 1.0) -> Describer:
+def new_describing_model(shape: DescribingShape, seed: int, forget_bias: float = 1.0) -> DescribingModel:
     """Return a describer with fresh weights, which the seed alone decides."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Describer(shape, forget_bias)
+        return DescribingModel(shape, forget_bias)
 
 
 def row_moments(source: StoreRows, ids: Sequence[str]) -> tuple[Tensor, Tensor]:

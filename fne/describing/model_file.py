@@ -18,7 +18,7 @@ from fne.store.tensors import HEADER_FAULTS, read_sealed_arrays, write_sealed
 from fne.text.caption_vocabulary import UNKNOWN, CaptionWords
 
 if TYPE_CHECKING:
-    from fne.describing.model import Describer
+    from fne.describing.model import DescribingModel
 
 FORMAT = Format("fne-describer", 1)
 TAGGER, CAPTIONER = "tagger", "captioner"  # in lineages
@@ -32,7 +32,7 @@ class Vocabulary:
 
     concepts: Concepts
     words: CaptionWords | None = None
-    hints: list[str] = field(default_factory=list)  # noisy tags of users, which a tagger may read
+    user_tags: list[str] = field(default_factory=list)  # noisy tags of users, which a tagger may read
 
     @property
     def kind(self) -> str:
@@ -62,39 +62,39 @@ class Vocabulary:
         """Return what a file holds."""
         concepts = asdict(self.concepts)
         if self.words is None:
-            return {"concepts": concepts, "hints": self.hints}
+            return {"concepts": concepts, "user_tags": self.user_tags}
         return {"words": asdict(self.words), "concepts": concepts}
 
 
 @dataclass(frozen=True)
-class DescriberFile:
+class DescribingFile:
     """A describer as its file has it."""
 
     artifact: Artifact
-    shape: dict[str, Any]  # the values of its `fne.describing.model.DescriberShape`, by their names
+    shape: dict[str, Any]  # the values of its `fne.describing.model.DescribingShape`, by their names
     vocabulary: Vocabulary
     weights: dict[str, np.ndarray]  # by their names in the `Describer`
 
-    def load(self) -> "Describer":
+    def load(self) -> "DescribingModel":
         """Return the model."""
         import torch  # torch: slow to import
 
-        from fne.describing.model import Describer, DescriberShape
+        from fne.describing.model import DescribingModel, DescribingShape
 
         try:
             # Drawing weights only to replace them would take longer than reading them.
             with torch.device("meta"):
-                describer = Describer(DescriberShape(**self.shape))
+                describer = DescribingModel(DescribingShape(**self.shape))
             state = {name: torch.from_numpy(value) for name, value in self.weights.items()}
             describer.load_state_dict(state, assign=True)
         except HEADER_FAULTS as error:
-            raise _not_a_describer(self.artifact.path, error) from None
+            raise _not_a_describing(self.artifact.path, error) from None
         return describer.eval()
 
 
-def write_describer(
+def write_describing_model(
     path: Path,
-    describer: "Describer",
+    describer: "DescribingModel",
     vocabulary: Vocabulary,
     settings: dict[str, Any],
     lineage: Lineage,
@@ -109,13 +109,13 @@ def write_describer(
     return write_sealed(path, header, describer.state_dict())
 
 
-def read_describer(path: Path, kind: str | None = None) -> "tuple[Describer, DescriberFile]":
-    """Read a describer as `read_describer_file` does, and load it into torch."""
-    file = read_describer_file(path, kind)
+def read_describing_model(path: Path, kind: str | None = None) -> "tuple[DescribingModel, DescribingFile]":
+    """Read a describer as `read_describing_file` does, and load it into torch."""
+    file = read_describing_file(path, kind)
     return file.load(), file
 
 
-def read_describer_file(path: Path, kind: str | None = None) -> DescriberFile:
+def read_describing_file(path: Path, kind: str | None = None) -> DescribingFile:
     """Read a tagger or captioner, or only one of the two, checking the digest of the whole file."""
     file = read_sealed_arrays(path)
     header = file.description
@@ -128,8 +128,8 @@ def read_describer_file(path: Path, kind: str | None = None) -> DescriberFile:
         shape = dict(header["shape"])
         vocabulary = _vocabulary(name, header["vocabulary"], shape)
     except HEADER_FAULTS as error:
-        raise _not_a_describer(path, error) from None
-    return DescriberFile(artifact, shape, vocabulary, file.arrays)
+        raise _not_a_describing(path, error) from None
+    return DescribingFile(artifact, shape, vocabulary, file.arrays)
 
 
 def _vocabulary(kind: str, held: Mapping[str, Any], shape: Mapping[str, Any]) -> Vocabulary:
@@ -139,16 +139,16 @@ def _vocabulary(kind: str, held: Mapping[str, Any], shape: Mapping[str, Any]) ->
     found = Vocabulary(
         Concepts(**held["concepts"]),
         CaptionWords(**held["words"]) if kind == CAPTIONER else None,
-        list(held["hints"]) if kind == TAGGER else [],
+        list(held["user_tags"]) if kind == TAGGER else [],
     )
     # A tagger may lack a decoder, and both may lack concepts.
     outputs = (0, found.outputs) if kind == TAGGER else (found.outputs,)
     concepts = (0, len(found.concepts.names))
     fits = shape["outputs"] in outputs and shape["concepts"] in concepts
-    if not fits or shape["hints"] != len(found.hints):
-        raise ValueError("its words, concepts or hints do not fit its shape")
+    if not fits or shape["user_tags"] != len(found.user_tags):
+        raise ValueError("its words, concepts or user tags do not fit its shape")
     return found
 
 
-def _not_a_describer(path: Path, error: Exception) -> InputError:
+def _not_a_describing(path: Path, error: Exception) -> InputError:
     return InputError(f"{path}: not a tagger or captioner of fne ({error!r}); {repair_hint(path)}")

@@ -14,10 +14,10 @@ from fne.core.processes import ALONE, Processes, joined
 from fne.core.signals import graceful_stop
 from fne.describing.concept_head import log_odds
 from fne.describing.inputs import Inputs, read_inputs
-from fne.describing.model import Describer, new_describer
-from fne.describing.model_file import write_describer
+from fne.describing.model import DescribingModel, new_describing_model
+from fne.describing.model_file import write_describing_model
 from fne.describing.settings import TrainCaptioner, TrainTagger
-from fne.describing.task import Batching, DescriberTask, Objective
+from fne.describing.task import Batching, DescribingTask, Objective
 from fne.describing.validation import CaptionValidation, TagValidation, Validation
 from fne.training.finished_runs import Finished
 from fne.training.history import write_history
@@ -39,17 +39,19 @@ def train_and_write(
     ):
         for note in inputs.notes:
             processes.log(note)
-        task, done = train_describer(
+        task, done = train_describing_model(
             settings, inputs, Job(device, runtime.scratch_folder(), stopping, processes)
         )
         if processes.first:
             made_with = settings.applied() | {"best_epoch": done.kept.epoch}
-            digest = write_describer(model, task.describer, inputs.vocabulary, made_with, inputs.lineage)
+            digest = write_describing_model(
+                model, task.describer, inputs.vocabulary, made_with, inputs.lineage
+            )
             write_history(history, done.points, digest, settings.kind)
             processes.log(task.validation.summary(done.kept))
 
 
-def train_describer(settings: Settings, inputs: Inputs, job: Job) -> tuple[DescriberTask, Finished]:
+def train_describing_model(settings: Settings, inputs: Inputs, job: Job) -> tuple[DescribingTask, Finished]:
     """Train a describer; return its task, with the weights that were kept, and the points of validation."""
     task = new_task(settings, inputs, job.device, job.processes)
     return task, train_task(task, settings, settings.schedule(settings.titles()), inputs.read, job)
@@ -57,13 +59,13 @@ def train_describer(settings: Settings, inputs: Inputs, job: Job) -> tuple[Descr
 
 def new_task(
     settings: Settings, inputs: Inputs, device: torch.device, processes: Processes = ALONE
-) -> DescriberTask:
+) -> DescribingTask:
     """Return what is learned, with fresh weights."""
     objective = Objective.of(settings)
     draw = settings.captions if isinstance(settings, TrainCaptioner) else "all"
-    return DescriberTask(
+    return DescribingTask(
         settings.kind,
-        start_describer(settings, inputs).to(device),
+        start_describing_model(settings, inputs).to(device),
         objective,
         inputs.training,
         Batching(settings.seed, settings.batch, draw),
@@ -72,13 +74,13 @@ def new_task(
     )
 
 
-def start_describer(settings: Settings, inputs: Inputs) -> Describer:
+def start_describing_model(settings: Settings, inputs: Inputs) -> DescribingModel:
     """Return a describer with fresh weights; with biases of frequencies it predicts those at first."""
     vocabulary, labels = inputs.vocabulary, inputs.training.labels
-    sizes = (inputs.features, len(vocabulary.concepts.names), vocabulary.outputs, len(vocabulary.hints))
-    describer = new_describer(settings.shape(*sizes), settings.seed, settings.forget_bias)
+    sizes = (inputs.features, len(vocabulary.concepts.names), vocabulary.outputs, len(vocabulary.user_tags))
+    describer = new_describing_model(settings.shape(*sizes), settings.seed, settings.forget_bias)
     describer.fit_rows(*inputs.moments)
-    if describer.recognizer is not None and settings.concept_bias == "frequency":
+    if describer.concept_head is not None and settings.concept_bias == "frequency":
         describer.start_concepts(log_odds(labels.sum(axis=0), len(labels)))
     if describer.decoder is not None and settings.output_bias == "frequency":
         describer.decoder.start_biases(torch.from_numpy(vocabulary.log_frequencies()).float())

@@ -2,11 +2,11 @@
 
 What a phase of training learns:
 
-- `recognizer`: the recognizer, from the true concepts.
-- `apart`: the recognizer from the true concepts, and the decoder with the TRUE concepts as its
+- `concept_head`: the concept head, from the true concepts.
+- `separately`: the concept head from the true concepts, and the decoder with the TRUE concepts as its
   condition. No gradient of one reaches the other.
-- `decoder`: the decoder, with the predicted concepts. The recognizer does not change.
-- `joint`: both, with the sum of both losses. Gradients of the decoder reach the recognizer.
+- `decoder`: the decoder, with the predicted concepts. The concept head does not change.
+- `jointly`: both, with the sum of both losses. Gradients of the decoder reach the concept head.
 """
 
 from typing import Annotated, Any, ClassVar, Self
@@ -15,18 +15,18 @@ from pydantic import Field, model_validator
 
 from fne.core.params import PerPhase, Section, one_of
 from fne.core.variants import NoSettings, Variant, blocks, chosen, settings_of
-from fne.describing.concept_head import HINT_SUMS, ROWS
+from fne.describing.concept_head import ROWS, USER_TAG_SUMS
 from fne.describing.concepts import CONCEPT_SOURCES, ORDERS
 from fne.describing.data import DRAWS
 from fne.describing.decoder import INJECTIONS
 from fne.describing.losses import MULTILABEL_LOSSES
-from fne.describing.model import CONDITIONS, DescriberShape
+from fne.describing.model import CONDITIONS, DescribingShape
 from fne.describing.model_file import CAPTIONER, TAGGER
 from fne.describing.recurrent_cells import CELLS
 from fne.text.caption_vocabulary import WORDS
 from fne.training.settings import Count, Rate, TrainingSection
 
-NONE = "none"  # no loss of the concepts, and no hints
+NONE = "none"  # no loss of the concepts, and no user tags
 SCORED = ("test", "val")  # the splits that can be scored
 # The validation score that chooses the epoch of a captioner, and its name among the scores.
 SELECT = {"bleu_4": "BLEU-4", "cider": "CIDEr-D", "likelihood": "word_probability"}
@@ -39,7 +39,7 @@ MaxLength = Annotated[int, Field(ge=1, le=1000)]
 
 
 class Hidden(Section):
-    """The settings of a recognizer with a hidden layer."""
+    """The settings of a concept head with a hidden layer."""
 
     dim: Annotated[int, Field(ge=1, le=65536, examples=[512])]
 
@@ -50,23 +50,26 @@ class ForgetBias(Section):
     forget_bias: Annotated[float, Field(ge=-100, le=100, examples=[1.0])]
 
 
-class UserHints(Section):
+class UserTags(Section):
     """The settings of a tagger that reads the noisy tags of users."""
 
     count: Annotated[int, Field(ge=1, examples=[1000])]
     hidden: Annotated[int, Field(ge=1, le=65536, examples=[256])]
-    sum: Annotated[str, one_of(HINT_SUMS), Field(examples=["logits"])]
+    sum: Annotated[str, one_of(USER_TAG_SUMS), Field(examples=["logits"])]
 
 
-RECOGNIZERS: dict[str, Variant[Section]] = {"hidden": Variant(Hidden, Hidden), "linear": Variant(NoSettings)}
+CONCEPT_HEADS: dict[str, Variant[Section]] = {
+    "hidden": Variant(Hidden, Hidden),
+    "linear": Variant(NoSettings),
+}
 CELL_SETTINGS: dict[str, Variant[Section]] = {
     name: Variant(ForgetBias, ForgetBias) if name.startswith("lstm") else Variant(NoSettings)
     for name in CELLS
 }
-HINTS: dict[str, Variant[Section]] = {NONE: Variant(NoSettings), "user": Variant(UserHints, UserHints)}
+USER_TAGS: dict[str, Variant[Section]] = {NONE: Variant(NoSettings), "user": Variant(UserTags, UserTags)}
 
 
-class DescriberSection(TrainingSection):
+class DescribingSection(TrainingSection):
     """What taggers and captioners have in common; lists have one value per phase."""
 
     kind: ClassVar[str]
@@ -74,8 +77,8 @@ class DescriberSection(TrainingSection):
     concepts: Annotated[str, one_of(CONCEPT_SOURCES)]
     concept_sources: blocks(CONCEPT_SOURCES)  # type: ignore[valid-type]
     rows: Annotated[str, one_of(ROWS)]
-    recognizer: Annotated[str, one_of(RECOGNIZERS)]
-    recognizers: blocks(RECOGNIZERS)  # type: ignore[valid-type]
+    concept_head: Annotated[str, one_of(CONCEPT_HEADS)]
+    concept_heads: blocks(CONCEPT_HEADS)  # type: ignore[valid-type]
     concept_loss: Annotated[str, one_of([*MULTILABEL_LOSSES, NONE])]
     concept_weight: Annotated[float, Field(ge=0)]
     concept_bias: Annotated[str, one_of(("frequency", "zero"))]
@@ -88,8 +91,10 @@ class DescriberSection(TrainingSection):
     dropout: Annotated[float, Field(ge=0, lt=1)]
     output_bias: Annotated[str, one_of(("frequency", "zero"))]
     batch: Count
-    learns: Annotated[list[Annotated[str, one_of(("apart", "decoder", "joint", "recognizer"))]], PerPhase]
-    recognizer_rate: Annotated[list[Rate], PerPhase]
+    learns: Annotated[
+        list[Annotated[str, one_of(("separately", "decoder", "jointly", "concept_head"))]], PerPhase
+    ]
+    concept_head_rate: Annotated[list[Rate], PerPhase]
 
     @model_validator(mode="after")
     def _phases_fit(self) -> Self:
@@ -98,35 +103,37 @@ class DescriberSection(TrainingSection):
 
     @model_validator(mode="after")
     def _the_condition_exists(self) -> Self:
-        if self.condition == "hidden" and self.recognizer == "linear":
-            raise ValueError("condition 'hidden' needs recognizer 'hidden': a linear one has no hidden layer")
+        if self.condition == "hidden" and self.concept_head == "linear":
+            raise ValueError(
+                "condition 'hidden' needs concept head 'hidden': a linear one has no hidden layer"
+            )
         return self
 
     @model_validator(mode="after")
     def _phases_have_what_they_learn(self) -> Self:
         for learns in dict.fromkeys(self.learns):
-            if learns in ("apart", "recognizer") and self.concept_loss == NONE:
+            if learns in ("separately", "concept_head") and self.concept_loss == NONE:
                 raise ValueError(f"learns '{learns}' needs a concept_loss, which is 'none'")
-            if learns == "apart" and self.condition != "concepts":
+            if learns == "separately" and self.condition != "concepts":
                 raise ValueError(
-                    f"learns 'apart' trains the decoder from true concepts, but condition is "
-                    f"'{self.condition}'; use 'recognizer' and then 'joint'"
+                    f"learns 'separately' trains the decoder from true concepts, but condition is "
+                    f"'{self.condition}'; use 'concept_head' and then 'jointly'"
                 )
         return self
 
     @property
-    def has_recognizer(self) -> bool:
+    def has_concept_head(self) -> bool:
         """Whether concepts are predicted."""
         return self.condition != "embedding" or self.concept_loss != NONE
 
     @property
     def has_decoder(self) -> bool:
         """Whether sequences are written: whether any phase trains the decoder."""
-        return any(learns != "recognizer" for learns in self.learns)
+        return any(learns != "concept_head" for learns in self.learns)
 
     @property
-    def user_hints(self) -> UserHints | None:
-        """The settings of the hints, if they are read."""
+    def user_tag_settings(self) -> UserTags | None:
+        """The settings of the user tags, if they are read."""
         return None
 
     @property
@@ -135,28 +142,28 @@ class DescriberSection(TrainingSection):
         found = settings_of(self.cell, self.cells)
         return found.forget_bias if isinstance(found, ForgetBias) else 0.0
 
-    def shape(self, features: int, concepts: int, outputs: int, hints: int = 0) -> DescriberShape:
-        """Return the shape of the model for rows, concepts, outputs and hints of these numbers."""
-        recognizer, reader = settings_of(self.recognizer, self.recognizers), self.user_hints
-        return DescriberShape(
+    def shape(self, features: int, concepts: int, outputs: int, user_tags: int = 0) -> DescribingShape:
+        """Return the shape of the model for rows, concepts, outputs and user tags of these numbers."""
+        concept_head, reader = settings_of(self.concept_head, self.concept_heads), self.user_tag_settings
+        return DescribingShape(
             features=features,
             rows=self.rows,
-            concepts=concepts if self.has_recognizer else 0,
-            hidden=recognizer.dim if isinstance(recognizer, Hidden) else 0,
+            concepts=concepts if self.has_concept_head else 0,
+            hidden=concept_head.dim if isinstance(concept_head, Hidden) else 0,
             condition=self.condition,
             outputs=outputs if self.has_decoder else 0,
             word_dim=self.word_dim,
             units=self.units,
             cell=self.cell,
             inject=self.inject,
-            hints=hints if reader else 0,
-            hint_hidden=reader.hidden if reader else 0,
-            hint_sum=reader.sum if reader else "logits",
+            user_tags=user_tags if reader else 0,
+            user_tag_hidden=reader.hidden if reader else 0,
+            user_tag_sum=reader.sum if reader else "logits",
         )
 
     def phase_keys(self) -> dict[str, list[Any]]:
         """Return the values of every key that may have one per phase."""
-        own: dict[str, list[Any]] = {"learns": self.learns, "recognizer_rate": self.recognizer_rate}
+        own: dict[str, list[Any]] = {"learns": self.learns, "concept_head_rate": self.concept_head_rate}
         return own | super().phase_keys()
 
     def titles(self) -> list[str]:
@@ -167,46 +174,46 @@ class DescriberSection(TrainingSection):
         """Return the settings that apply: of the families' blocks, only those of the chosen variants."""
         return super().applied() | {
             "concept_sources": chosen([self.concepts], self.concept_sources),
-            "recognizers": chosen([self.recognizer], self.recognizers),
+            "concept_heads": chosen([self.concept_head], self.concept_heads),
             "cells": chosen([self.cell], self.cells),
         }
 
 
-class TrainTagger(DescriberSection):
+class TrainTagger(DescribingSection):
     """A tagger and its training: the tags of an image are its concepts, in an order."""
 
     kind: ClassVar[str] = TAGGER
 
-    hints: Annotated[str, one_of(HINTS)]
-    hint_readers: blocks(HINTS)  # type: ignore[valid-type]
+    user_tags: Annotated[str, one_of(USER_TAGS)]
+    user_tag_readers: blocks(USER_TAGS)  # type: ignore[valid-type]
     order: Annotated[str, one_of(ORDERS)]
 
     @model_validator(mode="after")
-    def _hints_have_concepts(self) -> Self:
-        if self.hints != NONE and not self.has_recognizer:
+    def _user_tags_have_concepts(self) -> Self:
+        if self.user_tags != NONE and not self.has_concept_head:
             raise ValueError(
-                "hints add to concepts, which condition 'embedding' without a concept_loss lacks"
+                "user tags add to concepts, which condition 'embedding' without a concept_loss lacks"
             )
         return self
 
     @model_validator(mode="after")
     def _the_decoder_is_trained(self) -> Self:
-        if self.has_decoder and self.learns[-1] == "recognizer":
-            raise ValueError("the last phase learns only the recognizer; train the decoder last, or never")
+        if self.has_decoder and self.learns[-1] == "concept_head":
+            raise ValueError("the last phase learns only the concept head; train the decoder last, or never")
         return self
 
     @property
-    def user_hints(self) -> UserHints | None:
-        """The settings of the hints, if they are read."""
-        found = settings_of(self.hints, self.hint_readers)
-        return found if isinstance(found, UserHints) else None
+    def user_tag_settings(self) -> UserTags | None:
+        """The settings of the user tags, if they are read."""
+        found = settings_of(self.user_tags, self.user_tag_readers)
+        return found if isinstance(found, UserTags) else None
 
     def applied(self) -> dict[str, Any]:
         """Return the settings that apply: of the families' blocks, only those of the chosen variants."""
-        return super().applied() | {"hint_readers": chosen([self.hints], self.hint_readers)}
+        return super().applied() | {"user_tag_readers": chosen([self.user_tags], self.user_tag_readers)}
 
 
-class TrainCaptioner(DescriberSection):
+class TrainCaptioner(DescribingSection):
     """A captioner and its training: it writes the words of captions."""
 
     kind: ClassVar[str] = CAPTIONER
@@ -222,12 +229,12 @@ class TrainCaptioner(DescriberSection):
 
     @model_validator(mode="after")
     def _the_decoder_is_trained(self) -> Self:
-        if self.condition == "embedding" and "recognizer" in self.learns:
+        if self.condition == "embedding" and "concept_head" in self.learns:
             raise ValueError(
-                "learns 'recognizer' has no effect on captions, because condition is 'embedding'"
+                "learns 'concept_head' has no effect on captions, because condition is 'embedding'"
             )
-        if self.learns[-1] == "recognizer":
-            raise ValueError("the last phase learns only the recognizer; the decoder must be trained, too")
+        if self.learns[-1] == "concept_head":
+            raise ValueError("the last phase learns only the concept head; the decoder must be trained, too")
         return self
 
 

@@ -1,9 +1,9 @@
-"""The task of a tagger or a captioner: a recognizer of concepts and a decoder of words, trained by phases.
+"""The task of a tagger or a captioner: a concept head and a decoder of words, trained by phases.
 
-The phases of `fne.describing.settings` train the recognizer, the decoder or both. The loss of the concepts is
+The phases of `fne.describing.settings` train the concept head, the decoder or both. The loss of concepts is
 summed over concepts, that of the decoder over the positions of a sequence. Both are averaged over the
-sequences of a batch: a tagger has one per image, a captioner one per caption. A reader of hints learns with
-the recognizer: with a loss of its own in `recognizer` and `apart`, and as part of the sum in `joint`.
+sequences of a batch: a tagger has one per image, a captioner one per caption. A reader of user tags learns
+with the concept head: by a loss of its own in `concept_head` and `separately`, by the sum in `jointly`.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,15 @@ from fne.core.processes import ALONE, Processes
 from fne.describing.data import Examples, SequenceBatch
 from fne.describing.decoder import Dropout, draw_dropout
 from fne.describing.losses import MULTILABEL_LOSSES, MultilabelLoss
-from fne.describing.model import Describer
+from fne.describing.model import DescribingModel
 from fne.describing.model_file import TAGGER
-from fne.describing.settings import DescriberSection
+from fne.describing.settings import DescribingSection
 from fne.describing.validation import Validation
 from fne.training.best_epoch import Point, Scores
 from fne.training.task import Loss, ParameterGroup
 
-# Phases in which image and hints have losses of their own.
-SEPARATE = ("apart", "recognizer")
+# Phases in which image and user tags have losses of their own.
+SEPARATE = ("separately", "concept_head")
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,18 @@ class Objective:
     """What a describer learns."""
 
     learns: Sequence[str]  # by each phase
-    recognizer_rates: Sequence[float]  # of each phase, as a factor on the rate of the decoder
-    concept_loss: MultilabelLoss | None  # per image; None trains the recognizer through the decoder alone
+    concept_head_rates: Sequence[float]  # of each phase, as a factor on the rate of the decoder
+    concept_loss: MultilabelLoss | None  # per image; None trains the concept head through the decoder alone
     concept_weight: float
     dropout: float  # the fraction of word vectors and of states before the output that is dropped
 
     @classmethod
-    def of(cls, settings: DescriberSection) -> "Objective":
+    def of(cls, settings: DescribingSection) -> "Objective":
         """Return what the settings want to be learned."""
         phases = settings.phase_values()
         return cls(
             [phase["learns"] for phase in phases],
-            [phase["recognizer_rate"] / phase["learning_rate"] for phase in phases],
+            [phase["concept_head_rate"] / phase["learning_rate"] for phase in phases],
             MULTILABEL_LOSSES.get(settings.concept_loss),
             settings.concept_weight,
             settings.dropout,
@@ -60,13 +60,13 @@ class Batching:
     draw: str = "all"  # a key of `fne.describing.data.DRAWS`
 
 
-class DescriberTask:
+class DescribingTask:
     """Learns to recognize concepts and to write; validated by what it writes, or by its concepts."""
 
     def __init__(
         self,
         kind: str,
-        describer: Describer,
+        describer: DescribingModel,
         objective: Objective,
         training: Examples,
         batching: Batching,
@@ -86,22 +86,22 @@ class DescriberTask:
     def start_phase(self, number: int) -> None:
         """Use the losses of a phase."""
         self._now = self._objective.learns[number]
-        self._rate = self._objective.recognizer_rates[number]
+        self._rate = self._objective.concept_head_rates[number]
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        """Return what the running phase trains: the decoder and the recognizer have rates of their own."""
+        """Return what the running phase trains: the decoder and the concept head have rates of their own."""
         describer = self.describer
-        recognizer = [
+        concept_head = [
             weight
-            for part in (describer.recognizer, describer.hint_reader)
+            for part in (describer.concept_head, describer.user_tag_reader)
             if part is not None
             for weight in part.parameters()
         ]
         groups = []
-        if self._now != "recognizer" and describer.decoder is not None:
+        if self._now != "concept_head" and describer.decoder is not None:
             groups.append(ParameterGroup("decoder", list(describer.decoder.parameters())))
-        if self._now != "decoder" and recognizer:
-            groups.append(ParameterGroup("recognizer", recognizer, self._rate))
+        if self._now != "decoder" and concept_head:
+            groups.append(ParameterGroup("concept_head", concept_head, self._rate))
         return groups
 
     def steps(self) -> int:
@@ -125,9 +125,9 @@ class DescriberTask:
     def terms(self) -> list[str]:
         """Return the names of the losses that the running phase learns from."""
         concepts = self._objective.concept_loss is not None and self._now != "decoder"
-        hints = concepts and self.describer.hint_reader is not None and self._now in SEPARATE
-        sequences = self._now != "recognizer"
-        return [*["concepts"] * concepts, *["hints"] * hints, *[self.sequences] * sequences]
+        user_tags = concepts and self.describer.user_tag_reader is not None and self._now in SEPARATE
+        sequences = self._now != "concept_head"
+        return [*["concepts"] * concepts, *["user_tags"] * user_tags, *[self.sequences] * sequences]
 
     def loss(self, batch: SequenceBatch, generator: torch.Generator) -> Loss:
         """Return the losses of the running phase, and their weighted sum."""
@@ -152,24 +152,24 @@ class DescriberTask:
         device, concept_loss = describer.device, self._objective.concept_loss
         images, places = batch.different_images()
         rows, truth = data.images(images).to(device), data.truth(images).to(device)
-        hints = data.read_hints(images)
+        user_tags = data.read_user_tags(images)
         owner = None if places is None else torch.from_numpy(places).to(device)
 
         def of_sequences(values: Tensor) -> Tensor:
             return values if owner is None else values[owner]
 
         with torch.no_grad() if self._now == "decoder" else nullcontext():
-            seen = describer.see(rows, None if hints is None else hints.to(device))
+            seen = describer.see(rows, None if user_tags is None else user_tags.to(device))
         found: dict[str, Tensor] = {}
         if "concepts" in terms and concept_loss is not None:
             logits = seen.image_logits if self._now in SEPARATE else seen.logits
-            assert logits is not None, "settings with a loss of concepts have a recognizer"
+            assert logits is not None, "settings with a loss of concepts have a concept head"
             found["concepts"] = of_sequences(concept_loss(logits, truth)).sum()
-            if "hints" in terms and seen.hint_logits is not None:
-                found["hints"] = of_sequences(concept_loss(seen.hint_logits, truth)).sum()
+            if "user_tags" in terms and seen.user_tag_logits is not None:
+                found["user_tags"] = of_sequences(concept_loss(seen.user_tag_logits, truth)).sum()
         if self.sequences in terms:
             assert describer.decoder is not None, "settings with such a phase have a decoder"
-            conditions = of_sequences(truth if self._now == "apart" else describer.condition(seen))
+            conditions = of_sequences(truth if self._now == "separately" else describer.condition(seen))
             losses = describer.decoder.losses(conditions, batch.sequences(), dropout)
             found[self.sequences] = losses.sum()
         return found
@@ -180,7 +180,7 @@ class DescriberTask:
 
     def _draw_dropout(self, batch: SequenceBatch, part: slice, generator: torch.Generator) -> Dropout | None:
         """Draw the dropout of the whole batch; return that of the sequences of this process."""
-        if self._objective.dropout == 0 or self._now == "recognizer":
+        if self._objective.dropout == 0 or self._now == "concept_head":
             return None
         shape, longest = self.describer.shape, max(map(len, batch.sequences()))
         drawn = draw_dropout(

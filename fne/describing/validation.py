@@ -1,6 +1,6 @@
 """The validation of a tagger and of a captioner, and the detection of one that ignores the images.
 
-A phase that learns only the recognizer is scored below all phases that write, so that the phases after it
+A phase that learns only the concept head is scored below all phases that write, so that the phases after it
 decide which weights are the best.
 """
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from fne.describing.beam import search
 from fne.describing.data import Examples
 from fne.describing.losses import MultilabelLoss, perplexity
-from fne.describing.model import Describer
+from fne.describing.model import DescribingModel
 from fne.describing.settings import SELECT, TrainCaptioner
 from fne.describing.write import Tags, join_words, tag_search, write_block, written_mask
 from fne.evaluation.metrics.caption_metrics import COLLAPSED, bleu, cider_d
@@ -32,7 +32,7 @@ TAGS_IN_A_ROW, CAPTIONS_IN_A_ROW = 5, 2
 class Validation(Protocol):
     """How good a describer is on the validation images."""
 
-    def scores(self, describer: Describer, learns: str) -> Scores:
+    def scores(self, describer: DescribingModel, learns: str) -> Scores:
         """Return the scores in a phase that learns something; the first one chooses the best weights."""
 
     def warning(self, learns: str, points: Sequence[Point]) -> str | None:
@@ -52,7 +52,7 @@ class TagValidation:
     def __init__(self, examples: Examples) -> None:
         self._examples = examples
 
-    def scores(self, describer: Describer, learns: str) -> Scores:
+    def scores(self, describer: DescribingModel, learns: str) -> Scores:
         """Tag all images and score the tags."""
         labels, found = self._examples.labels, tag_examples(describer, self._examples)
         ranked = {}
@@ -61,7 +61,7 @@ class TagValidation:
         if found.written is not None:
             mask = written_mask(found.written, labels.shape[1])
         else:
-            assert found.probabilities is not None, "a tagger has a recognizer, a decoder or both"
+            assert found.probabilities is not None, "a tagger has a concept head, a decoder or both"
             mask = top_k(found.probabilities, LIKELIEST)
         scores = label_metrics(mask, labels)
         values = {"f1_sum": scores["class_f1"] + scores["image_f1"]}
@@ -69,13 +69,13 @@ class TagValidation:
         values |= {"distinct": float(len(np.unique(mask, axis=0)))} | ranked
         if found.written is None:
             return Scores(ranked | values)
-        return Scores({"mAP_below_100": ranked["mAP"] - 100} | values if learns == "recognizer" else values)
+        return Scores({"mAP_below_100": ranked["mAP"] - 100} | values if learns == "concept_head" else values)
 
     def warning(self, learns: str, points: Sequence[Point]) -> str | None:
         """Detect a tagger that writes the same tags for all images."""
         recent = [point.scores.values["distinct"] for point in points[-TAGS_IN_A_ROW:]]
         images = len(self._examples)
-        if learns == "recognizer" or images < 2 or len(recent) < TAGS_IN_A_ROW or max(recent) > 1:
+        if learns == "concept_head" or images < 2 or len(recent) < TAGS_IN_A_ROW or max(recent) > 1:
             return None
         return (
             f"the tagger ignores the images: it writes the same tags for all {images} validation images; let "
@@ -96,7 +96,7 @@ class TagValidation:
 class CaptionValidation:
     """Scores the captions of some images, which are spread evenly over the split.
 
-    A phase that learns only the recognizer is judged by minus the loss of the concepts.
+    A phase that learns only the concept head is judged by minus the loss of the concepts.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class CaptionValidation:
         self.positions: list[int] = np.linspace(0, len(examples) - 1, count).round().astype(int).tolist()
 
     @torch.no_grad()
-    def scores(self, describer: Describer, learns: str) -> Scores:
+    def scores(self, describer: DescribingModel, learns: str) -> Scores:
         """Write captions and score them."""
         condition_blocks, losses = [], []
         for start in range(0, len(self.positions), BLOCK):
@@ -125,7 +125,7 @@ class CaptionValidation:
                 truth = self._examples.truth(part).to(describer.device)
                 losses.append(self._concept_loss(seen.logits, truth))
         concepts = {"concept_loss": torch.cat(losses).mean().item()} if losses else {}
-        if learns == "recognizer":
+        if learns == "concept_head":
             return Scores({"minus_concept_loss": -concepts["concept_loss"]} | concepts)
         conditions = torch.cat(condition_blocks)
         candidates = self._candidates(describer, conditions)
@@ -168,7 +168,7 @@ class CaptionValidation:
         """The fraction of distinct captions of a captioner that ignores the images."""
         return max(1 / len(self.positions), COLLAPSED)
 
-    def _candidates(self, describer: Describer, conditions: Tensor) -> dict[str, str]:
+    def _candidates(self, describer: DescribingModel, conditions: Tensor) -> dict[str, str]:
         """Return the caption that is written for each image."""
         assert describer.decoder is not None, "a captioner has a decoder"
         decoder = describer.decoder.prepared()
@@ -179,7 +179,7 @@ class CaptionValidation:
             for position, hypotheses in zip(self.positions, written, strict=True)
         }
 
-    def _word_loss(self, describer: Describer, conditions: Tensor) -> float:
+    def _word_loss(self, describer: DescribingModel, conditions: Tensor) -> float:
         """Return the mean loss per word of the captions of the validated images, ends included."""
         assert describer.decoder is not None, "a captioner has a decoder"
         every = self._examples.every_sequence(self.positions)
@@ -192,12 +192,12 @@ class CaptionValidation:
         return total / words
 
 
-def tag_examples(describer: Describer, examples: Examples) -> Tags:
+def tag_examples(describer: DescribingModel, examples: Examples) -> Tags:
     """Tag all images of a split, block by block."""
     decoder = None if describer.decoder is None else describer.decoder.prepared()
     how = tag_search(describer)
     parts = [
-        write_block(describer, decoder, examples.images(block), examples.read_hints(block), how)
+        write_block(describer, decoder, examples.images(block), examples.read_user_tags(block), how)
         for block in np.array_split(np.arange(len(examples)), -(-len(examples) // BLOCK))
     ]
     return join_words(parts).as_tags()

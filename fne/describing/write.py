@@ -2,7 +2,7 @@
 
 The words of an image do not depend on the images that are written together with it. What was written about
 the images of a store is kept in the scratch folder by the model, the rows, the settings and `WRITER_VERSION`,
-as finished trainings are: an edited page or stage does not search all beams again.
+as finished training runs are: an edited page or stage does not search all beams again.
 """
 
 import json
@@ -20,8 +20,8 @@ from fne.core.files import text_digest
 from fne.describing.annotations import DIGITS, Tagged, Written, WrittenSentence, written_from_json
 from fne.describing.beam import Hypothesis, search
 from fne.describing.decoder import Decoder
-from fne.describing.inputs import hint_labels
-from fne.describing.model import Describer
+from fne.describing.inputs import user_tag_labels
+from fne.describing.model import DescribingModel
 from fne.describing.model_file import Vocabulary
 from fne.store.catalog import Captioned
 from fne.store.layout import mean_of_views
@@ -47,7 +47,7 @@ class Search:
     repeats: bool = True
 
 
-def tag_search(describer: Describer) -> Search:
+def tag_search(describer: DescribingModel) -> Search:
     """Write one tag after the other, always the likeliest, none twice."""
     return Search(1, describer.shape.outputs - 1, repeats=False)
 
@@ -90,10 +90,10 @@ def join_words(parts: Sequence[Words]) -> Words:
 
 @torch.inference_mode()
 def write_block(
-    describer: Describer,
+    describer: DescribingModel,
     decoder: Decoder | None,
     rows: Tensor,
-    hints: Tensor | None,
+    user_tags: Tensor | None,
     how: Search | None,
     fill: int = 0,
 ) -> Words:
@@ -102,12 +102,12 @@ def write_block(
     Args:
         decoder: that of the describer, prepared for writing; None writes nothing.
         rows: image rows (images, features).
-        hints: 0/1 for each hint that it reads (images, hints).
+        user tags: 0/1 for each hint that it reads (images, user tags).
         how: how sequences are searched; None writes nothing.
         fill: with how many images concepts are seen, the first one repeated.
     """
     count, device = len(rows), describer.device
-    given = None if hints is None else _filled(hints, fill).to(device)
+    given = None if user_tags is None else _filled(user_tags, fill).to(device)
     seen = describer.see(_filled(rows, fill).to(device), given)
     probabilities = None if seen.logits is None else seen.probabilities[:count].cpu().numpy()
     if decoder is None or how is None:
@@ -123,7 +123,11 @@ class Writer:
     """
 
     def __init__(
-        self, describer: Describer, vocabulary: Vocabulary, digest: str = "", scratch: Path | None = None
+        self,
+        describer: DescribingModel,
+        vocabulary: Vocabulary,
+        digest: str = "",
+        scratch: Path | None = None,
     ) -> None:
         self.describer, self.vocabulary = describer, vocabulary
         self._digest, self._scratch = digest, scratch
@@ -133,8 +137,10 @@ class Writer:
         decoder = self.describer.decoder
         return None if decoder is None else decoder.prepared()
 
-    def write(self, rows: np.ndarray, hints: np.ndarray | None = None, how: Search | None = None) -> Words:
-        """Write about images, given their rows (images, features) and 0/1 hints (images, hints).
+    def write(
+        self, rows: np.ndarray, user_tags: np.ndarray | None = None, how: Search | None = None
+    ) -> Words:
+        """Write about images, given their rows (images, features) and 0/1 user tags (images, user tags).
 
         Blocks are filled up: products of other numbers of rows have other last bits, and the words of an
         image must not depend on its neighbors.
@@ -145,13 +151,13 @@ class Writer:
         seen = torch.from_numpy(mean_of_views(values, rows.shape[1] // self.describer.shape.features))
         for start in range(0, len(rows), BLOCK):
             block = slice(start, start + BLOCK)
-            own = None if hints is None else torch.from_numpy(hints[block].astype(np.float32))
+            own = None if user_tags is None else torch.from_numpy(user_tags[block].astype(np.float32))
             parts.append(write_block(self.describer, self._decoder, seen[block], own, how, BLOCK))
         return join_words(parts)
 
-    def tag(self, rows: np.ndarray, hints: np.ndarray | None = None) -> Tags:
-        """Tag images, given their rows (images, features) and 0/1 hints (images, hints)."""
-        return self.write(rows, hints, tag_search(self.describer)).as_tags()
+    def tag(self, rows: np.ndarray, user_tags: np.ndarray | None = None) -> Tags:
+        """Tag images, given their rows (images, features) and 0/1 user tags (images, user tags)."""
+        return self.write(rows, user_tags, tag_search(self.describer)).as_tags()
 
     def caption(self, ids: Sequence[str], rows: np.ndarray, how: Search, top: int) -> list[Written]:
         """Write captions for images (images, features), and name the `top` likeliest concepts of each."""
@@ -169,19 +175,22 @@ class Writer:
 
     def tag_store(self, store: Rows, records: Sequence[Captioned]) -> Tags:
         """Tag images of a store."""
-        ids, hints = [record.id for record in records], hint_labels(records, self.vocabulary.hints)
+        ids, user_tags = (
+            [record.id for record in records],
+            user_tag_labels(records, self.vocabulary.user_tags),
+        )
         store.check_ids(ids)
 
         def write() -> tuple[Any, np.ndarray | None]:
             parts = []
             for number, (_, rows) in enumerate(store.blocks(ids, BLOCK, np.float32)):
-                own = None if hints is None else hints[number * BLOCK :][:BLOCK]
+                own = None if user_tags is None else user_tags[number * BLOCK :][:BLOCK]
                 parts.append(self.write(rows, own, tag_search(self.describer)))
             found = join_words(parts).as_tags()
             return found.written, found.probabilities
 
-        given = [] if hints is None else hints.tolist()
-        written, probabilities = self._keep(store, ids, {"hints": given}, write)
+        given = [] if user_tags is None else user_tags.tolist()
+        written, probabilities = self._keep(store, ids, {"user_tags": given}, write)
         return Tags(probabilities, written)
 
     def caption_store(self, store: Rows, ids: Sequence[str], how: Search, top: int) -> list[Written]:

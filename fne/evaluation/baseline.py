@@ -1,6 +1,6 @@
-"""The floor of a trained model: what closed-form alignment reaches with the same features and split.
+"""The baseline of a trained model: what closed-form alignment reaches with the same features and split.
 
-`metrics/floor.json` holds the recalls of the closed form under the name of the split and the protocol, as
+`metrics/baseline.json` holds the recalls of the closed form under the name of the split and the protocol, as
 `metrics/retrieval.json` does, with its settings and the digests of the embeddings and tokens.
 """
 
@@ -19,11 +19,11 @@ INPUTS = ("embeddings", "tokens")
 # What the settings of the file come from.
 SECTIONS: Sections = {"evaluate": {}, "train.methods.cca": {}, "train.threads": {}}
 # The metrics that the file holds.
-KEPT = ("image_to_text", "text_to_image", "rsum", "guessing", "images", "captions")
+KEPT = ("image_to_text", "text_to_image", "rsum", "chance", "images", "captions")
 
 
 @dataclass(frozen=True)
-class Floor:
+class Baseline:
     """The sum of recalls of the closed form and its 95 % interval; None where it cannot be computed."""
 
     rsum: float | None
@@ -32,7 +32,7 @@ class Floor:
     reason: str = ""
 
 
-def write_floor(
+def write_baseline(
     path: Path,
     name: str,
     metrics: Mapping[str, Any],
@@ -40,7 +40,7 @@ def write_floor(
     settings: dict[str, Any],
     lineage: Lineage,
 ) -> str:
-    """Write the floor of a split and protocol; return it as one line.
+    """Write the baseline of a split and protocol; return it as one line.
 
     Args:
         metrics: of the closed form, as in `metrics/retrieval.json`.
@@ -49,19 +49,19 @@ def write_floor(
     kept = {key: metrics[key] for key in KEPT}
     low, high = interval["low"], interval["high"]
     _write(path, {name: kept | {"rsum_low": low, "rsum_high": high}}, settings, lineage)
-    floor = f"closed-form floor {metrics['rsum']:.1f} ({low:.1f} to {high:.1f})"
-    return f"{name}: {floor}, guessing {metrics['guessing']:.1f}"
+    baseline = f"closed-form baseline {metrics['rsum']:.1f} ({low:.1f} to {high:.1f})"
+    return f"{name}: {baseline}, chance {metrics['chance']:.1f}"
 
 
-def write_no_floor(path: Path, name: str, reason: str, settings: dict[str, Any], lineage: Lineage) -> str:
-    """Write why there is no floor; return it as one line."""
+def write_no_baseline(path: Path, name: str, reason: str, settings: dict[str, Any], lineage: Lineage) -> str:
+    """Write why there is no baseline; return it as one line."""
     _write(path, {name: {}, "reason": reason}, settings, lineage)
-    return f"{name}: no closed-form floor ({reason})"
+    return f"{name}: no closed-form baseline ({reason})"
 
 
-def read_floor(path: Path, name: str, lineage: Lineage) -> Floor:
-    """Read the floor of an evaluation of this lineage, by the name of its split and protocol."""
-    content = parse_floor(read_bytes(path), str(path))
+def read_baseline(path: Path, name: str, lineage: Lineage) -> Baseline:
+    """Read the baseline of an evaluation of this lineage, by the name of its split and protocol."""
+    content = parse_baseline(read_bytes(path), str(path))
     for each in INPUTS:
         own, other = str(content["made_from"].get(each)), str(lineage.get(each, {}).get("digest"))
         if own != other:
@@ -70,23 +70,23 @@ def read_floor(path: Path, name: str, lineage: Lineage) -> Floor:
                 "run `dvc repro`"
             )
     if name not in content:
-        raise InputError(f"{path}: has no results for {name}; run `dvc repro floor`")
-    return floor_of(content, name)
+        raise InputError(f"{path}: has no results for {name}; run `dvc repro baseline`")
+    return baseline_of(content, name)
 
 
-def parse_floor(content: bytes, place: str) -> dict[str, Any]:
-    """Return the content of a floor file."""
+def parse_baseline(content: bytes, place: str) -> dict[str, Any]:
+    """Return the content of a baseline file."""
     try:
         found = parse_metrics(content)
         if not isinstance(found.get("made_from"), dict):
             raise ValueError("it names no inputs")
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{place}: damaged ({error}); run `dvc repro --force floor`") from None
+        raise InputError(f"{place}: damaged ({error}); run `dvc repro --force baseline`") from None
     return found
 
 
-def floor_of(content: Mapping[str, Any], name: str) -> Floor:
-    """Return the floor of a split and protocol from the content of a floor file."""
+def baseline_of(content: Mapping[str, Any], name: str) -> Baseline:
+    """Return the baseline of a split and protocol from the content of a baseline file."""
     found = content.get(name)
     numbers = found if isinstance(found, dict) else {}
 
@@ -94,16 +94,16 @@ def floor_of(content: Mapping[str, Any], name: str) -> Floor:
         value = numbers.get(key)
         return float(value) if isinstance(value, int | float) else None
 
-    return Floor(number("rsum"), number("rsum_low"), number("rsum_high"), str(content.get("reason", "")))
+    return Baseline(number("rsum"), number("rsum_low"), number("rsum_high"), str(content.get("reason", "")))
 
 
-def floor_artifact(path: Path) -> Artifact:
-    """Return a floor file as an artifact, with its settings and what it was made from."""
+def baseline_artifact(path: Path) -> Artifact:
+    """Return a baseline file as an artifact, with its settings and what it was made from."""
     content = read_bytes(path)
-    found = parse_floor(content, str(path))
+    found = parse_baseline(content, str(path))
     lineage = {name: {"digest": digest, "settings": {}} for name, digest in found["made_from"].items()}
     settings, digest = found.get("made_with", {}), hashlib.sha256(content).hexdigest()
-    return Artifact(path, "floor", digest, settings, lineage, sections=SECTIONS)
+    return Artifact(path, "baseline", digest, settings, lineage, sections=SECTIONS)
 
 
 def _write(path: Path, content: dict[str, Any], settings: dict[str, Any], lineage: Lineage) -> None:

@@ -1,4 +1,4 @@
-"""Captions that need no captioner: floors that a captioner must beat.
+"""Captions that need no captioner: baselines that a captioner must beat.
 
 - `constant_caption`: one sentence for all images, the training caption that agrees most with the others.
 - `nearest_captions`: a caption of the nearest training image.
@@ -29,7 +29,7 @@ def constant_caption(captions: Sequence[Sequence[str]]) -> str:
         'a dog runs'
     """
     if not any(captions):
-        raise InputError("caption floors: there are no training captions")
+        raise InputError("caption baselines: there are no training captions")
     return consensus_captions(np.arange(len(captions))[None], captions)[0]
 
 
@@ -37,7 +37,7 @@ def nearest_captions(nearest: np.ndarray, captions: Sequence[Sequence[str]]) -> 
     """Return the first caption of each image's nearest training image."""
     for position in np.unique(nearest[:, :1]):
         if not captions[position]:
-            raise InputError(f"caption floors: training image {position} has no caption")
+            raise InputError(f"caption baselines: training image {position} has no caption")
     return [captions[position][0] for position in nearest[:, 0]]
 
 
@@ -57,7 +57,7 @@ def consensus_captions(nearest: np.ndarray, captions: Sequence[Sequence[str]]) -
     for row, positions in enumerate(nearest):
         members = np.concatenate([np.arange(first[each], first[each + 1]) for each in positions])
         if not len(members):
-            raise InputError(f"caption floors: the neighbors of image {row} have no captions")
+            raise InputError(f"caption baselines: the neighbors of image {row} have no captions")
         agreement = sum(each.agreement(members) for each in vectors)
         chosen.append(texts[members[int(np.argmax(np.round(agreement, 9)))]])
     return chosen
@@ -123,7 +123,7 @@ def _weighted_n_grams(
 
 def _unit(rows: np.ndarray) -> np.ndarray:
     if np.isnan(rows).any():
-        raise InputError(f"caption floors: {np.isnan(rows).sum()} values of the image rows are NaN")
+        raise InputError(f"caption baselines: {np.isnan(rows).sum()} values of the image rows are NaN")
     norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
     unit: np.ndarray = rows / np.where(norms > 0, norms, 1)
     return unit

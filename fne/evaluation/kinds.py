@@ -1,4 +1,4 @@
-"""What `fne verify` and `fne inspect` do with metrics: those of retrieval, tags, captions and trainings."""
+"""What `fne verify` and `fne inspect` do with metrics: of retrieval, tags, captions and training runs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from fne.core.errors import InputError
 from fne.describing.model_file import CAPTIONER
-from fne.evaluation.baseline import floor_artifact
+from fne.evaluation.baseline import baseline_artifact
 from fne.evaluation.metrics.recall import chosen_by, small_split_warning
 from fne.evaluation.score_captions import best_baseline
 from fne.store.artifact import Contents, Done, Kind, Lines
@@ -37,12 +37,12 @@ def _table(path: Path, split: str, metrics: dict[str, Any]) -> Lines:
     names = list(metrics["image_to_text"])
     rows = {"image to text": metrics["image_to_text"], "text to image": metrics["text_to_image"]}
     recalls = sum(name.startswith("R@") for name in names)
-    warning = small_split_warning(metrics["images"], metrics["guessing"], recalls)
+    warning = small_split_warning(metrics["images"], metrics["chance"], recalls)
     return [
         f"{path}: {split}, {metrics['images']} images, {metrics['captions']} captions",
         "  " + " " * 13 + "".join(f"{name.replace('_', ' '):>13}" for name in names),
         *(f"  {title}" + "".join(f"{row[name]:>13.1f}" for name in names) for title, row in rows.items()),
-        f"  sum of recalls {metrics['rsum']:.1f} of {200 * recalls}; guessing {metrics['guessing']:.1f}",
+        f"  sum of recalls {metrics['rsum']:.1f} of {200 * recalls}; chance {metrics['chance']:.1f}",
         *([f"  Warning: {warning}"] if warning else []),
         *_chosen(split),
     ]
@@ -125,16 +125,16 @@ def _training(title: str, stage: str) -> Callable[[Path], Lines]:
     return describe
 
 
-def _open_floor(path: Path) -> Contents:
-    return Contents(floor_artifact(path))
+def _open_baseline(path: Path) -> Contents:
+    return Contents(baseline_artifact(path))
 
 
-def _check_floor(path: Path, done: Done) -> Contents:
+def _check_baseline(path: Path, done: Done) -> Contents:
     check_metrics(path)
-    return _open_floor(path)
+    return _open_baseline(path)
 
 
-FLOOR = Kind("floor.json", _check_floor, _open_floor, _describe)
+BASELINE = Kind("baseline.json", _check_baseline, _open_baseline, _describe)
 TRAINING = Kind("training.json", _check, None, _training("training", "train"))
 TUNING = Kind("tuning.json", _check, None, _training("fine-tuning", "finetune"))
 TAG_METRICS = Kind("tags.json", _check, None, _describe_tags)

@@ -42,7 +42,7 @@ def difference(
 ) -> Difference:
     """Return a metric of both sides and what its samples `drawn` (2, samples) say of the difference.
 
-    Of ranks, lower ones are better. `enough` says whether there are enough trainings to call a side better.
+    Of ranks, lower ones are better. `enough`: whether there are enough training runs to call a side better.
     """
     apart = (drawn[1] - drawn[0]).round(9)  # ignore differences in the last bits of means
     low, high = central(apart, comparisons)

@@ -46,12 +46,12 @@ ABOVE = "CIDEr-D_above_best_baseline"
 
 @dataclass(frozen=True)
 class CaptionScores:
-    """The scores of a captioner and of the floors, on the same images."""
+    """The scores of a captioner and of the baselines, on the same images."""
 
     name: str  # of the split and the protocol
     references: dict[str, list[str]]  # the human captions of each image
-    candidates: dict[str, dict[str, str]]  # of the captioner and of each floor, the caption of each image
-    metrics: dict[str, dict[str, float]]  # of the captioner and of each floor
+    candidates: dict[str, dict[str, str]]  # of the captioner and of each baseline, the caption of each image
+    metrics: dict[str, dict[str, float]]  # of the captioner and of each baseline
     intervals: dict[str, dict[str, tuple[float, float]]]  # the same keys, 95 % intervals over images
     above: tuple[float, float, float] | None  # CIDEr-D minus that of the best baseline, and its interval
     per_image: dict[str, float]  # the CIDEr-D of the captioner; empty for a single image
@@ -64,7 +64,7 @@ class CaptionScores:
         return best_baseline(self.metrics)
 
     @property
-    def beats_floors(self) -> bool | None:
+    def beats_baselines(self) -> bool | None:
         """Whether the captioner is clearly above the best baseline; None for one image."""
         return None if self.above is None else self.above[1] > 0
 
@@ -87,7 +87,7 @@ def score_captions(
     training: Mapping[str, Sequence[str]],
     nearest: np.ndarray,
 ) -> CaptionScores:
-    """Score the captions of images, and those of the floors.
+    """Score the captions of images, and those of the baselines.
 
     Args:
         name: of the split and the protocol.
@@ -142,7 +142,7 @@ def evaluate_captions(
     split: str,
     neighbors: int,
 ) -> CaptionScores:
-    """Score the captions of a split beside the floors, of which the consensus has some `neighbors`."""
+    """Score the captions of a split beside the baselines, of which the consensus has some `neighbors`."""
     references = reference_sentences(choose_folds(FULL, captioned, split)[0])
     training = reference_sentences(in_split(captioned, "train"))
     candidates = {image: written[image].caption for image in references}
@@ -151,7 +151,7 @@ def evaluate_captions(
 
 
 def meteor_scores(choice: str, scores: CaptionScores) -> dict[str, float] | str:
-    """Return METEOR of the captioner and of each floor, or why there is none.
+    """Return METEOR of the captioner and of each baseline, or why there is none.
 
     The choice is `auto` (where the program is installed), `always` or `never`.
     """

@@ -54,7 +54,7 @@ class Evaluation:
             "image_to_text": image_to_text,
             "text_to_image": text_to_image,
             "rsum": sum_of_recalls(image_to_text, text_to_image),
-            "guessing": float(np.mean([chance_of_rsum(counts, recalls) for counts in self.caption_counts()])),
+            "chance": float(np.mean([chance_of_rsum(counts, recalls) for counts in self.caption_counts()])),
             "ties": {
                 "image_to_text": int(np.count_nonzero(arrays["image_ties"])),
                 "text_to_image": int(np.count_nonzero(arrays["caption_ties"])),
@@ -64,7 +64,7 @@ class Evaluation:
         }
 
     def has_started(self) -> bool:
-        """Return whether the scores are clearly above guessing, in the first fold."""
+        """Return whether the scores are clearly above chance, in the first fold."""
         ranking = self.rankings[0]
         found = [summarize(ranks.numpy()) for ranks in (ranking.image_ranks, ranking.caption_ranks)]
         return has_started(sum_of_recalls(*found), self.caption_counts()[0])
@@ -194,11 +194,11 @@ def write_results(
     fold_images = len(evaluation.caption_counts()[0])
     chooses = model.get("keep") == "best" and model.get("method", "steps") == "steps"
     warnings = [
-        small_split_warning(fold_images, found["guessing"], len(settings.recalls)),
+        small_split_warning(fold_images, found["chance"], len(settings.recalls)),
         chosen_by(name) if chooses else None,
     ]
     return (
         f"{name}: {found['images']} images, sum of recalls {found['rsum']:.1f} "
-        f"({bounds['rsum']['low']:.1f} to {bounds['rsum']['high']:.1f}), guessing {found['guessing']:.1f}",
+        f"({bounds['rsum']['low']:.1f} to {bounds['rsum']['high']:.1f}), chance {found['chance']:.1f}",
         [warning for warning in warnings if warning],
     )

@@ -37,8 +37,7 @@ from fne.core.errors import InputError
 from fne.core.files import text_digest
 from fne.core.params import parse_yaml
 from fne.core.terminal import say
-from fne.evaluation.baseline import floor_of, parse_floor
-from fne.evaluation.metrics.recall import chance_of_rsum
+from fne.evaluation.baseline import baseline_of, parse_baseline
 from fne.evaluation.ranks_file import RANKS as RANKS_LAYOUT
 from fne.matching.applied_settings import applies
 from fne.store.arrays import Arrays, read_arrays
@@ -49,7 +48,7 @@ WORKSPACE = "workspace"
 PARAMS = "params.yaml"
 METRICS = "metrics/retrieval.json"
 RANKS = "metrics/ranks.h5"
-FLOOR = "metrics/floor.json"
+BASELINE = "metrics/baseline.json"
 TRAINING = "metrics/training.json"
 TUNING = "metrics/tuning.json"
 CAPTIONS = "data/captions.jsonl"
@@ -83,18 +82,7 @@ class Result:
     numbers: Numbers
     images: int
     captions: int
-    guessing: float | None = None  # the sum of recalls of guessing
-
-    @property
-    def chance(self) -> float:
-        """The sum of recalls of guessing; earlier versions did not record it, so it is computed then.
-
-        The folds of a protocol are searched one by one.
-        """
-        if self.guessing is not None:
-            return self.guessing
-        folds = int(self.protocol.rpartition("mean")[2]) if "mean" in self.protocol else 1
-        return chance_of_rsum(captions_per_image(self.images // folds, self.captions // folds))
+    chance: float  # the sum of recalls by chance
 
 
 @dataclass(frozen=True)
@@ -109,17 +97,17 @@ class Run:
     ranks: Arrays | None
     counts: Counts | None
     split_digests: dict[str, str] | None = None  # split: which images it has
-    floor: float | None = None  # the sum of recalls of the closed form with the same features and split
+    baseline: float | None = None  # the sum of recalls of the closed form with the same features and split
     validation: float | None = None  # the sum of validation recalls of the kept weights, which chooses
 
     @property
-    def is_below_floor(self) -> bool:
+    def is_below_baseline(self) -> bool:
         """Whether a trained model has a lower sum of recalls than the closed form."""
         by_steps = self.settings.get("train", {}).get("method", "steps") == "steps"
-        if self.floor is None or not by_steps or is_imported(self.settings):
+        if self.baseline is None or not by_steps or is_imported(self.settings):
             return False
         own = sum_of_recalls(self.results[0].numbers) if self.results else None
-        return own is not None and own < self.floor
+        return own is not None and own < self.baseline
 
     @property
     def seed(self) -> int | None:
@@ -275,9 +263,9 @@ class RecordedRuns:
         if not results:
             return None
         ranks, (counts, digests) = self._ranks(hashes), self._split_facts(hashes)
-        floor = _floor(read(FLOOR), hashes, results)
+        baseline = _baseline(read(BASELINE), hashes, results)
         validation = _validation(read, settings, hashes)
-        return Run(name, settings, results, started, hashes, ranks, counts, digests, floor, validation)
+        return Run(name, settings, results, started, hashes, ranks, counts, digests, baseline, validation)
 
     def _ranks(self, hashes: dict[str, str]) -> Arrays | None:
         path = self._artifact(RANKS, hashes)
@@ -377,7 +365,7 @@ def parse_results(content: bytes) -> list[Result]:
             continue
         numbers = tuple(results[direction].get(key) for direction in DIRECTIONS for key in METRIC_KEYS)
         size = results["images"], results["captions"]
-        found.append(Result(split, protocol, numbers, *size, results.get("guessing")))
+        found.append(Result(split, protocol, numbers, *size, results["chance"]))
     return found
 
 
@@ -472,12 +460,12 @@ def _validation(read: Read, settings: Settings, hashes: dict[str, str]) -> float
         return None
 
 
-def _floor(content: bytes | None, hashes: dict[str, str], results: list[Result]) -> float | None:
-    """Return the floor of a run's first result, if the run recorded one."""
-    if content is None or bytes_md5(content) != hashes.get(FLOOR):
+def _baseline(content: bytes | None, hashes: dict[str, str], results: list[Result]) -> float | None:
+    """Return the baseline of a run's first result, if the run recorded one."""
+    if content is None or bytes_md5(content) != hashes.get(BASELINE):
         return None
     try:
-        found = parse_floor(content, FLOOR)
+        found = parse_baseline(content, BASELINE)
     except InputError:
         return None
-    return floor_of(found, f"{results[0].split}_{results[0].protocol}").rsum
+    return baseline_of(found, f"{results[0].split}_{results[0].protocol}").rsum

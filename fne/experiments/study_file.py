@@ -110,7 +110,7 @@ class StudyFile(Section):
     seed: Annotated[int, Field(ge=0)]  # of folds, validation images and draws
     folds: Annotated[int, Field(ge=0, le=100)]  # 0: the splits of the catalog
     validation: Annotated[float, Field(gt=0, le=0.5)]  # of the training images of a fold
-    seeds: Annotated[int, Field(ge=1)]  # trainings per cell and fold
+    seeds: Annotated[int, Field(ge=1)]  # training runs per cell and fold
     base: Set
     tuning: Tuning | None
     grids: Annotated[dict[Name, Factors], Field(min_length=1)]
@@ -183,7 +183,7 @@ class Study:
 
     @property
     def seeds(self) -> range:
-        """The seeds of the trainings."""
+        """The seeds of the training runs."""
         return range(self.file.seed, self.file.seed + self.file.seeds)
 
 

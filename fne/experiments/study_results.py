@@ -4,9 +4,9 @@
 what was chosen on the inner validation.
 
 The folds of a seed together test every image once. A cell counts when all of its folds and seeds are
-finished. With five folds or five seeds a hypothesis can be called shown. Trainings by steps also differ by
+finished. With five folds or five seeds a hypothesis can be called shown. Training by steps also varies by
 chance, which only several seeds show. With fewer than five of them, and on the splits of the catalog with
-one training per cell, a verdict is about these trainings only, and says so.
+one training per cell, a verdict is about these training runs only, and says so.
 
 All results must be of one state of the project: `require_one_state` refuses a mixture.
 """
@@ -44,7 +44,7 @@ SAMPLES = 10_000
 # Of a training by steps, keys that follow from others: what it starts from, with which dimensions.
 DERIVED = re.compile(r"train\.(start|word_dim|methods\.[a-z]+\.dim)")
 VERSIONS = {"version": "study", "trainer": "trainer"}
-CELLS = ["cell", "values", "bytes", "started", "trainings", "validation", "rsum", "low", "high"]
+CELLS = ["cell", "values", "bytes", "started", "training_runs", "validation", "rsum", "low", "high"]
 HYPOTHESES = ["hypothesis: B is better", "A", "B", "B - A", "corrected", "p", "folds", "verdict"]
 
 
@@ -79,8 +79,8 @@ class CellResult:
     features: int  # the values of an image
     size: int  # the bytes of an image
     folds: list[float]  # the sum of recalls of each fold, averaged over seeds
-    started: int  # how many trainings are clearly above guessing
-    trainings: int
+    started: int  # how many training runs are clearly above chance
+    training_runs: int
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Tested:
     p: float = 1.0
     agreeing: int = 0
     folds: int = 0
-    few: bool = False  # too few trainings to say more than what holds for these
+    few: bool = False  # too few training runs to say more than what holds for these
 
     @property
     def verdict(self) -> str:
@@ -103,7 +103,7 @@ class Tested:
         verdict = said.get(self.difference.verdict)
         if verdict is None:
             return self.difference.verdict
-        return f"{verdict} for these trainings" if self.few else verdict
+        return f"{verdict} for these training runs" if self.few else verdict
 
 
 @dataclass(frozen=True)
@@ -113,13 +113,13 @@ class StudyResults:
     study: Study
     cells: list[CellResult]
     hypotheses: list[Tested]
-    guessing: float
+    chance: float
     images: int
-    trainings: int  # that are finished
+    training_runs: int  # that are finished
 
     @property
     def planned(self) -> int:
-        """How many trainings the study has."""
+        """How many training runs the study has."""
         return len(self.study.cells) * len(self.study.folds) * len(self.study.seeds)
 
 
@@ -190,7 +190,7 @@ def find_result(
 
 def collect(study: Study, folder: Path, samples: int = SAMPLES) -> StudyResults:
     """Read the results of a study; a mixture of images or states is refused, and so is no finished cell."""
-    kept, trainings = _finished(study, folder)
+    kept, training_runs = _finished(study, folder)
     if not kept:
         raise InputError(f"{folder}: no cell is finished yet; use `fne study run {study.path}`")
     _require_same_images(study, kept)
@@ -205,9 +205,9 @@ def collect(study: Study, folder: Path, samples: int = SAMPLES) -> StudyResults:
     ]
     first = next(iter(sides.values()))[0]
     counts = np.bincount(first.caption_image, minlength=len(first.folds))
-    guessing = np.mean([chance_of_rsum(counts[first.folds == fold]) for fold in np.unique(first.folds)])
+    chance = np.mean([chance_of_rsum(counts[first.folds == fold]) for fold in np.unique(first.folds)])
     tested = _test(study, cells, kept, sampled)
-    return StudyResults(study, cells, tested, float(guessing), len(first.folds), trainings)
+    return StudyResults(study, cells, tested, float(chance), len(first.folds), training_runs)
 
 
 def grids(found: StudyResults) -> list[Grid]:
@@ -220,7 +220,7 @@ def grids(found: StudyResults) -> list[Grid]:
         f"sums of recalls on {found.images} images{folds}; "
         f"intervals over {SAMPLES} resamples of the images{seeds}, paired, and corrected for {count} "
         f"hypotheses (digest of the file {study.digest[:12]}…); p by Holm; "
-        f"folds: how many have the sign of B - A; guessing reaches {found.guessing:.1f}"
+        f"folds: how many have the sign of B - A; chance reaches {found.chance:.1f}"
     )
     tables = [
         Grid(study.file.title, HYPOTHESES, [_hypothesis_row(each) for each in found.hypotheses], 3, legend)
@@ -239,7 +239,7 @@ def cell_table(found: StudyResults) -> Grid:
     rows = [
         [
             each.cell.name,
-            *map(str, (each.features, each.size, each.started, each.trainings)),
+            *map(str, (each.features, each.size, each.started, each.training_runs)),
             *(f"{value:.2f}" for value in (each.validation, each.rsum, *each.interval)),
         ]
         for each in found.cells
@@ -266,16 +266,16 @@ def require_one_state(study: Study, kept: Kept) -> None:
 
 
 def _finished(study: Study, folder: Path) -> tuple[Kept, int]:
-    """Return the cells of which all folds and seeds are finished, and how many trainings are."""
+    """Return the cells of which all folds and seeds are finished, and how many training runs are."""
     kept: dict[str, list[list[StudyResult]]] = {}
-    trainings = 0
+    training_runs = 0
     for cell in study.cells:
         found = [[find_result(folder, cell, fold, seed) for fold in study.folds] for seed in study.seeds]
         finished = [[each for each in seed if each is not None] for seed in found]
-        trainings += sum(len(seed) for seed in finished)
+        training_runs += sum(len(seed) for seed in finished)
         if all(len(seed) == len(study.folds) for seed in finished):
             kept[cell.name] = finished
-    return kept, trainings
+    return kept, training_runs
 
 
 def _test(study: Study, cells: Sequence[CellResult], kept: Kept, sampled: Samples) -> list[Tested]:
@@ -323,7 +323,7 @@ def _cell_row(each: CellResult) -> list[str]:
         *each.cell.levels.values(),
         str(each.features),
         str(each.size),
-        f"{each.started} of {each.trainings}",
+        f"{each.started} of {each.training_runs}",
         f"{each.validation:.1f}",
         f"{each.rsum:.1f}",
         f"{each.interval[0]:.1f} to {each.interval[1]:.1f}",

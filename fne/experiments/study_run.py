@@ -93,7 +93,7 @@ class Planned:
 def run_study(
     study: Study, params: Path, folder: Path, log: Callable[[str], None], only: Sequence[str] = ()
 ) -> int:
-    """Check a study, record its file, run what is missing, and return how many trainings were run.
+    """Check a study, record its file, run what is missing, and return how many training runs were run.
 
     Settings, features and layers of all cells are checked before the file is recorded.
 
@@ -410,13 +410,13 @@ def reduce_rows(rows: Rows, training: Sequence[str], projection: str, seed: int,
 def _run_missing(
     workspace: Workspace, planned: Sequence[Planned], folder: Path, log: Callable[[str], None]
 ) -> int:
-    """Run the trainings that have no result yet; return how many."""
+    """Run the training runs that have no result yet; return how many."""
     missing = [
         each for each in planned if find_result(folder, each.cell, each.fold, each.seed, each.key) is None
     ]
     finished = len(planned) - len(missing)
     if missing and finished:
-        log(f"{finished} of {len(planned)} trainings are finished")
+        log(f"{finished} of {len(planned)} training runs are finished")
     start = time.monotonic()
     for ran, each in enumerate(missing, start=1):
         computed = time.process_time()

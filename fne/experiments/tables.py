@@ -50,7 +50,7 @@ from fne.store.arrays import Arrays
 from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned
 
-STARTS = "5"  # the table of how many trainings started
+STARTS = "5"  # the table of how many training runs started
 NOT_RESULTS = {(FNE, "1")}  # its Table 1 has the settings of the methods
 COLUMNS = [
     *("model", "source"),
@@ -59,7 +59,7 @@ COLUMNS = [
 ]
 LEGEND = (
     "a: annotation, sentences for an image; r: retrieval, images for a sentence; recalls in percent, median "
-    "ranks; guess: the sum of recalls of guessing; val: the sum of validation recalls, by which runs are "
+    "ranks; guess: the sum of recalls by chance; val: the sum of validation recalls, by which runs are "
     "chosen; spread: standard deviation over seeds"
 )
 CHOSEN = "best by validation"
@@ -279,7 +279,7 @@ def results_table(address: str, runs: Iterable[Run]) -> list[Grid]:
             if method:
                 found = [each for run in group if (each := comparable_result(run, dataset, paper, split))]
                 body += _our_rows(row, f"ours, {method.following}", found, group, notes.marks(method.notes))
-                body += _floor_rows(row.model, group)
+                body += _baseline_rows(row.model, group)
     in_rows = {row.method for row in printed if row.is_paper_method}
     others = [group for group, methods in groups if not any(each.name in in_rows for each in methods)]
     # Runs on another data set of the paper belong to the table of that data set.
@@ -428,17 +428,17 @@ def _other_rows(groups: Sequence[Group]) -> list[list[str]]:
             few = small_split_warning(found[0].images, found[0].chance, len(RECALLS)) is not None
             marks = "; ".join([*[CHOSEN] * (group in best), *[FEW_IMAGES] * few])
             name = describe(group[0])
-            lines += [*_means_and_spread(name, "ours", found, group, marks), *_floor_rows(name, group)]
+            lines += [*_means_and_spread(name, "ours", found, group, marks), *_baseline_rows(name, group)]
     return lines
 
 
-def _floor_rows(name: str, group: Group) -> list[list[str]]:
-    """Return the closed-form floor of a trained experiment, and whether the experiment stays below it."""
-    floors = [run.floor for run in group if run.floor is not None]
-    if not floors or group[0].settings.get("train", {}).get("method", "steps") != "steps":
+def _baseline_rows(name: str, group: Group) -> list[list[str]]:
+    """Return the closed-form baseline of a trained experiment, and whether the experiment stays below it."""
+    baselines = [run.baseline for run in group if run.baseline is not None]
+    if not baselines or group[0].settings.get("train", {}).get("method", "steps") != "steps":
         return []
-    below = "below its floor" if any(run.is_below_floor for run in group) else ""
-    return [[name, "closed form", *["-"] * 8, f"{floors[0]:.1f}", "", "", "", below]]
+    below = "below its baseline" if any(run.is_below_baseline for run in group) else ""
+    return [[name, "closed form", *["-"] * 8, f"{baselines[0]:.1f}", "", "", "", below]]
 
 
 def _described_rows(

@@ -47,13 +47,13 @@ class PairBatch:
         """Return some of the pairs."""
         return PairBatch(self.image_ids[own], self.caption_ids[own], self.views and self.views[own])
 
-    def positives(self, contrasts: str = "other_images") -> Tensor:
-        """Return which pairs (images, captions) must not serve as contrasts.
+    def positives(self, negatives: str = "other_images") -> Tensor:
+        """Return which pairs (images, captions) must not serve as negatives.
 
-        With `other_images`, captions of one image are no contrasts for each other; with `other_pairs`, every
+        With `other_images`, captions of one image are no negatives for each other; with `other_pairs`, every
         other pair is one.
         """
-        if contrasts == "other_pairs":
+        if negatives == "other_pairs":
             return torch.eye(len(self), dtype=torch.bool)
         _, numbers = np.unique(self.image_ids, return_inverse=True)
         images = torch.from_numpy(numbers.reshape(-1))
@@ -127,7 +127,7 @@ class PairDraw:
     """Draws pairs of images and captions.
 
     With `drop`, an incomplete last batch is left out, unless it is the only one. With `keep`, a last batch
-    of one joins the batch before it, since it would have nothing to contrast with.
+    of one joins the batch before it, since it would have no negative.
     """
 
     captioned: Sequence[Captioned]
@@ -246,7 +246,7 @@ def read_inputs(
     return MatchingInputs(training, validation, source, size, pretrained, lineage, longest, imported)
 
 
-# What happens to an incomplete last batch, and which pairs of a batch are contrasts.
+# What happens to an incomplete last batch, and which pairs of a batch are negatives.
 LAST_BATCH = ("drop", "keep")
-CONTRASTS = ("other_images", "other_pairs")
+NEGATIVES = ("other_images", "other_pairs")
 DRAWS = {"all": all_captions, "one": one_caption}

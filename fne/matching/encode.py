@@ -90,7 +90,7 @@ def embed_batch(
 ) -> BatchVectors:
     """Return the vectors of a batch's images and of its captions.
 
-    Every process computes its own pairs and receives the others'. So all of them see every contrast of the
+    Every process computes its own pairs and receives the others'. So all of them see every negative of the
     batch, and its size does not depend on their number. A process without pairs takes part too: it draws the
     same random numbers, and the statistics of batch normalization wait for it.
 

@@ -1,16 +1,16 @@
-"""Mining: which contrasts of a batch a ranking loss counts, and how it adds them up.
+"""Mining: which negatives of a batch a ranking loss counts, and how it adds them up.
 
 `scores` (images, captions) need not be square. Caption c belongs to the image in row
 `truth[c]`, and `scores[truth[c], c]` is its true score. `positives`, a mask of the shape of
-`scores`, marks every pair that must not serve as a contrast, the true pairs included.
+`scores`, marks every pair that must not serve as a negative, the true pairs included.
 
-A batch has contrasts in two directions. With an image as the anchor, they are wrong captions:
+A batch has negatives in two directions. With an image as the anchor, they are wrong captions:
 a mask (captions, captions) with one row per pair and one column per wrong caption. With a caption
-as the anchor, they are wrong images: a mask (images, captions). A contrast with score `wrong` is
+as the anchor, they are wrong images: a mask (images, captions). A negative with score `wrong` is
 
-- hard if `wrong >= true`: a tie is hard, so that a collapsed model is not without contrasts;
+- hard if `wrong >= true`: a tie is hard, so that a collapsed model is not without negatives;
 - semi-hard if `wrong < true` and `margin - true + wrong > 0`;
-- easy otherwise. Hard and semi-hard contrasts are the violating ones.
+- easy otherwise. Hard and semi-hard negatives are the violating ones.
 """
 
 from collections.abc import Callable
@@ -20,24 +20,24 @@ from functools import partial
 import torch
 from torch import Tensor
 
-# The axes that are searched for the hardest contrasts, for image anchors and for caption anchors:
+# The axes that are searched for the hardest negatives, for image anchors and for caption anchors:
 # the wrong answers to each query, or the queries for which each wrong answer scores highest.
 AXES = {"query": (1, 0), "candidate": (0, 1)}
 
 
 @dataclass(frozen=True)
 class Direction:
-    """The contrasts of one kind of anchor."""
+    """The negatives of one kind of anchor."""
 
-    wrong: Tensor  # scores of the contrasts
+    wrong: Tensor  # scores of the negatives
     true: Tensor  # the true scores, broadcast to the shape of `wrong`
-    contrast: Tensor  # what may be a contrast: a mask of the shape of `wrong`
+    negative: Tensor  # what may be a negative: a mask of the shape of `wrong`
     axis: int  # the axis that is searched for the hardest
     by_score: bool  # the hardest have the largest scores; otherwise the largest violations
 
     def violations(self, margin: float) -> Tensor:
-        """Return how far each contrast violates the margin, 0 where it does not."""
-        return (margin - self.true + self.wrong).clamp(min=0).masked_fill(~self.contrast, 0)
+        """Return how far each negative violates the margin, 0 where it does not."""
+        return (margin - self.true + self.wrong).clamp(min=0).masked_fill(~self.negative, 0)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class LossChoices:
     """What a ranking loss needs beyond its name and its margin."""
 
     hardest: str = "query"  # a key of `AXES`
-    k: int = 1  # the number of contrasts per anchor in `top_k_hinge`
+    k: int = 1  # the number of negatives per anchor in `top_k_hinge`
     reduce: str = "sum"  # a key of `REDUCTIONS`, applied to each direction by itself
     image_anchors: float = 1.0  # the weight of the direction with images as anchors
     caption_anchors: float = 1.0
@@ -64,7 +64,7 @@ def selected(
     k: int = 1,
     hardest: str = "query",
 ) -> tuple[Tensor, Tensor]:
-    """Return masks of the contrasts that a loss counts: (captions, captions), and (images, captions).
+    """Return masks of the negatives that a loss counts: (captions, captions), and (images, captions).
 
     Of equal scores, which ones are among the K hardest is not defined.
     """
@@ -76,7 +76,7 @@ def selected(
 def mined_loss(
     name: str, choices: LossChoices, scores: Tensor, positives: Tensor, truth: Tensor, margin: float
 ) -> Tensor:
-    """Return the loss of the contrasts that are `selected`.
+    """Return the loss of the negatives that are `selected`.
 
     The loss is 0 with gradient 0 where nothing is selected. For square scores with the true pairs
     on the diagonal, a sum with weights of 1 has the bits of the losses in `fne.matching.losses`.
@@ -95,7 +95,7 @@ def mined_loss(
 
 
 def collapsed_loss(name: str, choices: LossChoices, positives: Tensor, truth: Tensor, margin: float) -> float:
-    """Return the loss of a model that gives all pairs the same score: none of its contrasts is semi-hard."""
+    """Return the loss of a model that gives all pairs the same score: none of its negatives is semi-hard."""
     scores = torch.zeros(positives.shape, dtype=torch.float64, device=positives.device)
     return mined_loss(name, choices, scores, positives, truth, margin).item()
 
@@ -115,11 +115,11 @@ def _directions(
 
 
 def _violating(direction: Direction, margin: float, k: int) -> Tensor:
-    return (margin - direction.true + direction.wrong > 0) & direction.contrast
+    return (margin - direction.true + direction.wrong > 0) & direction.negative
 
 
 def _hard(direction: Direction, margin: float, k: int) -> Tensor:
-    return (direction.wrong >= direction.true) & direction.contrast
+    return (direction.wrong >= direction.true) & direction.negative
 
 
 def _semi_hard(direction: Direction, margin: float, k: int) -> Tensor:
@@ -129,9 +129,9 @@ def _semi_hard(direction: Direction, margin: float, k: int) -> Tensor:
 def _hardest(direction: Direction, margin: float, k: int) -> Tensor:
     wrong = direction.wrong if direction.by_score else margin - direction.true + direction.wrong
     k = min(k, wrong.shape[direction.axis])
-    best = wrong.masked_fill(~direction.contrast, -torch.inf).topk(k, dim=direction.axis).indices
-    chosen = torch.zeros_like(direction.contrast).scatter(direction.axis, best, True)
-    return chosen & direction.contrast
+    best = wrong.masked_fill(~direction.negative, -torch.inf).topk(k, dim=direction.axis).indices
+    chosen = torch.zeros_like(direction.negative).scatter(direction.axis, best, True)
+    return chosen & direction.negative
 
 
 def _single_hardest(direction: Direction, margin: float, k: int) -> Tensor:
@@ -160,14 +160,14 @@ def _largest_values(direction: Direction, margin: float, k: int) -> Tensor:
 
 
 # Each reduction is called with the violations that count and with a function that returns the mask of the
-# selected contrasts, and returns the number by which their sum is divided.
+# selected negatives, and returns the number by which their sum is divided.
 REDUCTIONS: dict[str, Callable[[Tensor, Callable[[], Tensor]], Tensor | int]] = {
     "sum": lambda counted, mask: 1,
     "mean": lambda counted, mask: mask().sum().clamp(min=1),
     "mean_violating": lambda counted, mask: (counted > 0).sum().clamp(min=1),
 }
 
-# A function that returns the mask of the selected contrasts, and one that returns their violations in
+# A function that returns the mask of the selected negatives, and one that returns their violations in
 # any shape, zeros included: the sum of the latter is the sum over the mask.
 Rule = Callable[[Direction, float, int], Tensor]
 MINERS: dict[str, tuple[Rule, Rule]] = {

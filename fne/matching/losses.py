@@ -1,11 +1,11 @@
 """Ranking losses over one batch of scores.
 
 Every loss is called as `loss(scores, positives, truth, margin)`, as `fne.matching.hard_negatives` describes
-them. Which contrasts a loss counts is its name, a key of `MINERS` there; how they are added up is in
+them. Which negatives a loss counts is its name, a key of `MINERS` there; how they are added up is in
 `LossChoices`.
 
-A contrast violates the margin twice: as a wrong caption of its image, and as a wrong image of its caption.
-Losses of the hardest contrasts search either axis: `hardest="query"` finds the hardest wrong answers to each
+A negative violates the margin twice: as a wrong caption of its image, and as a wrong image of its caption.
+Losses of the hardest negatives search either axis: `hardest="query"` finds the hardest wrong answers to each
 query, as Equation 4 says; `hardest="candidate"` finds the queries that each wrong answer disturbs most, as
 the paper's published code does.
 """

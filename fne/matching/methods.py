@@ -59,7 +59,7 @@ def train_by_steps(settings: Train, inputs: MatchingInputs, job: Job) -> Made:
     )
     options = MatchingOptions(
         settings.precision,
-        settings.contrasts,
+        settings.negatives,
         settings.rates,
         settings.rectified,
         settings.rate_factors(),

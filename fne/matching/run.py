@@ -104,7 +104,7 @@ def summary(found: Mapping[str, Any]) -> str:
         for direction in DIRECTIONS
     }
     return (
-        f"validation rsum {validation['rsum']:.1f}, guessing {validation['guessing']:.1f}, sentences for "
+        f"validation rsum {validation['rsum']:.1f}, chance {validation['chance']:.1f}, sentences for "
         f"images {recalls['image_to_text']}, images for sentences {recalls['text_to_image']}"
     )
 
@@ -115,10 +115,10 @@ def warnings(found: Mapping[str, Any], method: str, losses: Sequence[str] = ()) 
     The method is a value of `train.method`, or `imported`.
     """
     validation = found["validation"]
-    small = small_split_warning(validation["images"], validation["guessing"], len(RECALLS))
+    small = small_split_warning(validation["images"], validation["chance"], len(RECALLS))
     stuck = not_started(
         validation["rsum"],
-        validation["guessing"],
+        validation["chance"],
         losses,
         found["epochs"],
         found["updates"],

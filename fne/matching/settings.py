@@ -10,7 +10,7 @@ from fne.core.params import PerPhase, one_of
 from fne.core.variants import NoSettings, Variant, blocks, chosen, settings_of
 from fne.matching.applied_settings import CLOSED_FORM, start_of
 from fne.matching.closed_form import ClosedForm
-from fne.matching.data import CONTRASTS, DRAWS, LAST_BATCH
+from fne.matching.data import DRAWS, LAST_BATCH, NEGATIVES
 from fne.matching.hard_negatives import REDUCTIONS, LossChoices
 from fne.matching.image_heads import IMAGE_HEADS
 from fne.matching.instance_loss import TERMS, InstanceSettings
@@ -61,11 +61,11 @@ class Train(TrainingSection):
     embed_dim: Annotated[int, Field(ge=1, le=65536)]
     word_dim: Annotated[int, Field(ge=1, le=65536)]
     words: Annotated[str, one_of(WORDS), Field(examples=["learned"])]
-    # With a batch of one there is nothing to contrast with, and every loss is 0.
+    # With a batch of one there is no negative, and every loss is 0.
     batch: Annotated[int, Field(ge=2)]
     captions: Annotated[str, one_of(DRAWS)]
     last_batch: Annotated[str, one_of(LAST_BATCH), Field(examples=["keep"])]
-    contrasts: Annotated[str, one_of(CONTRASTS), Field(examples=["other_images"])]
+    negatives: Annotated[str, one_of(NEGATIVES), Field(examples=["other_images"])]
     precision: Annotated[str, one_of(PRECISIONS)]
     rates: Annotated[str, one_of(RATES), Field(examples=["equal"])]
     reduce: Annotated[str, one_of(REDUCTIONS), Field(examples=["sum"])]

@@ -25,7 +25,7 @@ from fne.matching.mined_captions import rank_mined, with_mined_captions
 from fne.matching.model import PRECISIONS, Matcher, parameter_kinds
 from fne.matching.tfidf import TfIdf
 from fne.matching.validate import (
-    BATCHES_WITHOUT_CONTRAST,
+    BATCHES_WITHOUT_NEGATIVE,
     NOTHING_TO_MINE,
     collapse_warning,
     flat_loss,
@@ -96,7 +96,7 @@ class MatchingOptions:
     """How the task computes."""
 
     precision: str = "float32"  # a key of `PRECISIONS`
-    contrasts: str = "other_images"  # see `PairBatch.positives`
+    negatives: str = "other_images"  # see `PairBatch.positives`
     rates: str = "equal"  # a key of `RATES`
     rectified: bool = False  # whether vectors of length one are those after ReLU
     factors: Sequence[RateFactors] = ()  # of each phase; none: 1
@@ -138,7 +138,7 @@ class MatchingTask:
     def start_phase(self, number: int) -> None:
         """Use the objective of a phase."""
         self._objective, self._factor = self._objectives[number], self._factors[number]
-        self._without_contrast = torch.zeros((), dtype=torch.int64, device=self.matcher.device)
+        self._without_negative = torch.zeros((), dtype=torch.int64, device=self.matcher.device)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Return the weights that the phase trains, those of the classifier only if it is used."""
@@ -208,12 +208,12 @@ class MatchingTask:
         scores = self.matcher.similarity(vectors.images, vectors.captions)
         if objective.mined:
             return rank_mined(scores, objective.margin)
-        positives = upload(batch.positives(self._options.contrasts), self.matcher.device)
+        positives = upload(batch.positives(self._options.negatives), self.matcher.device)
         truth = torch.arange(len(batch), device=scores.device)
         ranking = bind(objective.name, objective.choices)(scores, positives, truth, objective.margin)
         if objective.name in NOTHING_TO_MINE:
             # Counted on the device, and read only for a warning.
-            self._without_contrast = (self._without_contrast + 1) * ~ranking.detach().any()
+            self._without_negative = (self._without_negative + 1) * ~ranking.detach().any()
         return ranking
 
     def _instance_terms(
@@ -249,7 +249,7 @@ class MatchingTask:
         objective = self._objectives[phase]
         if objective.mined:
             return None
-        if int(download(self._without_contrast)) >= BATCHES_WITHOUT_CONTRAST:
+        if int(download(self._without_negative)) >= BATCHES_WITHOUT_NEGATIVE:
             return mining_warning(objective.name)
         if objective.has_instance_loss:
             return self._instance_fault(objective, points)
@@ -266,23 +266,23 @@ class MatchingTask:
         return stuck and not self.has_started(points[-1])
 
     def _instance_fault(self, objective: Objective, points: Sequence[Point]) -> str | None:
-        """Detect an instance loss that stays at that of guessing; of several terms, any."""
+        """Detect an instance loss that stays at that of chance; of several terms, any."""
         assert self._classes is not None
-        guessing = math.log(len(self._classes.loss.weight))
+        chance = math.log(len(self._classes.loss.weight))
         weights = {IMAGE_CLASSES: objective.image_classes, TEXT_CLASSES: objective.text_classes}
         used = {name: weight for name, weight in weights.items() if weight}
         if len(used) == 1 and not objective.rank:  # the only term is the objective, per batch
             [weight] = used.values()
             sizes = self.data.draw.sizes()
             found = [point.loss * sum(sizes) / len(sizes) / weight for point in points]
-            return instance_warning(guessing) if stays_at(found, guessing) else None
+            return instance_warning(chance) if stays_at(found, chance) else None
         for name in used:
-            if stays_at([point.terms[name] for point in points], guessing):
-                return instance_warning(guessing)
+            if stays_at([point.terms[name] for point in points], chance):
+                return instance_warning(chance)
         return None
 
     def has_started(self, point: Point) -> bool:
-        """Return whether the model of a point is clearly above guessing."""
+        """Return whether the model of a point is clearly above chance."""
         return has_started(point.scores.main, self.data.validation.caption_counts)
 
     def _flat_loss(self, objective: Objective) -> float | None:

@@ -1,7 +1,7 @@
 """Validation of a matching model, and the detection of collapsed runs.
 
 A model that maps all images and captions to one point has the same score everywhere, and
-every contrast violates the margin by exactly the margin. Losses of the hardest contrasts
+every negative violates the margin by exactly the margin. Losses of the hardest negatives
 can settle there: the sum over the single hardest ones, at twice the margin per pair.
 """
 
@@ -22,20 +22,20 @@ from fne.matching.hard_negatives import LossChoices, collapsed_loss
 from fne.matching.model import Matcher
 from fne.training.best_epoch import Point, Scores
 
-# Losses that can run out of contrasts: what these are called, and where all of them are then.
+# Losses that can run out of negatives: what these are called, and where all of them are then.
 NOTHING_TO_MINE = {"hard_hinge": "hard", "semi_hard_hinge": "semi-hard"}
-WHERE_CONTRASTS_ARE = {
+WHERE_NEGATIVES_ARE = {
     "hard_hinge": "all wrong ones are farther than the true one",
     "semi_hard_hinge": "all wrong ones are either nearer than the true one or outside the margin",
 }
-BATCHES_WITHOUT_CONTRAST = 50
+BATCHES_WITHOUT_NEGATIVE = 50
 # How close to the loss of a collapsed model counts as being there.
 NEAR = 0.03
 # How many validations in a row are reported.
 IN_A_ROW = 2
-# An instance loss this close to that of guessing has not begun to fall, after this many validations.
-NEAR_GUESSING = 0.01
-GUESSING_FOR = 5
+# An instance loss this close to that of chance has not begun to fall, after this many validations.
+NEAR_CHANCE = 0.01
+CHANCE_FOR = 5
 
 
 def rank_pairs(matcher: Matcher, pairs: Pairs, processes: Processes = ALONE) -> Ranking:
@@ -74,16 +74,16 @@ def is_flat(points: Sequence[Point], flat: float) -> bool:
     return len(recent) == IN_A_ROW and all(abs(point.loss / flat - 1) < NEAR for point in recent)
 
 
-def stays_at(values: Sequence[float], guessing: float) -> bool:
-    """Return whether an instance loss, one value per validation, is still that of guessing."""
-    return len(values) >= GUESSING_FOR and abs(values[-1] / guessing - 1) < NEAR_GUESSING
+def stays_at(values: Sequence[float], chance: float) -> bool:
+    """Return whether an instance loss, one value per validation, is still that of chance."""
+    return len(values) >= CHANCE_FOR and abs(values[-1] / chance - 1) < NEAR_CHANCE
 
 
-def instance_warning(guessing: float) -> str:
+def instance_warning(chance: float) -> str:
     """Return the warning that the instance loss has not begun to fall, with what helps."""
-    classes = round(np.exp(guessing))
+    classes = round(np.exp(chance))
     return (
-        f"the instance loss stays at ln({classes:,}) = {guessing:.2f}, that of guessing: nothing is learned "
+        f"the instance loss stays at ln({classes:,}) = {chance:.2f}, that of chance: nothing is learned "
         "yet. With many classes the first fall can take many epochs; raise train.learning_rate or "
         "train.classifier_rate, or lower train.terms.instance.dropout"
     )
@@ -99,8 +99,8 @@ def collapse_warning(loss: str, flat: float) -> str:
 
 
 def mining_warning(loss: str) -> str:
-    """Return the warning that a loss has had no contrasts for many batches, with what helps."""
+    """Return the warning that a loss has had no negatives for many batches, with what helps."""
     return (
-        f"no {NOTHING_TO_MINE[loss]} contrast in the last {BATCHES_WITHOUT_CONTRAST} batches: "
-        f"{WHERE_CONTRASTS_ARE[loss]}; start with train.loss=[sum_hinge,{loss}] or raise train.margin"
+        f"no {NOTHING_TO_MINE[loss]} negative in the last {BATCHES_WITHOUT_NEGATIVE} batches: "
+        f"{WHERE_NEGATIVES_ARE[loss]}; start with train.loss=[sum_hinge,{loss}] or raise train.margin"
     )

@@ -1,4 +1,4 @@
-"""The page about captions: scores beside floors, learning curves, and examples from best to worst."""
+"""The page about captions: scores beside baselines, learning curves, and examples from best to worst."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ def render_captions(
     examples: Sequence[CaptionExample],
     frame: Frame,
 ) -> str:
-    """Return the page as HTML, with METEOR of the captioner and of each floor, or why there is none."""
+    """Return the page as HTML, with METEOR of the captioner and of each baseline, or why there is none."""
     names = [*SCORES, *([] if isinstance(meteor, str) else ["METEOR"])]
     values = {
         "scores": scores,

@@ -53,7 +53,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of a histogram; `chance` is the position of the height that guessing would reach."""
+    """A bar of a histogram; `chance` is the position of the height that chance would reach."""
 
     x: float
     y: float
@@ -83,7 +83,7 @@ class Chart:
 
 
 def recall_curve(direction: Direction) -> Chart:
-    """Draw recall@K for every K from 1 to the size of the pool, compared with guessing."""
+    """Draw recall@K for every K from 1 to the size of the pool, compared with chance."""
     listed = {k: recall for k, recall in direction.recalls.items() if k <= direction.pool}
     summary = "; ".join(f"recall at {k}: {recall:.1f} %" for k, recall in listed.items())
     return _recall_chart(direction, [[direction.ranks]], summary, listed)
@@ -100,7 +100,7 @@ def overlaid_recall(direction: Direction, a: Sequence[np.ndarray], b: Sequence[n
 
 
 def rank_histogram(direction: Direction) -> Chart:
-    """Draw how many queries have their first true item at each rank, compared with guessing."""
+    """Draw how many queries have their first true item at each rank, compared with chance."""
     pool, queries = direction.pool, len(direction.ranks)
     edges = _round_edges(pool, (1, 2, 5))
     if len(edges) > MAX_BARS:
@@ -130,7 +130,7 @@ def rank_histogram(direction: Direction) -> Chart:
                 width=round(slot - 8, 2),
                 chance=y(chance),
                 label=str(count) if count else "",
-                tooltip=f"Rank {span}: {count} of {queries}, by guessing {chance:.1f}",
+                tooltip=f"Rank {span}: {count} of {queries}, by chance {chance:.1f}",
             )
             for place, (span, count, chance) in enumerate(zip(ranges, counts, chances, strict=True))
         ],
@@ -143,7 +143,7 @@ def learning_curves(history: History) -> list[Chart]:
 
 
 def overlaid_curves(a: History, b: History, names: Iterable[str]) -> list[Chart]:
-    """Draw metrics of two trainings over each other; a metric that neither has is left out."""
+    """Draw metrics of two training runs over each other; a metric that neither has is left out."""
     charts = []
     for name in names:
         curves = [history.series.get(name, {}) for history in (a, b)]
@@ -273,7 +273,7 @@ def _learning_curve(name: str, history: History) -> Chart:
 def _curve_chart(
     name: str, history: History, curves: Sequence[Series], summary: str
 ) -> tuple[Chart, Scale, Scale]:
-    """Draw a metric of one or two trainings; return also the scales of both axes."""
+    """Draw a metric of one or two training runs; return also the scales of both axes."""
     values = [value for curve in curves for value in curve.values()]
     steps = sorted({step for curve in curves for step in curve})
     heights = axis_steps(min(values) if name == history.main else min(0.0, *values), max(values))

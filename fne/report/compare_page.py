@@ -114,7 +114,7 @@ class Comparison:
     changes: list[Change]
     code: list[str]  # folders whose code differs
     differences: list[Difference]
-    guessing: float
+    chance: float
     warning: str | None
     chosen: str | None  # a warning that the scored images chose the epoch
     moves: list[Moves]
@@ -156,7 +156,7 @@ def compare_runs(
     a, b = sides
     differences = compare(a.ranks, b.ranks)
     counts = _counts(ranked(a.ranks[0]))
-    guessing = float(np.mean([chance_of_rsum(each) for each in counts]))
+    chance = float(np.mean([chance_of_rsum(each) for each in counts]))
     moves = [_moves(way, a.ranks[0], b.ranks[0], moved) for way in WAYS]
     sentences, captions = _captions(project, runs[0])
     return Comparison(
@@ -165,8 +165,8 @@ def compare_runs(
         changed_settings(*runs),
         changed_code(*runs),
         differences,
-        guessing,
-        small_split_warning(len(counts[0]), guessing, len(RECALLS)),
+        chance,
+        small_split_warning(len(counts[0]), chance, len(RECALLS)),
         chosen_by(runs[0].settings.get("evaluate", {}).get("split", "")),
         moves,
         sentences,
@@ -201,11 +201,11 @@ def grids(found: Comparison, moved: int = 3) -> list[Grid]:
     """Return a comparison as tables for the terminal."""
     legend = (
         f"{LEVEL:.0%} intervals and p over resampled test images; with {ENOUGH_SEEDS} seeds or more on both "
-        f"sides, also over resampled seeds; guessing would score an rsum of {found.guessing:.1f}"
+        f"sides, also over resampled seeds; chance would score an rsum of {found.chance:.1f}"
     )
     rows = [_metric_row(each) for each in found.differences]
     rows.append(_single_row("validation rsum", *(_validation(side) for side in (found.a, found.b))))
-    rows.append(_single_row("closed form", *(side.run.floor for side in (found.a, found.b))))
+    rows.append(_single_row("closed form", *(side.run.baseline for side in (found.a, found.b))))
     notes = [f"Warning: {each}" for each in (found.warning, found.chosen) if each]
     if found.code:
         notes.append(f"the code differs in {', '.join(found.code)}")
@@ -247,7 +247,7 @@ def render(found: Comparison) -> str:
             enough=ENOUGH_SEEDS,
             rows=[_page_row(each) for each in found.differences],
             validation=[_validation(side) for side in (found.a, found.b)],
-            floors=[side.run.floor for side in (found.a, found.b)],
+            baselines=[side.run.baseline for side in (found.a, found.b)],
             recall=recall,
             curves=overlaid_curves(found.a.history, found.b.history, (RSUM, LOSS)),
             tuned=" and ".join(name for name, side in sides.items() if is_tuned(side.run.settings)),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fne.core.stage import input_digests
-from fne.report.facts import catalog_head, counts, describer_facts, describer_phases, settings_of
+from fne.report.facts import catalog_head, counts, describing_facts, describing_phases, settings_of
 from fne.report.page import make_thumbnails, render_page
 from fne.report.record import page_record
 from fne.report.sources import History, read_history
@@ -86,10 +86,10 @@ def render_description(
     """
     shared = {
         "split": name.partition("_")[0],
-        "phases": describer_phases(frame.model, frame.history),
+        "phases": describing_phases(frame.model, frame.history),
         "facts": catalog_head(frame.lineage, frame.root, frame.captioned)
         | dict(facts or {})
-        | describer_facts(frame.model)
+        | describing_facts(frame.model)
         | counts(frame.captioned, frame.lineage),
     }
     return render_page(

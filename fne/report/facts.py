@@ -218,7 +218,7 @@ def flatten(settings: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def describer_facts(model: Mapping[str, Any]) -> dict[str, str]:
+def describing_facts(model: Mapping[str, Any]) -> dict[str, str]:
     """Return the main settings of a tagger or captioner, by title."""
     titles = {
         "Condition": "condition",
@@ -232,12 +232,12 @@ def describer_facts(model: Mapping[str, Any]) -> dict[str, str]:
     return found | ({"Learns": ", then ".join(map(str, learns))} if isinstance(learns, list) else {})
 
 
-def describer_phases(model: Mapping[str, Any], history: History) -> list[dict[str, str]]:
+def describing_phases(model: Mapping[str, Any], history: History) -> list[dict[str, str]]:
     """Return the settings and the steps of each phase of a tagger or captioner; empty for a single phase."""
     learns = model.get("learns")
     rates = {
         key: model[key]
-        for key in ("learning_rate", "recognizer_rate")
+        for key in ("learning_rate", "concept_head_rate")
         if isinstance(model.get(key), list) and model[key]
     }
     rows = [

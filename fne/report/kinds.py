@@ -1,4 +1,4 @@
-"""What `fne verify` and `fne inspect` do with the report's pages and with histories of trainings."""
+"""What `fne verify` and `fne inspect` do with the report's pages and with histories of training runs."""
 
 from pathlib import Path
 

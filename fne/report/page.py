@@ -18,7 +18,7 @@ from pydantic import Field
 
 from fne.core.errors import InputError
 from fne.core.params import Section
-from fne.evaluation.baseline import Floor
+from fne.evaluation.baseline import Baseline
 from fne.evaluation.metrics.recall import chosen_by
 from fne.experiments.tables import PaperRow
 from fne.report.charts import learning_curves, rank_histogram, recall_curve
@@ -63,7 +63,7 @@ def render(
     captioned: Sequence[Captioned],
     thumbnails: Mapping[str, str],
     paper_row: PaperRow | None,
-    floor: Floor,
+    baseline: Baseline,
     head: Mapping[str, str],
     training: Mapping[str, Any],
     tuning: Tuning | None = None,
@@ -87,7 +87,7 @@ def render(
             ("image_to_text", "Image → sentences", evaluation.image_to_text),
             ("text_to_image", "Sentence → images", evaluation.text_to_image),
         ],
-        "rows": results_table(evaluation, paper_row, floor),
+        "rows": results_table(evaluation, paper_row, baseline),
         "paper_row": paper_row,
         "chance_recall": chance_recall,
         "recall_curve": recall_curve,

@@ -1,6 +1,6 @@
 """The results table of the report page: each metric in both directions, with its 95 % interval.
 
-It also has the score of guessing and, if the run repeats an experiment of the paper, what the paper printed.
+It also has the score by chance and, if the run repeats an experiment of the paper, what the paper printed.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fne.evaluation.baseline import Floor
+from fne.evaluation.baseline import Baseline
 from fne.evaluation.metrics.collapse import not_started
 from fne.evaluation.metrics.recall import (
     chance_of_mean,
@@ -25,7 +25,7 @@ from fne.store.artifact import Lineage
 
 TUNED_TO_NOTHING = (
     "training did not start: after the fine-tuning, the validation rsum of {rsum:.1f} is not clearly above "
-    "guessing ({guessing:.1f}). Train longer before it (train.epochs), or lower finetune.learning_rate"
+    "chance ({chance:.1f}). Train longer before it (train.epochs), or lower finetune.learning_rate"
 )
 
 
@@ -47,7 +47,7 @@ class TableCell:
     chance: str
     published: str = ""
     meter: Meter | None = None
-    floor: str = ""
+    baseline: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class Row:
 
 
 def results_table(
-    evaluation: Evaluation, paper_row: PaperRow | None = None, floor: Floor | None = None
+    evaluation: Evaluation, paper_row: PaperRow | None = None, baseline: Baseline | None = None
 ) -> list[Row]:
-    """Return the rows of the table: recalls, median and mean rank, rsum with the closed-form floor."""
+    """Return the rows of the table: recalls, median and mean rank, rsum with the closed-form baseline."""
     directions = {name: getattr(evaluation, name) for name in DIRECTIONS}
     figures = paper_row.figures if paper_row else {}
     chances = {name: _chances(direction) for name, direction in directions.items()}
@@ -83,7 +83,7 @@ def results_table(
         f"{evaluation.rsum:.1f}",
         _format_interval(evaluation.rsum_interval, "{:.1f}"),
         f"{_chance_of_sum(evaluation):.1f}",
-        floor=_format_floor(evaluation.rsum, floor),
+        baseline=_format_baseline(evaluation.rsum, baseline),
     )
     return [
         *recalls,
@@ -109,7 +109,7 @@ def start_sentence(
     losses = model.get("loss", [])
     return not_started(
         validation["rsum"],
-        validation["guessing"],
+        validation["chance"],
         losses if isinstance(losses, list) else [losses],
         training["epochs"],
         training["updates"],
@@ -130,22 +130,23 @@ def _chance_of_sum(evaluation: Evaluation) -> float:
     return sum(chance_recall(direction, k) for direction in directions for k in direction.recalls)
 
 
-def _format_floor(rsum: float, floor: Floor | None) -> str:
-    if floor is None:
+def _format_baseline(rsum: float, baseline: Baseline | None) -> str:
+    if baseline is None:
         return ""
-    if floor.rsum is None:
-        return f"no closed-form floor: {floor.reason}"
-    below = "; this model is below its floor" if rsum < floor.rsum else ""
-    return f"closed form with the same features {floor.rsum:.1f} ({floor.low:.1f} to {floor.high:.1f}){below}"
+    if baseline.rsum is None:
+        return f"no closed-form baseline: {baseline.reason}"
+    below = "; this model is below its baseline" if rsum < baseline.rsum else ""
+    interval = f"({baseline.low:.1f} to {baseline.high:.1f})"
+    return f"closed form with the same features {baseline.rsum:.1f} {interval}{below}"
 
 
 def chance_recall(direction: Direction, k: int) -> float:
-    """Return the recall@k of guessing in percent, as the mean over the folds; 100 where k covers the pool."""
+    """Return the recall@k by chance in percent, as the mean over the folds; 100 where k covers the pool."""
     return _over_folds(direction, lambda pool, counts: chance_of_recall(min(k, pool), pool, counts))
 
 
 def _chances(direction: Direction) -> dict[str, float]:
-    """Return the value of each metric for guessing."""
+    """Return the value of each metric for chance."""
     recalls = {f"R@{k}": chance_recall(direction, k) for k in direction.recalls}
     return recalls | {
         "median_rank": _over_folds(direction, chance_of_median),

@@ -222,7 +222,7 @@ def read_training(path: Path, evaluation: Artifact, model: str = MODEL) -> dict[
     try:
         found = content["best_epoch"]
         wanted = evaluation.lineage.get(model, {}).get("settings", {}).get("best_epoch")
-        complete = {"rsum", "guessing"} <= content["validation"].keys()
+        complete = {"rsum", "chance"} <= content["validation"].keys()
         if not complete or not {"epochs", "updates", "started", "collapsed"} <= content.keys():
             raise ValueError("keys are missing")
     except (ValueError, KeyError, TypeError, AttributeError) as error:

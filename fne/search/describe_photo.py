@@ -20,7 +20,7 @@ from fne.core.errors import InputError
 from fne.core.files import plain_cell, write_text
 from fne.core.outputs import check_output
 from fne.core.params import load_params, not_one_of, parse_section
-from fne.describing.model_file import CAPTIONER, TAGGER, DescriberFile, read_describer_file
+from fne.describing.model_file import CAPTIONER, TAGGER, DescribingFile, read_describing_file
 from fne.search.open_project import ExternalImage, Project, QueryImage, parse_query
 from fne.store.artifact import Artifact, merge
 from fne.store.rows import Rows
@@ -41,7 +41,7 @@ class Described:
 
     name: str  # the id of an image of the catalog, or the name of a file
     file: Path | None  # if the project has it
-    hints: Sequence[str] = ()  # noisy tags that the catalog has for it
+    user_tags: Sequence[str] = ()  # noisy tags that the catalog has for it
     true_tags: Sequence[str] = ()
 
 
@@ -78,8 +78,8 @@ class Part:
     model: str
     pipeline: str  # the pipeline file that makes the model
     says: tuple[str, ...]  # the values that it predicts, by the names that `--only` takes
-    read: Callable[[Path], DescriberFile]
-    describe: Callable[[DescriberFile, Sequence[Described], np.ndarray, Wanted], list[dict[str, Any]]]
+    read: Callable[[Path], DescribingFile]
+    describe: Callable[[DescribingFile, Sequence[Described], np.ndarray, Wanted], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def describe(project: Project, arguments: Sequence[str], folder: Path | None, wa
 
 def describe_rows(
     parts: Sequence[Part],
-    files: Sequence[DescriberFile],
+    files: Sequence[DescribingFile],
     images: Sequence[Described],
     rows: np.ndarray,
     wanted: Wanted,
@@ -153,14 +153,16 @@ def check_table(path: Path, *inputs: Path) -> None:
 
 
 def describe_tags(
-    file: DescriberFile, images: Sequence[Described], rows: np.ndarray, wanted: Wanted
+    file: DescribingFile, images: Sequence[Described], rows: np.ndarray, wanted: Wanted
 ) -> list[dict[str, Any]]:
     """Return the tags and the likeliest concepts of images, given their embeddings (images, features)."""
     from fne.describing.write import Writer, likeliest  # torch: slow to import
 
-    names, known_hints = file.vocabulary.concepts.names, file.vocabulary.hints
-    hints = np.array([[hint in image.hints for hint in known_hints] for image in images], dtype=np.float32)
-    tags = Writer(file.load(), file.vocabulary).tag(rows, hints if known_hints else None)
+    names, known_user_tags = file.vocabulary.concepts.names, file.vocabulary.user_tags
+    user_tags = np.array(
+        [[hint in image.user_tags for hint in known_user_tags] for image in images], dtype=np.float32
+    )
+    tags = Writer(file.load(), file.vocabulary).tag(rows, user_tags if known_user_tags else None)
     found: list[dict[str, Any]] = []
     for number in range(len(images)):
         values: dict[str, Any] = {}
@@ -174,7 +176,7 @@ def describe_tags(
 
 
 def describe_captions(
-    file: DescriberFile, images: Sequence[Described], rows: np.ndarray, wanted: Wanted
+    file: DescribingFile, images: Sequence[Described], rows: np.ndarray, wanted: Wanted
 ) -> list[dict[str, Any]]:
     """Return a sentence, its alternatives and the likeliest concepts of images, given their embeddings."""
     from fne.describing.write import Writer, caption_search, likeliest  # torch: slow to import
@@ -249,7 +251,7 @@ def _embed_all(
             store = Rows.open(project.embeddings, "embeddings")
             merge(*models, store.artifact, *catalog.artifacts)
         record = catalog.captioned[query.id]
-        images.append(Described(query.id, query.file, record.hints, record.tags))
+        images.append(Described(query.id, query.file, record.user_tags, record.tags))
         rows.append(store.read([query.id])[0].astype(np.float32))
     return images, np.stack(rows)
 
@@ -317,14 +319,14 @@ PARTS: dict[str, Part] = {
         "models/captioner.safetensors",
         "pipelines/captioning/dvc.yaml",
         ("caption", "concepts"),
-        partial(read_describer_file, kind=CAPTIONER),
+        partial(read_describing_file, kind=CAPTIONER),
         describe_captions,
     ),
     "tags": Part(
         "models/tagger.safetensors",
         "pipelines/tagging/dvc.yaml",
         ("tags", "concepts"),
-        partial(read_describer_file, kind=TAGGER),
+        partial(read_describing_file, kind=TAGGER),
         describe_tags,
     ),
 }

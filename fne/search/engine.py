@@ -215,7 +215,7 @@ def describe_image(snapshot: Snapshot, image: EmbeddedImage, wanted: Wanted) -> 
     if not snapshot.describers or image.embedding is None or snapshot.embeddings is None:
         raise AbsentError("; ".join(snapshot.notes) or "no model describes images")
     record = snapshot.catalog.captioned.get(image.id) if image.id else None
-    described = Described(image.id or "photo", None, record.hints if record else ())
+    described = Described(image.id or "photo", None, record.user_tags if record else ())
     store, row = snapshot.embeddings.store, image.embedding[None]
     values = unpack(row, store.features) if store.dtype == TERNARY else row
     parts = [PARTS[name] for name in snapshot.describers]

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.describing.model_file import DescriberFile
+from fne.describing.model_file import DescribingFile
 from fne.matching.model_file import ModelFile, is_imported, read_model_file, require_same_model
 from fne.search.describe_photo import PARTS
 from fne.search.numpy_model import (
@@ -71,7 +71,7 @@ class Snapshot:
     vocabulary: Vocabulary | None = None
     images: Space | None = None  # vectors in the joint space
     captions: Space | None = None  # vectors in the joint space
-    describers: dict[str, DescriberFile] = field(default_factory=dict)  # by their names in `PARTS`
+    describers: dict[str, DescribingFile] = field(default_factory=dict)  # by their names in `PARTS`
     notes: list[str] = field(default_factory=list)  # what is missing, and how to make it
     version: str = ""  # a digest of all parts, which names the set in answers of a server
     count_bits: Callable[[np.ndarray, np.ndarray], np.ndarray] = ternary_products

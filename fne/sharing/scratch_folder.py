@@ -10,7 +10,7 @@ from fne.core.errors import InputError
 from fne.core.files import files_in, read_bytes
 from fne.extraction.finished_rows import HARDWARE_SUFFIX, KIND
 from fne.store.journal import Journal
-from fne.training.finished_runs import finished_trainings
+from fne.training.finished_runs import finished_training_runs
 
 # The settings of finished rows that the summary shows.
 SUMMARY_KEYS = ("backbone", "crops", "resize", "activations", "precision", "algorithm", "device", "weights")
@@ -20,13 +20,13 @@ OTHER_FOLDERS = {
     "search": "indexes of searched folders",
     "written": "written tags and captions",
 }
-TRAININGS = "trainings"  # the name of finished trainings in --prune
+TRAININGS = "training_runs"  # the name of finished training runs in --prune
 
 
 def describe_scratch(scratch: Path) -> Iterator[str]:
     """Yield a line for each kind of finished rows, each finished training and each other folder."""
     yield from map(_line, _row_folders(scratch))
-    for each in finished_trainings(scratch):
+    for each in finished_training_runs(scratch):
         size = each.path.stat().st_size
         yield f"  finished training {each.path.stem[:12]}: {each.summary}, {size / 1e6:.1f} MB"
     for name, title in OTHER_FOLDERS.items():
@@ -39,7 +39,7 @@ def describe_scratch(scratch: Path) -> Iterator[str]:
 def prune_rows(scratch: Path, name: str) -> str:
     """Remove the rows in one folder of the scratch folder, or in all, and return the freed size."""
     if name == TRAININGS:
-        return prune_trainings(scratch)
+        return prune_training_runs(scratch)
     folders = _row_folders(scratch)
     chosen = [folder for folder in folders if name in ("all", folder.name)]
     if not chosen:
@@ -51,13 +51,13 @@ def prune_rows(scratch: Path, name: str) -> str:
     return f"removed {len(chosen)} kinds of rows, {freed / 1e6:.1f} MB"
 
 
-def prune_trainings(scratch: Path) -> str:
-    """Remove all finished trainings and return the freed size; they are trained again when needed."""
-    files = finished_trainings(scratch)
+def prune_training_runs(scratch: Path) -> str:
+    """Remove all finished training runs and return the freed size; they are trained again when needed."""
+    files = finished_training_runs(scratch)
     freed = sum(each.path.stat().st_size for each in files)
     for each in files:
         each.path.unlink(missing_ok=True)
-    return f"removed {len(files)} finished trainings, {freed / 1e6:.1f} MB"
+    return f"removed {len(files)} finished training runs, {freed / 1e6:.1f} MB"
 
 
 def _remove_rows(folder: Path) -> None:

@@ -5,7 +5,7 @@ holds the format and the seal. One JSON object per line follows, sorted by image
 
 - `images.jsonl`: `id`, `path` below the data set's root, `sha256` and `bytes` of the file, `width`, `height`.
 - `captions.jsonl`: `id`, `split`, `captions`, `tags`, `position`, the image's index in the data set's own
-  order, by which published protocols choose images, and `hints`, the noisy tags that users gave.
+  order, by which published protocols choose images, and `user_tags`, the noisy tags that users gave.
 
 `catalog.json`, beside them, records the settings and the data set that they were made with, and their
 digests. No stage depends on it: a data set that was moved, or a setting without an effect, repeats nothing.
@@ -80,7 +80,7 @@ class Captioned:
     captions: tuple[str, ...]
     tags: tuple[str, ...]
     position: int | None = None
-    hints: tuple[str, ...] = ()
+    user_tags: tuple[str, ...] = ()
 
     @property
     def caption_ids(self) -> list[str]:
@@ -254,15 +254,15 @@ def _image(record: dict[str, Any]) -> Image:
 
 
 def _captioned(record: dict[str, Any]) -> Captioned:
-    lists = [record["captions"], record["tags"], record.get("hints", [])]
+    lists = [record["captions"], record["tags"], record.get("user_tags", [])]
     if not all(isinstance(each, list) for each in lists):
-        raise ValueError("captions, tags and hints are no lists")
-    captions, tags, hints = map(tuple, lists)
-    _check_texts(record["id"], record["split"], *captions, *tags, *hints)
+        raise ValueError("captions, tags and user tags are no lists")
+    captions, tags, user_tags = map(tuple, lists)
+    _check_texts(record["id"], record["split"], *captions, *tags, *user_tags)
     position = record.get("position")
     if position is not None and not isinstance(position, int):
         raise ValueError(f"{position!r} is no position")
-    return Captioned(record["id"], record["split"], captions, tags, position, hints)
+    return Captioned(record["id"], record["split"], captions, tags, position, user_tags)
 
 
 def _check_texts(*values: Any) -> None:
@@ -329,7 +329,7 @@ def _describe_captions(path: Path) -> Lines:
             if images[split]
         ),
         *_count_names("tags", [record.tags for record in captioned]),
-        *_count_names("hints", [record.hints for record in captioned]),
+        *_count_names("user_tags", [record.user_tags for record in captioned]),
     )
 
 

@@ -1,4 +1,4 @@
-"""Finished trainings, kept in the scratch folder by what decides their result.
+"""Finished training runs, kept in the scratch folder by what decides their result.
 
 The key is the digest of the settings that apply, the digests of what it reads, the kind of device, the
 numbers of processes and threads and `TRAINER_VERSION`. So when an edited comment or the block of a variant
@@ -63,7 +63,7 @@ def training_key(
 
 def digest_of(rows: Rows, captioned: Sequence[Captioned]) -> str:
     """Return the digest of some images: their rows, and what the catalog says of each."""
-    records = [[each.id, each.captions, each.tags, each.hints] for each in captioned]
+    records = [[each.id, each.captions, each.tags, each.user_tags] for each in captioned]
     return text_digest(json.dumps([rows.digest([each.id for each in captioned]), records]))
 
 
@@ -98,8 +98,8 @@ class FinishedFile:
     summary: str
 
 
-def finished_trainings(scratch: Path) -> list[FinishedFile]:
-    """Return the kept trainings of a scratch folder; a damaged one is described as such."""
+def finished_training_runs(scratch: Path) -> list[FinishedFile]:
+    """Return the kept training runs of a scratch folder; a damaged one is described as such."""
     return [FinishedFile(path, _summary(path)) for path in sorted((scratch / FOLDER).glob("*.safetensors"))]
 
 

@@ -20,7 +20,7 @@ class Job:
     """Where a training runs."""
 
     device: torch.device
-    scratch: Path  # where checkpoints and finished trainings are kept
+    scratch: Path  # where checkpoints and finished training runs are kept
     stopping: Callable[[], bool] = lambda: False  # asked after every step; True saves and stops
     processes: Processes = ALONE
 

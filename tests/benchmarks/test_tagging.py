@@ -28,7 +28,7 @@ def test_the_most_frequent_words_of_training_images_become_tags_of_all_images():
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_variant_has_valid_settings(name):
-    settings = tagger_settings(VARIANTS[name][1] | {"recognizer_rate": 0.1, "seed": 3})
+    settings = tagger_settings(VARIANTS[name][1] | {"concept_head_rate": 0.1, "seed": 3})
     assert settings.seed == 3
 
 

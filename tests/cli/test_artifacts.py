@@ -84,7 +84,7 @@ def test_written_captions_are_described_with_examples(project):
     assert lines[2].startswith("  00.png: ")
 
 
-def test_scores_are_a_table_with_the_floors_and_say_that_the_captioner_collapsed(project):
+def test_scores_are_a_table_with_the_baselines_and_say_that_the_captioner_collapsed(project):
     content = parse_metrics(METRICS.read_bytes())
     content["test_full"]["collapsed"] = True
     for name, score in {"captioner": 0.5, "constant": 0.1, "nearest": 0.75, "consensus": 0.25}.items():

@@ -119,7 +119,7 @@ def test_metrics_come_as_a_table(folder):
         "image_to_text": direction,
         "text_to_image": direction,
         "rsum": 120.0,
-        "guessing": 62.2,
+        "chance": 62.2,
         "images": 5,
         "captions": 25,
     }
@@ -129,7 +129,7 @@ def test_metrics_come_as_a_table(folder):
         "                         R@1          R@5         R@10  median rank    mean rank",
         "  image to text         10.0         20.0         30.0          4.0          5.2",
         "  text to image         10.0         20.0         30.0          4.0          5.2",
-        "  sum of recalls 120.0 of 600; guessing 62.2",
+        "  sum of recalls 120.0 of 600; chance 62.2",
     ]
 
 
@@ -139,7 +139,7 @@ def test_figures_of_the_split_that_chose_the_epoch_carry_a_warning(folder):
         "image_to_text": direction,
         "text_to_image": direction,
         "rsum": 20.0,
-        "guessing": 6.4,
+        "chance": 6.4,
         "captions": 250,
     }
     write_metrics(folder / "m.json", {"val_full": metrics | {"images": 50}})
@@ -149,29 +149,29 @@ def test_figures_of_the_split_that_chose_the_epoch_carry_a_warning(folder):
     )
 
 
-def test_what_guessing_would_score_is_shown_beside_the_sum_of_recalls(folder):
+def test_what_chance_would_score_is_shown_beside_the_sum_of_recalls(folder):
     direction = {"R@1": 10.0, "R@5": 20.0, "R@10": 30.0}
     metrics = {"image_to_text": direction, "text_to_image": direction, "rsum": 120.0, "captions": 250}
-    for images, guessing, more in (
+    for images, chance, more in (
         (50, 62.2, []),
         (
             4,
             429.0,
             [
-                "  Warning: among 4 images guessing scores 429.0 of 600, so the sum of recalls says little; "
+                "  Warning: among 4 images chance scores 429.0 of 600, so the sum of recalls says little; "
                 "score 100 images or more"
             ],
         ),
     ):
-        content = metrics | {"images": images, "guessing": guessing}
+        content = metrics | {"images": images, "chance": chance}
         write_metrics(folder / "m.json", {"test_full": content})
-        expected = [f"  sum of recalls 120.0 of 600; guessing {guessing}", *more]
+        expected = [f"  sum of recalls 120.0 of 600; chance {chance}", *more]
         assert inspect("m.json")[-len(expected) :] == expected
 
 
 def test_training_metrics_say_how_the_training_went(folder):
     direction = {"R@1": 10.0, "R@5": 20.0, "R@10": 30.0}
-    figures = {"rsum": 120.0, "guessing": 62.2, "images": 50, "captions": 250}
+    figures = {"rsum": 120.0, "chance": 62.2, "images": 50, "captions": 250}
     content = {
         "validation": {"image_to_text": direction, "text_to_image": direction} | figures,
         "best_epoch": 3,

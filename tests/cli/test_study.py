@@ -18,7 +18,7 @@ def test_a_study_is_run_shown_and_drawn(study, tmp_path):
     result = study("run", "studies/small.yaml")
     assert result.exit_code == 0, result.output
     assert result.stdout == (
-        "studies/small: 15 trainings run; show them with `fne study show studies/small.yaml`\n"
+        "studies/small: 15 training runs run; show them with `fne study show studies/small.yaml`\n"
     )
     assert "2 hypotheses, recorded in studies/small" in result.stderr
     outputs = ["--html", "page.html", "--figure", "figure.svg", "--cells", "cells.csv"]
@@ -26,7 +26,7 @@ def test_a_study_is_run_shown_and_drawn(study, tmp_path):
     assert shown.exit_code == 0, shown.output
     assert shown.stdout.startswith("A study\n")
     assert "small: 4 of 4 cells" in shown.stdout
-    assert shown.stderr == "15 of 15 trainings are finished\n"
+    assert shown.stderr == "15 of 15 training runs are finished\n"
     assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     assert (tmp_path / "figure.svg").read_text(encoding="utf-8").startswith("<svg")
     with (tmp_path / "cells.csv").open(encoding="utf-8", newline="") as file:
@@ -36,7 +36,7 @@ def test_a_study_is_run_shown_and_drawn(study, tmp_path):
     assert all(float(each["low"]) <= float(each["rsum"]) <= float(each["high"]) for each in cells)
     assert study("show", "studies/small.yaml", *outputs).exit_code == 0  # its own files are replaced
     again = study("run", "studies/small.yaml")
-    assert "0 trainings run" in again.stdout
+    assert "0 training runs run" in again.stdout
 
 
 def test_a_changed_file_is_refused_with_exit_code_2(study, tmp_path):

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from fne.core.errors import InputError
-from fne.describing.concept_head import HINT_SUMS, ROWS, HintReader, Recognizer, log_odds
+from fne.describing.concept_head import ROWS, USER_TAG_SUMS, ConceptHead, UserTagReader, log_odds
 from fne.describing.losses import logistic
 
 
@@ -15,9 +15,9 @@ def drawn_labels(seed, images=50, concepts=6):
 @pytest.mark.parametrize("hidden", [None, 8])
 def test_before_training_the_loss_is_the_entropy_of_the_concepts(hidden):
     labels = drawn_labels(0)
-    recognizer = Recognizer(5, 6, hidden)
-    recognizer.start(log_odds(labels.sum(axis=0), len(labels)))
-    loss = logistic(recognizer(torch.randn(50, 5)), torch.from_numpy(labels)).mean().item()
+    concept_head = ConceptHead(5, 6, hidden)
+    concept_head.start(log_odds(labels.sum(axis=0), len(labels)))
+    loss = logistic(concept_head(torch.randn(50, 5)), torch.from_numpy(labels)).mean().item()
     frequency = labels.mean(axis=0)
     entropy = -(frequency * np.log(frequency) + (1 - frequency) * np.log(1 - frequency)).sum()
     assert loss == pytest.approx(entropy, rel=1e-5)
@@ -31,27 +31,27 @@ def test_log_odds_of_all_or_no_images_are_finite():
 
 @pytest.mark.parametrize(("counts", "images"), [([0], 0), ([-1], 3), ([4], 3)])
 def test_counts_that_no_images_can_have_are_refused(counts, images):
-    with pytest.raises(InputError, match="recognizer: "):
+    with pytest.raises(InputError, match="concept_head: "):
         log_odds(np.array(counts), images)
 
 
 @pytest.mark.parametrize("hidden", [None, 16])
-def test_a_recognizer_learns_concepts_that_the_rows_hold(hidden):
+def test_a_concept_head_learns_concepts_that_the_rows_hold(hidden):
     torch.manual_seed(0)
     labels = torch.from_numpy(drawn_labels(1, images=200))
     rows = labels.float() * 2 - 1
-    recognizer = Recognizer(6, 6, hidden)
-    recognizer.start(log_odds(labels.sum(dim=0).numpy(), 200))
-    optimizer = torch.optim.Adam(recognizer.parameters(), lr=0.05)
+    concept_head = ConceptHead(6, 6, hidden)
+    concept_head.start(log_odds(labels.sum(dim=0).numpy(), 200))
+    optimizer = torch.optim.Adam(concept_head.parameters(), lr=0.05)
     for _ in range(100):
         optimizer.zero_grad()
-        logistic(recognizer(rows), labels).mean().backward()
+        logistic(concept_head(rows), labels).mean().backward()
         optimizer.step()
-    assert ((recognizer(rows) > 0) == labels).all()
+    assert ((concept_head(rows) > 0) == labels).all()
 
 
 def test_the_hidden_layer_is_what_concepts_are_predicted_from():
-    linear, deep = Recognizer(5, 3), Recognizer(5, 3, hidden=7)
+    linear, deep = ConceptHead(5, 3), ConceptHead(5, 3, hidden=7)
     rows = torch.randn(4, 5)
     assert torch.equal(linear.encode(rows), rows)
     assert linear.width == 5
@@ -83,12 +83,12 @@ def test_scaling_is_kept_with_the_weights_but_not_learned():
     assert list(scaling.parameters()) == []
 
 
-def test_hints_say_nothing_before_training():
+def test_user_tags_say_nothing_before_training():
     image = torch.randn(3, 4)
-    hints = HintReader(10, 5, 4)(torch.ones(3, 10))
-    assert torch.equal(HINT_SUMS["logits"](image, hints), torch.sigmoid(image))
+    user_tags = UserTagReader(10, 5, 4)(torch.ones(3, 10))
+    assert torch.equal(USER_TAG_SUMS["logits"](image, user_tags), torch.sigmoid(image))
 
 
 def test_summed_probabilities_are_at_most_one():
-    image, hints = torch.tensor([3.0, 0.0]), torch.tensor([3.0, -200.0])
-    assert HINT_SUMS["probabilities"](image, hints).tolist() == [1, 0.5]
+    image, user_tags = torch.tensor([3.0, 0.0]), torch.tensor([3.0, -200.0])
+    assert USER_TAG_SUMS["probabilities"](image, user_tags).tolist() == [1, 0.5]

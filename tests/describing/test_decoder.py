@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fne.describing.beam import search
-from fne.describing.concept_head import Recognizer, log_odds
+from fne.describing.concept_head import ConceptHead, log_odds
 from fne.describing.concepts import ORDERS, concepts_from_tags, tag_sequences
 from fne.describing.decoder import INJECTIONS, Decoder, draw_dropout, pack, pack_like
 from fne.describing.losses import logistic, word_losses
@@ -205,14 +205,14 @@ def test_a_tagger_that_sees_the_truth_writes_it(cell):
     targets = torch.nn.utils.rnn.pad_sequence([torch.tensor(each) for each in sequences], batch_first=True)
     packed = pack(targets, torch.tensor([len(each) for each in sequences]))
     torch.manual_seed(0)
-    recognizer = Recognizer(len(concepts.names), len(concepts.names))
-    recognizer.start(log_odds(np.array(concepts.counts), concepts.images))
+    concept_head = ConceptHead(len(concepts.names), len(concepts.names))
+    concept_head.start(log_odds(np.array(concepts.counts), concepts.images))
     count = len(concepts.names)
     decoder = Decoder(count + 1, count, 32, 64, cell=cell, inject="state")
     rows, truth = torch.from_numpy(labels * 2.0 - 1).float(), torch.from_numpy(labels)
-    optimizer = torch.optim.Adam([*recognizer.parameters(), *decoder.parameters()], lr=0.01)
+    optimizer = torch.optim.Adam([*concept_head.parameters(), *decoder.parameters()], lr=0.01)
     for _ in range(150):
-        logits = recognizer(rows)
+        logits = concept_head(rows)
         states = decoder.hidden_states(torch.sigmoid(logits), packed)
         words = word_losses(states, decoder.output.weight, decoder.output.bias, packed.data)
         loss = (logistic(logits, truth).sum() + words.sum()) / len(rows)
@@ -220,7 +220,7 @@ def test_a_tagger_that_sees_the_truth_writes_it(cell):
         loss.backward()
         optimizer.step()
     with torch.no_grad():
-        probabilities = torch.sigmoid(recognizer(rows))
+        probabilities = torch.sigmoid(concept_head(rows))
     written = search(decoder.prepared(), probabilities, beam=1, max_length=count, end=STOP, repeats=False)
     predicted = np.zeros_like(labels)
     for row, hypotheses in zip(predicted, written, strict=True):

@@ -85,23 +85,25 @@ def test_validation_images_without_any_concept_are_refused(tmp_path):
     )
 
 
-def test_hints_that_are_nowhere_are_refused(tmp_path):
-    assert message(tmp_path, [replace(record, hints=()) for record in WORLD], hints="user") == (
-        "CATALOG: train_tagger.hints is 'user', but no training image has hints; add a column `hints` to the "
-        "table of the data set, or use -S train_tagger.hints=none"
+def test_user_tags_that_are_nowhere_are_refused(tmp_path):
+    assert message(tmp_path, [replace(record, user_tags=()) for record in WORLD], user_tags="user") == (
+        "CATALOG: train_tagger.user tags is 'user', but no training image has user tags; add a column `user_tags` to the "
+        "table of the data set, or use -S train_tagger.user_tags=none"
     )
 
 
-def test_the_most_frequent_hints_of_training_images_are_read(tmp_path):
-    found = opened(tmp_path, WORLD, hints="user", hint_readers__user__count=2)
+def test_the_most_frequent_user_tags_of_training_images_are_read(tmp_path):
+    found = opened(tmp_path, WORLD, user_tags="user", hint_readers__user__count=2)
     counts = {}
     for record in WORLD:
-        for hint in record.hints if record.split == "train" else ():
+        for hint in record.user_tags if record.split == "train" else ():
             counts[hint] = counts.get(hint, 0) + 1
-    assert found.vocabulary.hints == sorted(counts, key=lambda hint: (-counts[hint], hint))[:2]
+    assert found.vocabulary.user_tags == sorted(counts, key=lambda hint: (-counts[hint], hint))[:2]
     first = next(record for record in WORLD if record.id == found.validation.ids[0])
-    assert found.validation.hints[0].tolist() == [hint in first.hints for hint in found.vocabulary.hints]
-    assert opened(tmp_path, WORLD).training.hints is None
+    assert found.validation.user_tags[0].tolist() == [
+        hint in first.user_tags for hint in found.vocabulary.user_tags
+    ]
+    assert opened(tmp_path, WORLD).training.user_tags is None
 
 
 def test_tags_of_too_few_images_are_left_out_and_counted(tmp_path):
@@ -115,7 +117,7 @@ def test_tags_of_too_few_images_are_left_out_and_counted(tmp_path):
 
 def test_a_tag_that_all_images_have_is_learned_with_a_warning(tmp_path):
     found = opened(tmp_path, [replace(record, tags=(*record.tags, "picture")) for record in WORLD])
-    assert "every training image has 'picture', which cannot tell images apart" in found.notes
+    assert "every training image has 'picture', which cannot tell images separately" in found.notes
 
 
 def test_rows_are_standardized_by_the_training_images(tmp_path):

@@ -4,7 +4,7 @@ import torch
 from fne.core.errors import InputError
 from fne.describing.beam import search
 from fne.describing.decoder import INJECTIONS
-from fne.describing.model import CONDITIONS, DescriberShape, new_describer
+from fne.describing.model import CONDITIONS, DescribingShape, new_describing_model
 from fne.describing.recurrent_cells import CELLS
 
 SHAPE = {
@@ -24,7 +24,7 @@ ROWS = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
 
 def describer(seed=0, **changes):
     """A describer with weights that are all random, so that every part has an effect."""
-    made = new_describer(DescriberShape(**(SHAPE | changes)), seed)
+    made = new_describing_model(DescribingShape(**(SHAPE | changes)), seed)
     generator = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():
         for value in [*made.parameters(), made.prior]:
@@ -34,9 +34,9 @@ def describer(seed=0, **changes):
 
 def test_the_seed_alone_decides_the_first_weights():
     torch.manual_seed(5)
-    first = new_describer(DescriberShape(**SHAPE), 3).state_dict()
-    second = new_describer(DescriberShape(**SHAPE), 3).state_dict()
-    other = new_describer(DescriberShape(**SHAPE), 4).state_dict()
+    first = new_describing_model(DescribingShape(**SHAPE), 3).state_dict()
+    second = new_describing_model(DescribingShape(**SHAPE), 3).state_dict()
+    other = new_describing_model(DescribingShape(**SHAPE), 4).state_dict()
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert not torch.equal(first["decoder.words"], other["decoder.words"])
 
@@ -58,13 +58,13 @@ def test_the_condition_is_what_its_name_says(condition):
 
 
 def test_concepts_start_with_their_frequencies():
-    made = new_describer(DescriberShape(**SHAPE), 0)
+    made = new_describing_model(DescribingShape(**SHAPE), 0)
     odds = torch.tensor([-2.0, 0, 1, 3])
     made.start_concepts(odds)
     assert torch.equal(made.see(ROWS).logits, odds.expand(7, 4))
 
 
-def test_without_a_recognizer_there_are_no_concepts():
+def test_without_a_concept_head_there_are_no_concepts():
     made = describer(concepts=0, condition="embedding")
     seen = made.see(ROWS)
     assert (seen.encoded, seen.logits) == (None, None)
@@ -82,22 +82,22 @@ def test_without_a_decoder_only_concepts_are_seen():
     assert made.see(ROWS).probabilities.shape == (7, 4)
 
 
-def test_hints_add_evidence_to_the_logits():
-    made = describer(hints=3, hint_hidden=2)
-    hints = torch.tensor([[1.0, 0, 1]]).expand(7, 3)
-    alone, both = describer().see(ROWS), made.see(ROWS, hints)
-    made.recognizer.load_state_dict(describer().recognizer.state_dict())
-    both = made.see(ROWS, hints)
+def test_user_tags_add_evidence_to_the_logits():
+    made = describer(user_tags=3, user_tag_hidden=2)
+    user_tags = torch.tensor([[1.0, 0, 1]]).expand(7, 3)
+    alone, both = describer().see(ROWS), made.see(ROWS, user_tags)
+    made.concept_head.load_state_dict(describer().concept_head.state_dict())
+    both = made.see(ROWS, user_tags)
     assert torch.equal(both.image_logits, alone.image_logits)
-    torch.testing.assert_close(both.logits - both.image_logits, both.hint_logits - made.prior)
-    with pytest.raises(ValueError, match="reads hints"):
+    torch.testing.assert_close(both.logits - both.image_logits, both.user_tag_logits - made.prior)
+    with pytest.raises(ValueError, match="reads user tags"):
         made.see(ROWS)
 
 
-def test_probabilities_of_image_and_hints_can_be_added():
-    made = describer(hints=3, hint_hidden=2, hint_sum="probabilities")
+def test_probabilities_of_image_and_user_tags_can_be_added():
+    made = describer(user_tags=3, user_tag_hidden=2, user_tag_sum="probabilities")
     seen = made.see(ROWS, torch.ones(7, 3))
-    summed = torch.sigmoid(seen.image_logits) + torch.sigmoid(seen.hint_logits)
+    summed = torch.sigmoid(seen.image_logits) + torch.sigmoid(seen.user_tag_logits)
     torch.testing.assert_close(seen.probabilities, summed.clamp(1e-6, 1 - 1e-6))
 
 
@@ -117,6 +117,6 @@ def test_gradients_reach_every_part_that_a_decoder_uses(cell, inject, condition)
     logits, running = made.decoder.begin(made.condition(made.see(ROWS)))
     logits, _ = made.decoder.advance(running, torch.zeros(7, dtype=torch.long))
     logits.square().sum().backward()
-    moved = made.recognizer.hidden[0].weight.grad
+    moved = made.concept_head.hidden[0].weight.grad
     assert (moved is not None) == (condition != "embedding")
     assert all(each.grad.isfinite().all() for each in made.decoder.parameters())

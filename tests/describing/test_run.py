@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fne.core.signals import StoppedError
-from fne.describing.run import train_describer
+from fne.describing.run import train_describing_model
 from fne.describing.validation import tag_examples
 from fne.describing.write import written_mask
 from fne.evaluation.metrics.tag_metrics import label_metrics
@@ -26,13 +26,13 @@ def world(tmp_path_factory):
 def train(world, scratch, stopping=lambda: False, **changes):
     chosen = settings(**changes)
     opened = inputs(world, chosen)
-    task, done = train_describer(chosen, opened, Job(CPU, scratch, stopping))
+    task, done = train_describing_model(chosen, opened, Job(CPU, scratch, stopping))
     return task.describer, done, opened
 
 
 def test_features_that_are_the_truth_are_tagged_with_f1_99(tmp_path):
     write_world(tmp_path, scenes(300))
-    rates = {"learning_rate": [0.01, 0.003], "recognizer_rate": [0.02, 0.003]}
+    rates = {"learning_rate": [0.01, 0.003], "concept_head_rate": [0.02, 0.003]}
     tagger, done, opened = train(tmp_path, tmp_path, epochs=14, units=128, patience=14, **rates)
     validation = opened.validation
     found = tag_examples(tagger, validation)
@@ -48,7 +48,7 @@ def test_features_that_are_the_truth_are_tagged_with_f1_99(tmp_path):
 
 
 def test_frequent_tags_can_come_first(world, tmp_path):
-    tagger, _, opened = train(world, tmp_path, order="frequent_first", epochs=12, recognizer_rate=0.01)
+    tagger, _, opened = train(world, tmp_path, order="frequent_first", epochs=12, concept_head_rate=0.01)
     found = tag_examples(tagger, opened.validation)
     counts = np.array(opened.vocabulary.concepts.counts)
     falling = [(np.diff(counts[path]) <= 0).all() for path in found.written if len(path) > 1]
@@ -58,26 +58,26 @@ def test_frequent_tags_can_come_first(world, tmp_path):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"condition": "embedding", "concept_loss": "none", "learns": "joint"},
-        {"condition": "embedding", "concept_loss": "logistic", "learns": "joint"},
-        {"condition": "hidden", "recognizer": "hidden", "learns": ["recognizer", "joint"]},
-        {"condition": "concepts", "concept_loss": "softmax", "learns": ["recognizer", "decoder"]},
-        {"condition": "concepts", "concept_loss": "warp", "learns": ["recognizer", "joint"]},
-        {"hints": "user"},
-        {"hints": "user", "hint_readers__user__sum": "probabilities", "learns": "joint"},
+        {"condition": "embedding", "concept_loss": "none", "learns": "jointly"},
+        {"condition": "embedding", "concept_loss": "logistic", "learns": "jointly"},
+        {"condition": "hidden", "concept_head": "hidden", "learns": ["concept_head", "jointly"]},
+        {"condition": "concepts", "concept_loss": "softmax", "learns": ["concept_head", "decoder"]},
+        {"condition": "concepts", "concept_loss": "warp", "learns": ["concept_head", "jointly"]},
+        {"user_tags": "user"},
+        {"user_tags": "user", "hint_readers__user__sum": "probabilities", "learns": "jointly"},
         {"concepts": "words", "concept_sources__words__count": 20},
     ],
 )
 def test_every_ablation_learns_something(world, tmp_path, changes):
-    _, done, _ = train(world, tmp_path, epochs=3, recognizer_rate=0.01, **changes)
+    _, done, _ = train(world, tmp_path, epochs=3, concept_head_rate=0.01, **changes)
     last = [point.loss for point in done.points if point.phase == done.points[-1].phase]
     assert last[-1] < last[0]
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "warp"])
-def test_a_recognizer_alone_ranks_the_concepts(world, tmp_path, loss):
+def test_a_concept_head_alone_ranks_the_concepts(world, tmp_path, loss):
     tagger, done, opened = train(
-        world, tmp_path, learns="recognizer", concept_loss=loss, epochs=12, recognizer_rate=0.02
+        world, tmp_path, learns="concept_head", concept_loss=loss, epochs=12, concept_head_rate=0.02
     )
     assert tagger.decoder is None
     assert done.kept.scores.name == "mAP"
@@ -85,8 +85,10 @@ def test_a_recognizer_alone_ranks_the_concepts(world, tmp_path, loss):
     assert tag_examples(tagger, opened.validation).written is None
 
 
-def test_the_recognizer_that_a_first_phase_hands_on_is_its_best_one(world, tmp_path):
-    _, done, _ = train(world, tmp_path, learns=["recognizer", "decoder"], epochs=[6, 2], recognizer_rate=0.01)
+def test_the_concept_head_that_a_first_phase_hands_on_is_its_best_one(world, tmp_path):
+    _, done, _ = train(
+        world, tmp_path, learns=["concept_head", "decoder"], epochs=[6, 2], concept_head_rate=0.01
+    )
     first = [point for point in done.points if point.phase == 1]
     assert {point.scores.name for point in first} == {"mAP_below_100"}
     best = max(point.scores.values["mAP"] for point in first)
@@ -95,11 +97,13 @@ def test_the_recognizer_that_a_first_phase_hands_on_is_its_best_one(world, tmp_p
     assert done.kept.phase == 2
 
 
-def test_hints_help_where_the_image_says_little(tmp_path):
+def test_user_tags_help_where_the_image_says_little(tmp_path):
     write_world(tmp_path, scenes(), noise=1.5)
     scores = [
-        train(tmp_path, tmp_path, learns="recognizer", hints=hints, epochs=15, recognizer_rate=0.01)[1]
-        for hints in ("none", "user")
+        train(
+            tmp_path, tmp_path, learns="concept_head", user_tags=user_tags, epochs=15, concept_head_rate=0.01
+        )[1]
+        for user_tags in ("none", "user")
     ]
     without, with_hints = (done.kept.scores.values["mAP"] for done in scores)
     assert with_hints > without + 5
@@ -107,7 +111,7 @@ def test_hints_help_where_the_image_says_little(tmp_path):
 
 def test_a_killed_training_ends_with_the_same_bits(world, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "SECONDS", 0.0)
-    changes = {"epochs": 3, "recognizer_rate": 0.01, "dropout": 0.3, "hints": "user"}
+    changes = {"epochs": 3, "concept_head_rate": 0.01, "dropout": 0.3, "user_tags": "user"}
     whole, done, _ = train(world, tmp_path / "whole", **changes)
     calls = 0
 

@@ -2,7 +2,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from fne.core.params import parse_section
-from fne.describing.model import CONDITIONS, DescriberShape
+from fne.describing.model import CONDITIONS, DescribingShape
 from fne.describing.settings import Caption, Tag, TrainCaptioner, TrainTagger
 from tests.support.imports import ROOT
 from tests.support.tagging import settings
@@ -24,22 +24,22 @@ def test_the_shipped_sections_are_valid():
     ("changes", "message"),
     [
         (
-            {"condition": "hidden", "learns": "joint"},
-            "condition 'hidden' needs recognizer 'hidden': a linear one has no hidden layer",
+            {"condition": "hidden", "learns": "jointly"},
+            "condition 'hidden' needs concept head 'hidden': a linear one has no hidden layer",
         ),
-        ({"concept_loss": "none"}, "learns 'apart' needs a concept_loss, which is 'none'"),
+        ({"concept_loss": "none"}, "learns 'separately' needs a concept_loss, which is 'none'"),
         (
-            {"condition": "hidden", "recognizer": "hidden"},
-            "learns 'apart' trains the decoder from true concepts, but condition is 'hidden'; "
-            "use 'recognizer' and then 'joint'",
-        ),
-        (
-            {"condition": "embedding", "learns": ["recognizer", "joint"]},
-            "learns 'recognizer' has no effect on captions, because condition is 'embedding'",
+            {"condition": "hidden", "concept_head": "hidden"},
+            "learns 'separately' trains the decoder from true concepts, but condition is 'hidden'; "
+            "use 'concept_head' and then 'jointly'",
         ),
         (
-            {"learns": ["joint", "recognizer"]},
-            "the last phase learns only the recognizer; the decoder must be trained, too",
+            {"condition": "embedding", "learns": ["concept_head", "jointly"]},
+            "learns 'concept_head' has no effect on captions, because condition is 'embedding'",
+        ),
+        (
+            {"learns": ["jointly", "concept_head"]},
+            "the last phase learns only the concept head; the decoder must be trained, too",
         ),
         ({"cell": "lstmm"}, "cell: 'lstmm' is not one of 'gru', 'lstm', 'lstm_relu', 'rnn_relu'"),
         (
@@ -56,13 +56,13 @@ def test_blocks_of_variants_that_are_not_chosen_do_not_apply():
     section = PARAMS["train_captioner"] | {"cell": "gru"}
     found = parse_section({"train_captioner": section}, "train_captioner", TrainCaptioner)[0]
     applied = found.applied()
-    assert (applied["cells"], applied["recognizers"]) == ({}, {})
+    assert (applied["cells"], applied["concept_heads"]) == ({}, {})
     assert list(applied["concept_sources"]) == ["words"]
     assert found.forget_bias == 0.0
 
 
-def test_a_captioner_from_the_embedding_alone_has_no_recognizer():
-    changes = {"condition": "embedding", "concept_loss": "none", "learns": "joint"}
+def test_a_captioner_from_the_embedding_alone_has_no_concept_head():
+    changes = {"condition": "embedding", "concept_loss": "none", "learns": "jointly"}
     found = parse_section(
         {"train_captioner": PARAMS["train_captioner"] | changes}, "train_captioner", TrainCaptioner
     )[0]
@@ -80,25 +80,25 @@ def tagger_faults(**changes):
         ({"cell": "lstmm"}, "cell: 'lstmm' is not one of 'gru', 'lstm', 'lstm_relu', 'rnn_relu'"),
         (
             {"condition": "hidden"},
-            "condition 'hidden' needs recognizer 'hidden': a linear one has no hidden layer",
+            "condition 'hidden' needs concept head 'hidden': a linear one has no hidden layer",
         ),
         (
-            {"concept_loss": "none", "learns": "recognizer"},
-            "learns 'recognizer' needs a concept_loss, which is 'none'",
+            {"concept_loss": "none", "learns": "concept_head"},
+            "learns 'concept_head' needs a concept_loss, which is 'none'",
         ),
-        ({"concept_loss": "none"}, "learns 'apart' needs a concept_loss, which is 'none'"),
+        ({"concept_loss": "none"}, "learns 'separately' needs a concept_loss, which is 'none'"),
         (
             {"condition": "embedding"},
-            "learns 'apart' trains the decoder from true concepts, but condition is 'embedding'; "
-            "use 'recognizer' and then 'joint'",
+            "learns 'separately' trains the decoder from true concepts, but condition is 'embedding'; "
+            "use 'concept_head' and then 'jointly'",
         ),
         (
-            {"learns": ["joint", "recognizer"]},
-            "the last phase learns only the recognizer; train the decoder last, or never",
+            {"learns": ["jointly", "concept_head"]},
+            "the last phase learns only the concept head; train the decoder last, or never",
         ),
         (
-            {"condition": "embedding", "concept_loss": "none", "learns": "joint", "hints": "user"},
-            "hints add to concepts, which condition 'embedding' without a concept_loss lacks",
+            {"condition": "embedding", "concept_loss": "none", "learns": "jointly", "user_tags": "user"},
+            "user tags add to concepts, which condition 'embedding' without a concept_loss lacks",
         ),
         (
             {"epochs": [1, 2, 3]},
@@ -113,7 +113,7 @@ def test_settings_that_make_no_sense_are_refused_with_a_sentence(changes, messag
 
 
 def test_the_shape_has_the_parts_that_the_settings_train():
-    assert settings().shape(7, 3, 4) == DescriberShape(
+    assert settings().shape(7, 3, 4) == DescribingShape(
         7,
         "standardized",
         3,
@@ -125,18 +125,23 @@ def test_the_shape_has_the_parts_that_the_settings_train():
         "lstm_relu",
         "state",
     )
-    assert settings(learns="recognizer").shape(7, 3, 4).outputs == 0
-    plain = settings(condition="embedding", concept_loss="none", learns="joint")
+    assert settings(learns="concept_head").shape(7, 3, 4).outputs == 0
+    plain = settings(condition="embedding", concept_loss="none", learns="jointly")
     assert plain.shape(7, 3, 4).concepts == 0
-    hinted = settings(hints="user", recognizer="hidden").shape(7, 3, 4, 5)
-    assert (hinted.hints, hinted.hint_hidden, hinted.hint_sum, hinted.hidden) == (5, 256, "logits", 512)
+    hinted = settings(user_tags="user", concept_head="hidden").shape(7, 3, 4, 5)
+    assert (hinted.user_tags, hinted.user_tag_hidden, hinted.user_tag_sum, hinted.hidden) == (
+        5,
+        256,
+        "logits",
+        512,
+    )
 
 
 def test_only_blocks_of_chosen_variants_apply():
     applied = settings().applied()
     assert applied["cells"] == {"lstm_relu": {"forget_bias": 1.0}}
     assert applied["concept_sources"] == {"tags": {"min_images": 1}}
-    assert (applied["recognizers"], applied["hint_readers"], applied["optimizers"]) == ({}, {}, {})
+    assert (applied["concept_heads"], applied["user_tag_readers"], applied["optimizers"]) == ({}, {}, {})
     assert settings(cell="gru").applied()["cells"] == {}
     assert settings(cell="gru").forget_bias == 0.0
 

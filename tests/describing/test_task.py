@@ -12,7 +12,7 @@ from fne.describing.data import SequenceBatch
 from fne.describing.decoder import INJECTIONS
 from fne.describing.model import CONDITIONS
 from fne.describing.recurrent_cells import CELLS
-from fne.describing.run import new_task, start_describer
+from fne.describing.run import new_task, start_describing_model
 from fne.training.best_epoch import Point, Scores
 from fne.training.loop import Trainer, step_generator
 from tests.support import tagging
@@ -41,8 +41,8 @@ def first_loss(task, epoch=0):
 )
 def test_every_member_of_the_family_makes_steps(read, tmp_path, condition, inject, cell):
     trainer = trainer_of(
-        read, tmp_path, condition=condition, inject=inject, cell=cell, recognizer="hidden", learns="joint",
-        recognizers={"hidden": {"dim": 6}},
+        read, tmp_path, condition=condition, inject=inject, cell=cell, concept_head="hidden", learns="jointly",
+        concept_heads={"hidden": {"dim": 6}},
     )  # fmt: skip
     before = {name: value.clone() for name, value in trainer.task.describer.state_dict().items()}
     losses = [trainer.step(batch)[0] for batch in trainer.task.batches(0)[:2]]
@@ -52,7 +52,7 @@ def test_every_member_of_the_family_makes_steps(read, tmp_path, condition, injec
 
 
 def test_before_any_step_losses_are_entropies(read, tmp_path):
-    """The recognizer predicts the concepts' frequencies, and the decoder those of the words."""
+    """The concept head predicts the concepts' frequencies, and the decoder those of the words."""
     task, _ = task_of(read, tmp_path, batch=96, dropout=0.0)
     loss = first_loss(task)
     frequencies = read.vocabulary.concepts.frequencies.clip(0.5 / 48, 1 - 0.5 / 48)
@@ -71,48 +71,48 @@ def gradients(task, term):
     task.describer.zero_grad()
     terms = task.losses(SequenceBatch(np.arange(8), np.zeros(8, dtype=int), task.training), None)
     terms[term].backward()
-    parts = {"recognizer": task.describer.recognizer, "decoder": task.describer.decoder}
+    parts = {"concept_head": task.describer.concept_head, "decoder": task.describer.decoder}
     return {
         name: sum(each.grad.abs().sum().item() for each in part.parameters() if each.grad is not None)
         for name, part in parts.items()
     }
 
 
-def test_apart_no_gradient_of_one_part_reaches_the_other(read, tmp_path):
-    task, _ = task_of(read, tmp_path, learns=["apart", "joint"])
-    assert gradients(task, "words")["recognizer"] == 0
+def test_separately_no_gradient_of_one_part_reaches_the_other(read, tmp_path):
+    task, _ = task_of(read, tmp_path, learns=["separately", "jointly"])
+    assert gradients(task, "words")["concept_head"] == 0
     assert gradients(task, "words")["decoder"] > 0
     assert gradients(task, "concepts")["decoder"] == 0
-    assert gradients(task, "concepts")["recognizer"] > 0
+    assert gradients(task, "concepts")["concept_head"] > 0
 
 
-def test_jointly_the_words_train_the_recognizer_too(read, tmp_path):
-    task, _ = task_of(read, tmp_path, learns="joint")
+def test_jointly_the_words_train_the_concept_head_too(read, tmp_path):
+    task, _ = task_of(read, tmp_path, learns="jointly")
     # The output weights start at zero, where nothing flows back through them.
     torch.nn.init.uniform_(task.describer.decoder.output.weight, -1, 1)
     found = gradients(task, "words")
     assert min(found.values()) > 0
 
 
-def test_a_fixed_recognizer_is_not_trained(read, tmp_path):
-    task, _ = task_of(read, tmp_path, learns=["recognizer", "decoder"])
-    assert [group.name for group in task.parameter_groups()] == ["recognizer"]
+def test_a_fixed_concept_head_is_not_trained(read, tmp_path):
+    task, _ = task_of(read, tmp_path, learns=["concept_head", "decoder"])
+    assert [group.name for group in task.parameter_groups()] == ["concept_head"]
     assert list(first_loss(task).terms) == ["concepts"]
     task.start_phase(1)
     assert [group.name for group in task.parameter_groups()] == ["decoder"]
     assert list(first_loss(task).terms) == ["words"]
     torch.nn.init.uniform_(task.describer.decoder.output.weight, -1, 1)
-    assert gradients(task, "words")["recognizer"] == 0
+    assert gradients(task, "words")["concept_head"] == 0
 
 
-def test_the_recognizer_has_a_rate_of_its_own(read, tmp_path):
-    task, _ = task_of(read, tmp_path, learning_rate=0.002, recognizer_rate=[0.001, 0.0001])
+def test_the_concept_head_has_a_rate_of_its_own(read, tmp_path):
+    task, _ = task_of(read, tmp_path, learning_rate=0.002, concept_head_rate=[0.001, 0.0001])
     rates = []
     for phase in (0, 1):
         task.start_phase(phase)
         rates.append({group.name: group.rate for group in task.parameter_groups()})
-    assert rates[0] == {"decoder": 1.0, "recognizer": 0.5}
-    assert rates[1] == pytest.approx({"decoder": 1.0, "recognizer": 0.05})
+    assert rates[0] == {"decoder": 1.0, "concept_head": 0.5}
+    assert rates[1] == pytest.approx({"decoder": 1.0, "concept_head": 0.05})
 
 
 def test_an_image_with_several_captions_in_a_batch_counts_for_each(read, tmp_path):
@@ -188,8 +188,8 @@ def test_validation_has_scores_of_captions_words_and_concepts(read, tmp_path):
     assert task_of(read, tmp_path, select="likelihood")[0].validate().name == "word_probability"
 
 
-def test_a_phase_of_the_recognizer_is_judged_by_the_concepts_and_never_the_best_in_the_end(read, tmp_path):
-    trainer = trainer_of(read, tmp_path, learns=["recognizer", "decoder"], epochs=[3, 1])
+def test_a_phase_of_the_concept_head_is_judged_by_the_concepts_and_never_the_best_in_the_end(read, tmp_path):
+    trainer = trainer_of(read, tmp_path, learns=["concept_head", "decoder"], epochs=[3, 1])
     points = []
     kept = trainer.train(points.append)
     assert [point.scores.name for point in points] == ["minus_concept_loss"] * 3 + ["CIDEr-D"]
@@ -238,11 +238,11 @@ def test_the_world_is_learned(world, tmp_path, condition):
     """Rows that say exactly what is on the images are enough for captions that are true of all of them."""
     read = inputs(world, concepts="tags")
     changes = {"condition": condition, "units": 32, "word_dim": 16, "dropout": 0.1, "patience": 99}
-    changes |= {"learning_rate": 0.01, "recognizer_rate": 0.05, "validate_every": 24}
+    changes |= {"learning_rate": 0.01, "concept_head_rate": 0.05, "validate_every": 24}
     if condition == "concepts":
-        changes |= {"learns": ["apart", "joint"], "epochs": [12, 4]}
+        changes |= {"learns": ["separately", "jointly"], "epochs": [12, 4]}
     else:
-        changes |= {"learns": "joint", "concept_loss": "none", "epochs": 16}
+        changes |= {"learns": "jointly", "concept_loss": "none", "epochs": 16}
     kept = trainer_of(read, tmp_path, **changes).train()
     assert kept.scores.values["CIDEr-D"] > 4
     assert kept.scores.values["distinct_captions"] > 0.7
@@ -257,7 +257,7 @@ def tag_world(tmp_path_factory):
 
 def tag_task(tag_world, learns, processes=ALONE, **changes):
     chosen = tagging.settings(
-        **{"learns": learns, "dropout": 0.0, "batch": 10, "learning_rate": 0.01, "recognizer_rate": 0.001}
+        **{"learns": learns, "dropout": 0.0, "batch": 10, "learning_rate": 0.01, "concept_head_rate": 0.001}
         | changes
     )
     made = new_task(chosen, tagging.inputs(tag_world, chosen), CPU, processes)
@@ -270,43 +270,45 @@ def tag_task(tag_world, learns, processes=ALONE, **changes):
 
 
 def tag_gradients(made, term=None):
-    """Return whether the recognizer and the decoder get a gradient, from one term or from all."""
+    """Return whether the concept head and the decoder get a gradient, from one term or from all."""
     batch = made.batches(0)[0]
     loss = made.losses(batch, None)[term] if term else made.loss(batch, torch.Generator()).total
     loss.backward()
     return [
         any(each.grad is not None and each.grad.abs().sum() > 0 for each in part.parameters())
-        for part in (made.describer.recognizer, made.describer.decoder)
+        for part in (made.describer.concept_head, made.describer.decoder)
     ]
 
 
-def test_of_a_tagger_apart_no_gradient_of_one_part_reaches_the_other(tag_world):
-    assert tag_gradients(tag_task(tag_world, "apart"), "tags") == [False, True]
-    assert tag_gradients(tag_task(tag_world, "apart"), "concepts") == [True, False]
+def test_of_a_tagger_trained_separately_no_gradient_of_one_part_reaches_the_other(tag_world):
+    assert tag_gradients(tag_task(tag_world, "separately"), "tags") == [False, True]
+    assert tag_gradients(tag_task(tag_world, "separately"), "concepts") == [True, False]
 
 
-def test_joint_the_tags_train_the_recognizer_too(tag_world):
-    assert tag_gradients(tag_task(tag_world, "joint"), "tags") == [True, True]
-    assert tag_gradients(tag_task(tag_world, "joint"), "concepts") == [True, False]
+def test_joint_the_tags_train_the_concept_head_too(tag_world):
+    assert tag_gradients(tag_task(tag_world, "jointly"), "tags") == [True, True]
+    assert tag_gradients(tag_task(tag_world, "jointly"), "concepts") == [True, False]
 
 
-def test_of_a_tagger_a_fixed_recognizer_gets_no_gradient_and_is_no_parameter(tag_world):
+def test_of_a_tagger_a_fixed_concept_head_gets_no_gradient_and_is_no_parameter(tag_world):
     made = tag_task(tag_world, "decoder")
     assert tag_gradients(made) == [False, True]
     assert [group.name for group in made.parameter_groups()] == ["decoder"]
 
 
 def test_groups_have_rates_of_their_own(tag_world):
-    groups = {group.name: group.rate for group in tag_task(tag_world, "joint").parameter_groups()}
-    assert groups == {"decoder": 1.0, "recognizer": 0.1}
-    assert [group.name for group in tag_task(tag_world, "recognizer").parameter_groups()] == ["recognizer"]
+    groups = {group.name: group.rate for group in tag_task(tag_world, "jointly").parameter_groups()}
+    assert groups == {"decoder": 1.0, "concept_head": 0.1}
+    assert [group.name for group in tag_task(tag_world, "concept_head").parameter_groups()] == [
+        "concept_head"
+    ]
 
 
 def test_before_the_first_step_the_losses_are_the_entropies_of_the_frequencies(tag_world):
-    chosen = tagging.settings(learns="joint", dropout=0.0)
+    chosen = tagging.settings(learns="jointly", dropout=0.0)
     opened = tagging.inputs(tag_world, chosen)
-    made = tag_task(tag_world, "joint")
-    made.describer.load_state_dict(start_describer(chosen, opened).state_dict())
+    made = tag_task(tag_world, "jointly")
+    made.describer.load_state_dict(start_describing_model(chosen, opened).state_dict())
     positions = np.arange(len(opened.training))
     found = made.losses(SequenceBatch(positions, np.zeros_like(positions), opened.training), None)
     frequencies = opened.training.labels.mean(axis=0)
@@ -318,7 +320,7 @@ def test_before_the_first_step_the_losses_are_the_entropies_of_the_frequencies(t
 
 
 def test_the_loss_of_a_batch_is_its_sum_for_the_history_and_its_mean_for_the_step(tag_world):
-    made = tag_task(tag_world, "joint", concept_weight=0.5)
+    made = tag_task(tag_world, "jointly", concept_weight=0.5)
     batch = made.batches(0)[0]
     loss = made.loss(batch, torch.Generator().manual_seed(0))
     sums = made.losses(batch, None)
@@ -328,19 +330,21 @@ def test_the_loss_of_a_batch_is_its_sum_for_the_history_and_its_mean_for_the_ste
     assert loss.terms.keys() == {"concepts", "tags"}
 
 
-def test_image_and_hints_learn_separately_and_then_together(tag_world):
-    apart, joint = (tag_task(tag_world, learns, hints="user") for learns in ("apart", "joint"))
+def test_image_and_user_tags_learn_separately_and_then_together(tag_world):
+    separately, joint = (
+        tag_task(tag_world, learns, user_tags="user") for learns in ("separately", "jointly")
+    )
     positions = np.arange(5)
-    batch = SequenceBatch(positions, np.zeros_like(positions), apart.training)
-    terms = apart.losses(batch, None)
-    assert terms.keys() == {"concepts", "hints", "tags"}
+    batch = SequenceBatch(positions, np.zeros_like(positions), separately.training)
+    terms = separately.losses(batch, None)
+    assert terms.keys() == {"concepts", "user_tags", "tags"}
     terms["concepts"].backward(retain_graph=True)
-    assert all(each.grad is None for each in apart.describer.hint_reader.parameters())
+    assert all(each.grad is None for each in separately.describer.user_tag_reader.parameters())
     joint.losses(batch, None)["concepts"].backward()
-    assert any(each.grad.abs().sum() > 0 for each in joint.describer.hint_reader.parameters())
+    assert any(each.grad.abs().sum() > 0 for each in joint.describer.user_tag_reader.parameters())
 
 
-@pytest.mark.parametrize("learns", ["apart", "joint", "recognizer"])
+@pytest.mark.parametrize("learns", ["separately", "jointly", "concept_head"])
 def test_the_parts_of_several_processes_add_up_to_the_whole_batch(tag_world, learns, monkeypatch):
     """Every process holds its rows of the sum, with the dropout that was drawn for the whole batch."""
     whole = tag_task(tag_world, learns, dropout=0.3)
@@ -358,7 +362,7 @@ def test_the_parts_of_several_processes_add_up_to_the_whole_batch(tag_world, lea
 
 def test_a_process_without_images_takes_part(tag_world, monkeypatch):
     monkeypatch.setattr(Processes, "add", lambda self, values: None)
-    made = tag_task(tag_world, "joint", Processes(0, 20))
+    made = tag_task(tag_world, "jointly", Processes(0, 20))
     loss = made.loss(made.batches(0)[0], torch.Generator())
     assert loss.total.item() == 0
     loss.total.backward()

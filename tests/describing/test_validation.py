@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from fne.describing.model import DescriberShape, new_describer
+from fne.describing.model import DescribingShape, new_describing_model
 from fne.describing.validation import TagValidation, tag_examples
 from fne.training.best_epoch import Point, Scores
 from tests.support.tagging import inputs, scenes, settings, write_world
@@ -16,18 +16,18 @@ def validation(tmp_path_factory):
 
 
 def tagger(outputs=23, concepts=22):
-    shape = DescriberShape(
+    shape = DescribingShape(
         22, "raw", concepts, 0, "concepts" if concepts else "embedding", outputs, 4, 8, "gru", "state"
     )
-    return new_describer(shape, 0)
+    return new_describing_model(shape, 0)
 
 
-def test_a_recognizer_that_knows_the_truth_has_a_perfect_ranking(validation):
+def test_a_concept_head_that_knows_the_truth_has_a_perfect_ranking(validation):
     made = tagger(outputs=0)
     names = inputs_order(validation)
     with torch.no_grad():
-        made.recognizer.concepts.weight.copy_(names)
-    scores = TagValidation(validation).scores(made, "recognizer")
+        made.concept_head.concepts.weight.copy_(names)
+    scores = TagValidation(validation).scores(made, "concept_head")
     assert scores.name == "mAP"
     assert scores.main == 100
     # Three of at most seven true tags: precision is perfect where there are at least three.
@@ -46,7 +46,7 @@ def inputs_order(validation):
 
 
 def test_a_tagger_that_writes_is_judged_by_what_it_writes(validation):
-    scores = TagValidation(validation).scores(tagger(), "joint")
+    scores = TagValidation(validation).scores(tagger(), "jointly")
     assert scores.name == "f1_sum"
     assert scores.main == scores.values["class_f1"] + scores.values["image_f1"]
     # All outputs are equally likely, and END, the first one, wins.
@@ -54,14 +54,14 @@ def test_a_tagger_that_writes_is_judged_by_what_it_writes(validation):
     assert 0 < scores.values["mAP"] < 100
 
 
-def test_a_phase_of_the_recognizer_alone_is_judged_below_all_that_write(validation):
-    scores = TagValidation(validation).scores(tagger(), "recognizer")
+def test_a_phase_of_the_concept_head_alone_is_judged_below_all_that_write(validation):
+    scores = TagValidation(validation).scores(tagger(), "concept_head")
     assert scores.name == "mAP_below_100"
     assert scores.main == scores.values["mAP"] - 100
 
 
-def test_a_tagger_without_a_recognizer_has_no_map(validation):
-    scores = TagValidation(validation).scores(tagger(concepts=0), "joint")
+def test_a_tagger_without_a_concept_head_has_no_map(validation):
+    scores = TagValidation(validation).scores(tagger(concepts=0), "jointly")
     assert "mAP" not in scores.values
     assert tag_examples(tagger(concepts=0), validation).probabilities is None
 
@@ -72,11 +72,11 @@ def point(distinct):
 
 def test_the_same_tags_for_all_images_are_reported_after_five_validations():
     warning = TagValidation(range(5)).warning
-    assert warning("joint", [point(1)] * 4) is None
-    assert warning("joint", [*[point(1)] * 4, point(2)]) is None
-    assert warning("recognizer", [point(1)] * 5) is None
-    assert TagValidation(range(1)).warning("joint", [point(1)] * 5) is None
-    assert warning("joint", [point(2), *[point(1)] * 5]) == (
+    assert warning("jointly", [point(1)] * 4) is None
+    assert warning("jointly", [*[point(1)] * 4, point(2)]) is None
+    assert warning("concept_head", [point(1)] * 5) is None
+    assert TagValidation(range(1)).warning("jointly", [point(1)] * 5) is None
+    assert warning("jointly", [point(2), *[point(1)] * 5]) == (
         "the tagger ignores the images: it writes the same tags for all 5 validation images; let it train "
         "longer, use train_tagger.rows=standardized, or try another train_tagger.learning_rate"
     )

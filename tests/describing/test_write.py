@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fne.describing import write
-from fne.describing.run import start_describer
+from fne.describing.run import start_describing_model
 from fne.describing.write import Writer, caption_search, written_mask
 from fne.store.rows import Rows
 from tests.support import tagging
@@ -13,9 +13,9 @@ from tests.support.captions import EMBEDDINGS, settings
 
 
 def drawn_captioner(read, tmp_path, inject):
-    made = start_describer(settings(tmp_path, inject=inject), read).eval()
+    made = start_describing_model(settings(tmp_path, inject=inject), read).eval()
     generator = torch.Generator().manual_seed(0)
-    for weight in (made.decoder.output.weight, made.recognizer.concepts.weight):
+    for weight in (made.decoder.output.weight, made.concept_head.concepts.weight):
         torch.nn.init.uniform_(weight, -3, 3, generator)
     return made
 
@@ -75,9 +75,9 @@ def test_the_likeliest_concepts_come_first(captioner, read, world):
     assert values == sorted(values, reverse=True)
 
 
-def test_a_captioner_without_a_recognizer_names_no_concepts(read, world, tmp_path):
-    made = start_describer(
-        settings(tmp_path, condition="embedding", concept_loss="none", learns="joint"), read
+def test_a_captioner_without_a_concept_head_names_no_concepts(read, world, tmp_path):
+    made = start_describing_model(
+        settings(tmp_path, condition="embedding", concept_loss="none", learns="jointly"), read
     ).eval()
     rows = np.zeros((2, 8), dtype=np.float64)
     found = Writer(made, read.vocabulary).caption(["a", "b"], rows, caption_search(1, 3), top=10)
@@ -91,10 +91,10 @@ def tag_world(tmp_path):
 
 
 def tag_writer(folder, scratch=None, digest="model", **changes):
-    chosen = tagging.settings(hints="user", **changes)
+    chosen = tagging.settings(user_tags="user", **changes)
     read = tagging.inputs(folder, chosen)
-    made = start_describer(chosen, read).eval()
-    for weight in (made.decoder.output.weight, made.recognizer.concepts.weight):
+    made = start_describing_model(chosen, read).eval()
+    for weight in (made.decoder.output.weight, made.concept_head.concepts.weight):
         torch.nn.init.uniform_(weight, -3, 3, torch.Generator().manual_seed(0))
     return Writer(made, read.vocabulary, digest, scratch)
 
@@ -148,7 +148,7 @@ def test_captions_that_were_written_are_kept(captioner, read, world, tmp_path, m
 def test_tags_that_were_written_are_kept(tag_world, tmp_path, monkeypatch):
     store, records = Rows.open(tag_world / tagging.EMBEDDINGS), tagging.scenes(40)
     expected = tag_writer(tag_world, tmp_path).tag_store(store, records)
-    without = [replace(each, hints=()) for each in records]
+    without = [replace(each, user_tags=()) for each in records]
     with monkeypatch.context() as patched:
         refuse(patched)
         assert same(tag_writer(tag_world, tmp_path).tag_store(store, records), expected)
@@ -160,9 +160,9 @@ def test_tags_that_were_written_are_kept(tag_world, tmp_path, monkeypatch):
 
 
 def test_a_tagger_without_a_decoder_keeps_what_it_sees(tag_world, tmp_path):
-    chosen = tagging.settings(learns="recognizer")
+    chosen = tagging.settings(learns="concept_head")
     read = tagging.inputs(tag_world, chosen)
-    writer = Writer(start_describer(chosen, read).eval(), read.vocabulary, "model", tmp_path)
+    writer = Writer(start_describing_model(chosen, read).eval(), read.vocabulary, "model", tmp_path)
     store, records = Rows.open(tag_world / tagging.EMBEDDINGS), tagging.scenes(40)
     first, again = (writer.tag_store(store, records) for _ in range(2))
     assert first.written is None

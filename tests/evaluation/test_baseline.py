@@ -3,65 +3,73 @@ import json
 import pytest
 
 from fne.core.errors import InputError
-from fne.evaluation.baseline import Floor, floor_artifact, read_floor, write_floor, write_no_floor
+from fne.evaluation.baseline import (
+    Baseline,
+    baseline_artifact,
+    read_baseline,
+    write_baseline,
+    write_no_baseline,
+)
 
 LINEAGE = {"embeddings": {"digest": "e" * 64}, "tokens": {"digest": "t" * 64}, "captions": {"digest": "c"}}
 METRICS = {
     "image_to_text": {"R@1": 10.0},
     "text_to_image": {"R@1": 5.0},
     "rsum": 15.0,
-    "guessing": 9.5,
+    "chance": 9.5,
     "ties": {},
     "images": 4,
     "captions": 20,
 }
 
 
-def test_a_floor_comes_back_with_its_interval(tmp_path):
-    line = write_floor(
-        tmp_path / "floor.json", "test_full", METRICS, {"low": 12.0, "high": 18.0}, {}, LINEAGE
+def test_a_baseline_comes_back_with_its_interval(tmp_path):
+    line = write_baseline(
+        tmp_path / "baseline.json", "test_full", METRICS, {"low": 12.0, "high": 18.0}, {}, LINEAGE
     )
-    assert line == "test_full: closed-form floor 15.0 (12.0 to 18.0), guessing 9.5"
-    assert read_floor(tmp_path / "floor.json", "test_full", LINEAGE) == Floor(15.0, 12.0, 18.0)
+    assert line == "test_full: closed-form baseline 15.0 (12.0 to 18.0), chance 9.5"
+    assert read_baseline(tmp_path / "baseline.json", "test_full", LINEAGE) == Baseline(15.0, 12.0, 18.0)
 
 
-def test_where_there_is_no_floor_the_reason_is_kept(tmp_path):
-    line = write_no_floor(tmp_path / "floor.json", "test_full", "too few images", {}, LINEAGE)
-    assert line == "test_full: no closed-form floor (too few images)"
-    found = read_floor(tmp_path / "floor.json", "test_full", LINEAGE)
+def test_where_there_is_no_baseline_the_reason_is_kept(tmp_path):
+    line = write_no_baseline(tmp_path / "baseline.json", "test_full", "too few images", {}, LINEAGE)
+    assert line == "test_full: no closed-form baseline (too few images)"
+    found = read_baseline(tmp_path / "baseline.json", "test_full", LINEAGE)
     assert (found.rsum, found.reason) == (None, "too few images")
 
 
-def test_a_floor_of_other_embeddings_is_refused_with_both_digests(tmp_path):
-    write_floor(tmp_path / "floor.json", "test_full", METRICS, {"low": 12.0, "high": 18.0}, {}, LINEAGE)
+def test_a_baseline_of_other_embeddings_is_refused_with_both_digests(tmp_path):
+    write_baseline(tmp_path / "baseline.json", "test_full", METRICS, {"low": 12.0, "high": 18.0}, {}, LINEAGE)
     other = LINEAGE | {"embeddings": {"digest": "f" * 64}}
     with pytest.raises(InputError) as caught:
-        read_floor(tmp_path / "floor.json", "test_full", other)
+        read_baseline(tmp_path / "baseline.json", "test_full", other)
     assert caught.value.message == (
-        f"{tmp_path}/floor.json was made from embeddings eeeeeeeeeeee…, but the evaluation from "
+        f"{tmp_path}/baseline.json was made from embeddings eeeeeeeeeeee…, but the evaluation from "
         "ffffffffffff…; run `dvc repro`"
     )
 
 
-def test_a_floor_of_another_split_is_refused(tmp_path):
-    write_floor(tmp_path / "floor.json", "val_full", METRICS, {"low": 12.0, "high": 18.0}, {}, LINEAGE)
-    with pytest.raises(InputError, match="has no results for test_full; run `dvc repro floor`"):
-        read_floor(tmp_path / "floor.json", "test_full", LINEAGE)
+def test_a_baseline_of_another_split_is_refused(tmp_path):
+    write_baseline(tmp_path / "baseline.json", "val_full", METRICS, {"low": 12.0, "high": 18.0}, {}, LINEAGE)
+    with pytest.raises(InputError, match="has no results for test_full; run `dvc repro baseline`"):
+        read_baseline(tmp_path / "baseline.json", "test_full", LINEAGE)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", json.dumps({"test_full": {}}), "[" * 100_000])
 def test_a_damaged_file_is_refused_in_one_line(tmp_path, content):
-    (tmp_path / "floor.json").write_text(content)
+    (tmp_path / "baseline.json").write_text(content)
     with pytest.raises(InputError) as caught:
-        read_floor(tmp_path / "floor.json", "test_full", LINEAGE)
-    assert caught.value.message.startswith(f"{tmp_path}/floor.json: damaged (")
+        read_baseline(tmp_path / "baseline.json", "test_full", LINEAGE)
+    assert caught.value.message.startswith(f"{tmp_path}/baseline.json: damaged (")
 
 
-def test_a_floor_names_its_settings_and_what_it_was_made_from(tmp_path):
+def test_a_baseline_names_its_settings_and_what_it_was_made_from(tmp_path):
     settings = {"split": "test", "protocol": "full"}
-    write_floor(tmp_path / "floor.json", "test_full", METRICS, {"low": 12.0, "high": 18.0}, settings, LINEAGE)
-    artifact = floor_artifact(tmp_path / "floor.json")
-    assert (artifact.name, artifact.settings) == ("floor", settings)
+    write_baseline(
+        tmp_path / "baseline.json", "test_full", METRICS, {"low": 12.0, "high": 18.0}, settings, LINEAGE
+    )
+    artifact = baseline_artifact(tmp_path / "baseline.json")
+    assert (artifact.name, artifact.settings) == ("baseline", settings)
     assert {name: entry["digest"] for name, entry in artifact.lineage.items()} == {
         name: LINEAGE[name]["digest"] for name in ("embeddings", "tokens")
     }

@@ -82,7 +82,7 @@ def test_holm_never_reverses_the_order_and_stays_below_one():
         (2.2, True, 20, NO_DIFFERENCE),
     ],
 )
-def test_the_verdict_needs_enough_trainings_and_a_corrected_interval_without_zero(
+def test_the_verdict_needs_enough_training_runs_and_a_corrected_interval_without_zero(
     shift, enough, comparisons, verdict
 ):
     a = np.zeros(2000)

@@ -80,7 +80,7 @@ def test_nothing_to_score_is_refused(captioned, rows):
         images_to_caption(train, rows, "test", "all")
 
 
-def test_metrics_and_intervals_are_written_with_the_floors(captioned, rows, tmp_path):
+def test_metrics_and_intervals_are_written_with_the_baselines(captioned, rows, tmp_path):
     found = scores_of(captioned, rows)
     line = write_scores(
         found,
@@ -149,7 +149,7 @@ def scored(candidates=CANDIDATES, references=REFERENCES, neighbors=NEAREST_IMAGE
     return score_captions("test_full", candidates, references, TRAINING, neighbors)
 
 
-def test_the_floors_are_shown_beside_the_captioner():
+def test_the_baselines_are_shown_beside_the_captioner():
     found = scored()
     assert list(found.metrics) == [CAPTIONER, CONSTANT, NEAREST, CONSENSUS]
     assert len(set(found.candidates[CONSTANT].values())) == 1
@@ -177,13 +177,13 @@ def test_the_difference_to_the_best_baseline_is_paired(neighbors, best):
     assert found.above[0] == pytest.approx(found.metrics[CAPTIONER]["CIDEr-D"] - highest)
     same = scored(dict(found.candidates[best]), neighbors=np.array(neighbors))
     assert same.above == (0.0, 0.0, 0.0)
-    assert same.beats_floors is False
+    assert same.beats_baselines is False
 
 
-def test_a_captioner_beats_the_floors_if_the_whole_interval_is_above_the_best_one():
+def test_a_captioner_beats_the_baselines_if_the_whole_interval_is_above_the_best_one():
     found = scored()
-    assert replace(found, above=(0.5, 0.1, 0.9)).beats_floors is True
-    assert replace(found, above=(0.5, -0.1, 1.1)).beats_floors is False
+    assert replace(found, above=(0.5, 0.1, 0.9)).beats_baselines is True
+    assert replace(found, above=(0.5, -0.1, 1.1)).beats_baselines is False
 
 
 def test_one_sentence_for_all_images_is_detected():
@@ -196,7 +196,7 @@ def test_one_sentence_for_all_images_is_detected():
 def test_a_single_image_has_no_cider():
     found = score_captions("test_full", {"1": "a dog"}, {"1": ["a dog runs"]}, TRAINING, NEAREST_IMAGES[:1])
     assert "CIDEr-D" not in found.metrics[CAPTIONER]
-    assert (found.above, found.beats_floors, found.per_image) == (None, None, {})
+    assert (found.above, found.beats_baselines, found.per_image) == (None, None, {})
     assert found.notes == [
         "CIDEr-D of a single image is 0 by definition and is left out.",
         "Images have 1 human captions; figures cannot be compared with those of five captions.",

@@ -100,10 +100,10 @@ def test_the_numbers_of_a_fixed_micro_data_set_do_not_change(name, tmp_path):
     evaluation = evaluate(*micro(tmp_path), SIMILARITIES[name], 3, CPU)
     golden = json.loads((Path(__file__).parent / "micro.json").read_text())[name]
     metrics = evaluation.metrics([1, 2, 5])
-    guessing = metrics.pop("guessing")
+    chance = metrics.pop("chance")
     assert metrics.keys() == golden["metrics"].keys()
     # By plain loops, per fold: hits of the first K of all orders, for each query.
-    assert guessing == pytest.approx(np.mean([plain_chance(fold) for fold in micro(tmp_path / "again")[0]]))
+    assert chance == pytest.approx(np.mean([plain_chance(fold) for fold in micro(tmp_path / "again")[0]]))
     for key, value in golden["metrics"].items():
         assert metrics[key] == pytest.approx(value), key
     assert evaluation.arrays()["image_ranks"].tolist() == golden["image_ranks"]
@@ -145,7 +145,7 @@ def plain_score(name: str, image: list[float], caption: list[float]) -> float:
 
 
 def plain_chance(fold: list[Captioned]) -> float:
-    """The sum of R@1, R@2 and R@5 of guessing: one minus the chance to draw wrong items only."""
+    """The sum of R@1, R@2 and R@5 of chance: one minus the chance to draw wrong items only."""
     captions = sum(len(record.captions) for record in fold)
     total = 0.0
     for k in (1, 2, 5):

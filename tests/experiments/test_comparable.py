@@ -77,7 +77,7 @@ def test_imported_vectors_of_both_sides_are_a_row_of_their_own():
     assert find_method(other, "flickr8k") is None
     assert describe(other).startswith("imported, not trained here: cosine of captions/imported, ")
     assert other.experiment != trained.experiment
-    assert not replace(other, floor=1e9).is_below_floor
+    assert not replace(other, baseline=1e9).is_below_baseline
 
 
 def test_a_run_with_imported_features_belongs_to_no_row():

@@ -619,7 +619,7 @@ def test_a_preset_of_tags_sets_everything_that_decides_what_is_trained(name):
         key for key in PARAMS["train_tagger"] if not any(f"train_tagger.{key}" in each for each in chosen)
     }
     # Blocks of variants that are not chosen do not apply.
-    assert left <= {"seed", "threads", "recognizers", "hint_readers"}
+    assert left <= {"seed", "threads", "concept_heads", "user_tag_readers"}
 
 
 def test_the_ablations_differ_in_what_their_names_say():
@@ -630,9 +630,9 @@ def test_the_ablations_differ_in_what_their_names_say():
     ours, ria, fixed = chosen("tags-S-CNN-RNN"), chosen("RIA"), chosen("CNN-RNN")
     assert (ours["condition"], ours["inject"], ours["order"]) == ("concepts", "state", "rare_first")
     assert (ours["units"], ours["word_dim"], ours["learning_rate"]) == (512, 256, 0.0001)
-    assert (ria["condition"], ria["concept_loss"], ria["learns"]) == ("embedding", "none", "joint")
+    assert (ria["condition"], ria["concept_loss"], ria["learns"]) == ("embedding", "none", "jointly")
     assert (fixed["inject"], fixed["order"]) == ("output", "frequent_first")
-    assert chosen("tags-S-CNN-RNN-Tag1K")["hint_readers.user.count"] == 1000
+    assert chosen("tags-S-CNN-RNN-Tag1K")["user_tag_readers.user.count"] == 1000
     assert [chosen(f"CNN-{loss}")["concept_loss"] for loss in ("logistic", "softmax", "warp")] == [
         "logistic",
         "softmax",
@@ -661,7 +661,7 @@ def test_a_preset_of_captions_sets_everything_that_decides_what_is_trained(name,
         if not any(f"train_captioner.{key}" in each for each in chosen)
     }
     # Blocks of variants that are not chosen do not apply.
-    assert left <= {"seed", "threads", "recognizers", "cells", "optimizers"}
+    assert left <= {"seed", "threads", "concept_heads", "cells", "optimizers"}
 
 
 def test_captioners_differ_in_what_their_names_say():

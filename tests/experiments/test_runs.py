@@ -265,7 +265,7 @@ def test_a_stage_behind_the_target_of_a_run_does_not_count():
 def test_a_section_is_taken_from_the_stage_of_its_name():
     stages = [
         Stage("evaluate", params={"params.yaml": {"evaluate": {"split": "test", "top": 3}}}),
-        Stage("floor", params={"params.yaml": {"evaluate": {"split": "val", "top": 3}}}),
+        Stage("baseline", params={"params.yaml": {"evaluate": {"split": "val", "top": 3}}}),
     ]
     for order in (stages, stages[::-1]):
         assert recorded(order, "params.yaml")[0] == {"evaluate": {"split": "test", "top": 3}}

@@ -83,13 +83,13 @@ def test_cells_have_the_mean_of_their_folds(study, tmp_path):
     assert cell.folds == pytest.approx(expected)
     assert cell.rsum == pytest.approx(np.mean(expected))
     assert cell.interval[0] <= cell.rsum <= cell.interval[1]
-    assert (cell.started, cell.trainings) == (5, 5)
+    assert (cell.started, cell.training_runs) == (5, 5)
 
 
-def test_trainings_that_only_guess_have_not_started(study, tmp_path):
+def test_training_runs_that_only_guess_have_not_started(study, tmp_path):
     keep(study, tmp_path, {"small/all/z": 50})
     (cell,) = collect(study, tmp_path, samples=100).cells
-    assert (cell.started, cell.trainings) == (0, 5)
+    assert (cell.started, cell.training_runs) == (0, 5)
 
 
 def test_the_correction_counts_hypotheses_that_were_not_run(study, tmp_path):
@@ -105,10 +105,10 @@ def test_with_fewer_than_five_folds_and_seeds_nothing_is_shown(tmp_path):
     assert collect(study, tmp_path, samples=100).hypotheses[0].verdict == "seed variance unknown"
 
 
-def test_trainings_by_steps_need_five_seeds_for_a_verdict_beyond_them(tmp_path):
-    """Folds of closed forms differ by their images only, trainings by steps by chance too."""
+def test_training_runs_by_steps_need_five_seeds_for_a_verdict_beyond_them(tmp_path):
+    """Folds of closed forms differ by their images only, training runs by steps by chance too."""
     ranks = {"small/last/z": 9, "small/all/z": 1}
-    for seeds, verdict in ((1, "shown for these trainings"), (5, "shown")):
+    for seeds, verdict in ((1, "shown for these training runs"), (5, "shown")):
         study = load_study(write_file(tmp_path / "s.yaml", folds=5, seeds=seeds))
         keep(study, tmp_path / str(seeds), ranks, key={"train": [{"method": "steps"}]}, seeds=range(seeds))
         found = collect(study, tmp_path / str(seeds), samples=200)
@@ -184,11 +184,14 @@ def test_cells_with_other_numbers_of_captions_are_not_compared(study, tmp_path):
         collect(study, tmp_path, samples=10)
 
 
-def test_on_the_splits_of_the_catalog_a_verdict_is_about_these_trainings(tmp_path):
+def test_on_the_splits_of_the_catalog_a_verdict_is_about_these_training_runs(tmp_path):
     study = load_study(write_file(tmp_path / "s.yaml"), official=True)
     keep(study, tmp_path, {"small/last/z": 9, "small/all/z": 1, "small/all/ternary": 1}, range(1))
     found = collect(study, tmp_path, samples=100)
-    assert [each.verdict for each in found.hypotheses] == ["shown for these trainings", "no difference shown"]
+    assert [each.verdict for each in found.hypotheses] == [
+        "shown for these training runs",
+        "no difference shown",
+    ]
     assert grids(found)[0].legend.startswith(f"sums of recalls on {IMAGES} images; intervals over ")
 
 
@@ -197,7 +200,7 @@ def test_an_unfinished_cell_is_counted_and_not_shown(study, tmp_path):
     keep(study, tmp_path, {"small/last/z": 9}, range(3))
     found = collect(study, tmp_path, samples=100)
     assert [each.cell.name for each in found.cells] == ["small/all/z"]
-    assert (found.trainings, found.planned) == (8, 25)
+    assert (found.training_runs, found.planned) == (8, 25)
 
 
 def test_nothing_finished_and_other_images_are_errors_of_the_user(study, tmp_path):

@@ -214,7 +214,7 @@ def test_faults_of_any_cell_are_found_before_the_file_is_recorded(
     assert not (tmp_path / "out/record.json").exists()
 
 
-def test_a_new_version_of_the_trainer_runs_trainings_by_steps_again(study, tmp_path, monkeypatch):
+def test_a_new_version_of_the_trainer_runs_training_runs_by_steps_again(study, tmp_path, monkeypatch):
     params, folder = tmp_path / "params.yaml", tmp_path / "out"
     steps = {"train.method": "steps", "train.start": "random", "train.text_encoder": "bow", "train.epochs": 1}
     grids = {"one": {"set": {}, "factors": {"how": {"steps": steps, "closed": {}}}}}

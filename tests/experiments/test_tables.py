@@ -475,7 +475,7 @@ def test_the_errata_of_the_tables_of_captions_follow_from_their_rows():
     assert cider["NIC-deeply"] - cider["NIC-F"] == pytest.approx(0.074)
 
 
-def test_own_captioners_are_shown_beside_their_floors_with_gaps_where_nothing_was_computed():
+def test_own_captioners_are_shown_beside_their_baselines_with_gaps_where_nothing_was_computed():
     scores = {"BLEU-1": 0.6, "BLEU-2": 0.4, "BLEU-3": 0.3, "BLEU-4": 0.2, "ROUGE-L": 0.4, "CIDEr-D": 0.5}
     results = {"captioner": scores, "consensus": scores | {"METEOR": 0.17}, "images": 5, "collapsed": False}
     keys = {"seed": 0, "condition": "concepts", "learns": ["joint"]}

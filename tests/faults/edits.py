@@ -39,7 +39,7 @@ WORLD: dict[str, dict[str, Any]] = {
     "train": {"threads": 1, "embed_dim": 16, "word_dim": 8, "batch": 4, "epochs": 3},
 }
 STAGES = (
-    "catalog", "extract", "standardize", "embed", "tokenize", "train", "finetune", "encode", "floor",
+    "catalog", "extract", "standardize", "embed", "tokenize", "train", "finetune", "encode", "baseline",
     "evaluate", "report",
 )  # fmt: skip
 # A setting of each stage, with another value.
@@ -49,7 +49,7 @@ SETTINGS: dict[str, tuple[str, str, Any]] = {
     "embed": ("embed", "low", -0.5),
     "tokenize": ("tokenize", "min_count", 2),
     "train": ("train", "margin", 0.4),
-    "floor": ("evaluate", "split", "val"),
+    "baseline": ("evaluate", "split", "val"),
     "evaluate": ("evaluate", "split", "val"),
     "report": ("report", "seed", 7),
 }

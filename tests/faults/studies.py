@@ -21,7 +21,7 @@ from tests.support.kills import run_forked
 from tests.support.studies import STUDY, write_study
 
 PRELOADED = (torch, study_run)
-# Closed forms, and trainings by steps with two draws of the learning rate.
+# Closed forms, and training runs by steps with two draws of the learning rate.
 TRAINED = {
     "embed.kind": "zscore",
     "train.method": "steps",
@@ -66,7 +66,7 @@ def main(kills: int, seed: int) -> None:
 
 
 def prepare() -> None:
-    """Write a study of closed forms and of trainings by steps."""
+    """Write a study of closed forms and of training runs by steps."""
     trained = {"set": TRAINED, "factors": {"layers": {"all": {}, "last": {"embed.layers": "last:1"}}}}
     write_study(
         Path(),

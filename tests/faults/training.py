@@ -71,7 +71,7 @@ INSTANCE = {
 @click.option("--epochs", default=60, show_default=True, help="Epochs of each of the two phases.")
 @click.option("--branches", is_flag=True, help="Train branches with dropout and batch normalization.")
 @click.option(
-    "--tagger", is_flag=True, help="Train a tagger instead: phases apart and joint, dropout, hints."
+    "--tagger", is_flag=True, help="Train a tagger instead: phases apart and joint, dropout, user tags."
 )
 @click.option("--captioner", is_flag=True, help="Train a captioner instead: phases apart and joint, dropout.")
 @click.option("--instance", is_flag=True, help="Train a text CNN with instance loss, then with ranking loss.")
@@ -110,7 +110,7 @@ def main(
         finished, resumed = 0, 0
         while signals:
             started = time.perf_counter()
-            # Every other one after a checkpoint: small trainings spend most of their time before the first one.
+            # Every other one after a checkpoint: small training runs spend most of their time before the first one.
             moment = None if len(signals) % 2 else chance.uniform(0, 0.6 * duration)
             ended = run("interrupted", signals[-1], moment)
             has_resumed = "resuming at" in Path("printed").read_text()
@@ -154,7 +154,7 @@ def prepare(epochs: int, own: Mapping[str, object] | None = None) -> None:
 
 def prepare_tagger(epochs: int) -> None:
     """Make everything that the training of a tagger needs, in the current folder."""
-    write_project(Path(), scenes(60), epochs=epochs, patience=epochs, dropout=0.3, hints="user")
+    write_project(Path(), scenes(60), epochs=epochs, patience=epochs, dropout=0.3, user_tags="user")
 
 
 def _train(name: str, kill: int | None = None, after: float | None = None) -> int:

@@ -53,7 +53,7 @@ def test_a_last_batch_of_one_joins_the_one_before(pairs, batch, sizes):
     assert [len(each.image_ids) for each in draw_batches(pairs, 0, 0, batch, "one")] == sizes
 
 
-def test_captions_of_one_image_are_no_contrasts_for_each_other():
+def test_captions_of_one_image_are_no_negatives_for_each_other():
     batch = PairBatch(["b", "a", "b"], ["b#0", "a#0", "b#1"])
     assert batch.positives().tolist() == [[True, False, True], [False, True, False], [True, False, True]]
 
@@ -89,7 +89,7 @@ def test_an_incomplete_last_batch_is_dropped_unless_it_is_the_only_one(pairs, ba
     assert [each.image_ids for each in found[:1]] == [each.image_ids for each in kept[:1]]
 
 
-def test_another_caption_of_the_same_image_is_a_contrast_if_asked_for():
+def test_another_caption_of_the_same_image_is_a_negative_if_asked_for():
     batch = PairBatch(["a", "b", "a"], ["a#0", "b#0", "a#1"])
     assert batch.positives("other_pairs").equal(torch.eye(3, dtype=torch.bool))
 

@@ -21,7 +21,7 @@ from fne.matching.hard_negatives import (
 from fne.matching.similarities import cosine
 
 ALL = [*MINERS]
-DEFINED_BY_ONE_CONTRAST = ["hard_hinge", "semi_hard_hinge", "sum_hinge"]
+DEFINED_BY_ONE_NEGATIVE = ["hard_hinge", "semi_hard_hinge", "sum_hinge"]
 
 
 def batches(count: int):
@@ -53,7 +53,7 @@ def wanted(name: str, true: float, wrong: float, margin: float) -> bool:
 
 
 def loops(scores, positives, truth):
-    """For every anchor: its true score, and the scores of its contrasts by their places in the mask."""
+    """For every anchor: its true score, and the scores of its negatives by their places in the mask."""
     images, captions = scores.shape
     by_image = [
         (float(scores[truth[c], c]), {(c, k): float(scores[truth[c], k]) for k in range(captions) if not positives[truth[c], k]})
@@ -69,30 +69,30 @@ def loops(scores, positives, truth):
     return by_image, by_caption
 
 
-@pytest.mark.parametrize("name", DEFINED_BY_ONE_CONTRAST)
+@pytest.mark.parametrize("name", DEFINED_BY_ONE_NEGATIVE)
 def test_masks_are_those_of_plain_loops(name):
     for scores, positives, truth, margin in batches(200):
         masks = selected(name, scores, positives, truth, margin)
         for mask, anchors in zip(masks, loops(scores, positives, truth), strict=True):
             expected = {
                 place
-                for true, contrasts in anchors
-                for place, wrong in contrasts.items()
+                for true, negatives in anchors
+                for place, wrong in negatives.items()
                 if wanted(name, true, wrong, margin)
             }
             assert {tuple(each) for each in mask.nonzero().tolist()} == expected
 
 
 @pytest.mark.parametrize("k", [1, 2, 20])
-def test_the_k_hardest_are_as_many_as_there_are_and_no_other_contrast_scores_higher(k):
+def test_the_k_hardest_are_as_many_as_there_are_and_no_other_negative_scores_higher(k):
     for scores, positives, truth, margin in batches(200):
         masks = selected("top_k_hinge", scores, positives, truth, margin, k)
         for mask, anchors in zip(masks, loops(scores, positives, truth), strict=True):
             chosen = {tuple(each) for each in mask.nonzero().tolist()}
-            for _, contrasts in anchors:
-                mine = sorted((wrong for place, wrong in contrasts.items() if place in chosen), reverse=True)
-                assert mine == sorted(contrasts.values(), reverse=True)[:k]
-            assert chosen <= {place for _, contrasts in anchors for place in contrasts}
+            for _, negatives in anchors:
+                mine = sorted((wrong for place, wrong in negatives.items() if place in chosen), reverse=True)
+                assert mine == sorted(negatives.values(), reverse=True)[:k]
+            assert chosen <= {place for _, negatives in anchors for place in negatives}
 
 
 def test_max_hinge_selects_what_top_1_does():
@@ -102,9 +102,9 @@ def test_max_hinge_selects_what_top_1_does():
         assert all(map(torch.equal, one, other))
 
 
-def test_hard_and_semi_hard_contrasts_are_the_violating_ones_and_none_is_both():
+def test_hard_and_semi_hard_negatives_are_the_violating_ones_and_none_is_both():
     for batch in batches(200):
-        hard, semi, all_of_them = (selected(name, *batch) for name in DEFINED_BY_ONE_CONTRAST)
+        hard, semi, all_of_them = (selected(name, *batch) for name in DEFINED_BY_ONE_NEGATIVE)
         for each, other, union in zip(hard, semi, all_of_them, strict=True):
             assert torch.equal(each | other, union)
             assert not (each & other).any()
@@ -180,7 +180,7 @@ def first_top_k(scores, positives, margin, hardest, k):
     return by_image.topk(k, dim=axis).values.sum() + by_caption.topk(k, dim=other).values.sum()
 
 
-# The losses of the first version, whose trainings must stay what they were.
+# The losses of the first version, whose training runs must stay what they were.
 FIRST_LOSSES = {"max_hinge": first_maximum, "sum_hinge": first_sum, "top_k_hinge": first_top_k}
 
 
@@ -247,7 +247,7 @@ def test_nothing_to_mine_is_a_loss_of_zero_with_gradients_of_zero(name, reduce):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_batch_of_one_image_has_no_contrasts(name):
+def test_a_batch_of_one_image_has_no_negatives(name):
     masks = selected(
         name, torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool), torch.tensor([0, 0]), 0.1, 3
     )

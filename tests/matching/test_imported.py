@@ -127,8 +127,8 @@ def test_the_validation_of_imported_vectors_is_that_of_a_plain_loop(run):
     assert found["validation"]["image_to_text"]["R@1"] == 100 * firsts / len(chosen)
     assert (found["validation"]["images"], found["validation"]["captions"]) == (4, 8)
     assert (found["best_epoch"], found["epochs"], found["updates"]) == (0, 0, 0)
-    rsum, guessing = found["validation"]["rsum"], found["validation"]["guessing"]
-    assert f"nothing is trained; validation rsum {rsum:.1f}, guessing {guessing:.1f}, " in result.stdout
+    rsum, chance = found["validation"]["rsum"], found["validation"]["chance"]
+    assert f"nothing is trained; validation rsum {rsum:.1f}, chance {chance:.1f}, " in result.stdout
 
 
 def test_the_header_has_no_weights(run):
@@ -144,7 +144,7 @@ def test_vectors_of_two_spaces_are_reported(run):
     write("captions/imported", "caption_features", CAPTION_IDS, captions)
     use()
     assert re.fullmatch(
-        r"Warning: the imported vectors are not clearly better than guessing: validation rsum [\d.]+, guessing "
+        r"Warning: the imported vectors are not clearly better than chance: validation rsum [\d.]+, chance "
         r"[\d.]+. Look whether both sides are of one space, and whether the ids and numbers of captions are "
         r"right",
         run(*BEFORE, "train").stderr.splitlines()[-1],

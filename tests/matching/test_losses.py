@@ -141,7 +141,7 @@ def test_the_max_loss_of_a_collapsed_batch_is_two_margins_per_image(hardest):
         ({"k": 10, "reduce": "mean", "caption_anchors": 0.1}, 0.11),
     ],
 )
-def test_a_collapsed_batch_costs_margins_by_contrasts_anchors_and_reduction(choices, expected):
+def test_a_collapsed_batch_costs_margins_by_negatives_anchors_and_reduction(choices, expected):
     loss = bind("top_k_hinge", LossChoices(**choices))
     found = loss(torch.zeros(64, 64), true_pairs(64), torch.arange(64), 0.1)
     assert found.item() == pytest.approx(expected)

@@ -23,7 +23,7 @@ train:
   batch: 2
   captions: one
   last_batch: keep
-  contrasts: other_images
+  negatives: other_images
   optimizer: adam
   clip: 2.0
   clip_by: global

@@ -276,7 +276,7 @@ def test_the_instance_loss_learns_to_name_the_images(pairs):
         (Objective("sum_hinge", LossChoices(), 0.2, 0.0, 2.0, 0.0), [2.0 * 2 * 3 / 10] * 5, None, False),
     ],
 )
-def test_an_instance_loss_that_stays_at_guessing_is_detected(pairs, objective, losses, terms, warned):
+def test_an_instance_loss_that_stays_at_chance_is_detected(pairs, objective, losses, terms, warned):
     task = new_task(pairs, objective)
     names = ("image_classes", "text_classes")
     points = [
@@ -290,7 +290,7 @@ def test_an_instance_loss_that_stays_at_guessing_is_detected(pairs, objective, l
         for number, loss in enumerate(losses)
     ]
     message = (
-        "the instance loss stays at ln(10) = 2.30, that of guessing: nothing is learned yet. With many classes "
+        "the instance loss stays at ln(10) = 2.30, that of chance: nothing is learned yet. With many classes "
         "the first fall can take many epochs; raise train.learning_rate or train.classifier_rate, or lower "
         "train.terms.instance.dropout"
     )

@@ -32,7 +32,7 @@ def test_a_loss_that_stays_at_twice_the_margin_is_flat(losses, flat):
         ("hard_hinge", LossChoices(reduce="mean_violating", caption_anchors=0.1), 64, 0.055 / 64),
     ],
 )
-def test_the_flat_loss_depends_on_contrasts_anchors_and_reduction(loss, choices, batch, flat):
+def test_the_flat_loss_depends_on_negatives_anchors_and_reduction(loss, choices, batch, flat):
     assert flat_loss(loss, choices, 0.05, [batch, batch]) == pytest.approx(flat)
     scores, positives = torch.ones(batch, batch), torch.eye(batch, dtype=torch.bool)
     found = bind(loss, choices)(scores, positives, torch.arange(batch), 0.05)
@@ -49,9 +49,9 @@ def test_losses_that_do_not_settle_have_no_flat_loss(loss):
     assert flat_loss(loss, LossChoices(), 0.05, [8]) is None
 
 
-def test_the_warning_about_mining_says_where_the_contrasts_are():
+def test_the_warning_about_mining_says_where_the_negatives_are():
     assert mining_warning("semi_hard_hinge") == (
-        "no semi-hard contrast in the last 50 batches: all wrong ones are either nearer than the true one or "
+        "no semi-hard negative in the last 50 batches: all wrong ones are either nearer than the true one or "
         "outside the margin; start with train.loss=[sum_hinge,semi_hard_hinge] or raise train.margin"
     )
 
@@ -62,7 +62,7 @@ def test_with_a_thousand_images_the_bound_is_the_papers(rsum, started):
 
 
 @pytest.mark.parametrize(("rsum", "started"), [(150.0, False), (400.0, True)])
-def test_with_few_images_guessing_does_not_count_as_a_start(rsum, started):
+def test_with_few_images_chance_does_not_count_as_a_start(rsum, started):
     assert has_started(rsum, np.full(20, 5)) is started
 
 

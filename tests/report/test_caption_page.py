@@ -48,7 +48,7 @@ CAPTIONS = [
 WRITTEN = ["a dog runs", "two men play", "a red bus", "a dog"]
 
 
-def test_scores_are_shown_beside_the_floors():
+def test_scores_are_shown_beside_the_baselines():
     page, _ = page_of(CAPTIONS, WRITTEN)
     for title in ("The captioner", "Consensus of neighbors", "Nearest image", "One sentence"):
         assert title in page

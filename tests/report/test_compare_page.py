@@ -80,7 +80,7 @@ def test_tables_have_validation_and_the_closed_form(project):
         ["validation rsum", "300.0", "", "310.0", "", "+10.0", "", "", ""],
         ["closed form", "290.0", "", "290.0", "", "+0.0", "", "", ""],
     ]
-    assert metrics.notes[0].startswith("Warning: among 4 images guessing scores ")
+    assert metrics.notes[0].startswith("Warning: among 4 images chance scores ")
     assert metrics.notes[1] == "the code differs in fne/matching"
     assert all(len(grid.rows) <= 3 for grid in moved)
 

@@ -20,7 +20,7 @@ def test_a_page_records_its_settings_and_what_it_was_made_from(page, tmp_path):
     artifact = page_artifact(page)
     assert artifact.settings == {"examples": 3, "seed": 7, "root": f"{tmp_path}/photos"}
     assert artifact.lineage["ranks"]["digest"] == read_run(tmp_path).artifact.digest
-    assert {"retrieval.json", "intervals.json", "ranks.h5", "floor.json"} <= artifact.files.keys()
+    assert {"retrieval.json", "intervals.json", "ranks.h5", "baseline.json"} <= artifact.files.keys()
 
 
 def test_a_page_of_an_earlier_version_has_no_record(page):

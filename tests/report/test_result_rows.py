@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from fne.evaluation.baseline import Floor
+from fne.evaluation.baseline import Baseline
 from fne.experiments.tables import PaperRow
 from fne.report.result_rows import results_table
 from tests.support.report import read_run, write_run
@@ -29,11 +29,11 @@ def test_there_is_a_row_for_each_k(tmp_path, recalls):
     assert list(rows) == [*(f"R@{k}" for k in recalls), "Median rank", "Mean rank", "rsum"]
 
 
-def test_guessing_reaches_100_percent_where_k_covers_the_pool(tmp_path):
+def test_chance_reaches_100_percent_where_k_covers_the_pool(tmp_path):
     assert [cell.chance for cell in rows_of(tmp_path)["R@10"].cells] == ["100.0 %", "100.0 %"]
 
 
-def test_rsum_by_guessing_is_the_sum_of_the_recalls_by_guessing(tmp_path):
+def test_rsum_by_chance_is_the_sum_of_the_recalls_by_chance(tmp_path):
     rows = rows_of(tmp_path)
     guessed = [float(cell.chance.removesuffix(" %")) for k in (1, 5, 10) for cell in rows[f"R@{k}"].cells]
     assert float(rows["rsum"].cells[0].chance) == pytest.approx(sum(guessed), abs=0.3)
@@ -48,22 +48,24 @@ def test_printed_values_are_shown_and_missing_ones_are_left_empty(tmp_path):
     assert [cell.published for cell in rows["Median rank"].cells] == ["5", ""]
 
 
-def test_in_a_protocol_with_folds_guessing_searches_a_single_fold(tmp_path):
+def test_in_a_protocol_with_folds_chance_searches_a_single_fold(tmp_path):
     sentences = [(f"sentence {number}",) for number in range(20)]
     rows = rows_of(tmp_path, sentences=sentences, folds=4)
     assert [cell.chance for cell in rows["R@1"].cells] == ["20.0 %", "20.0 %"]
     assert [cell.chance for cell in rows["Mean rank"].cells] == ["3.0", "3.0"]
 
 
-def test_the_floor_is_shown_beside_rsum_and_a_model_below_it_is_marked(tmp_path):
+def test_the_baseline_is_shown_beside_rsum_and_a_model_below_it_is_marked(tmp_path):
     write_run(tmp_path)
     evaluation = read_run(tmp_path)
     high, low = (
-        results_table(evaluation, None, Floor(rsum, rsum - 5, rsum + 5))[-1].cells[0].floor
+        results_table(evaluation, None, Baseline(rsum, rsum - 5, rsum + 5))[-1].cells[0].baseline
         for rsum in (evaluation.rsum + 1, evaluation.rsum - 1)
     )
-    assert high.endswith("; this model is below its floor")
+    assert high.endswith("; this model is below its baseline")
     assert low.startswith(f"closed form with the same features {evaluation.rsum - 1:.1f} (")
     assert "below" not in low
-    reason = results_table(evaluation, None, Floor(None, None, None, "too few images"))[-1].cells[0].floor
-    assert reason == "no closed-form floor: too few images"
+    reason = (
+        results_table(evaluation, None, Baseline(None, None, None, "too few images"))[-1].cells[0].baseline
+    )
+    assert reason == "no closed-form baseline: too few images"

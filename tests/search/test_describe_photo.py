@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from fne.cli import main
 from fne.core.errors import InputError
 from fne.datasets.readers.table import read_table
-from fne.describing.model_file import CAPTIONER, TAGGER, read_describer, read_describer_file
+from fne.describing.model_file import CAPTIONER, TAGGER, read_describing_file, read_describing_model
 from fne.describing.write import Writer, caption_search
 from fne.search.describe_photo import Described, Wanted, check_table, describe_tags
 from fne.store.catalog import read_captions, write_captions
@@ -45,7 +45,7 @@ def test_an_image_of_the_catalog_gets_tags_concepts_and_its_true_tags(project):
 
 
 def test_the_answer_is_what_the_model_says(project):
-    tagger, file = read_describer(MODEL, TAGGER)
+    tagger, file = read_describing_model(MODEL, TAGGER)
     rows = Rows.open(Path("features/embeddings")).read(["blue-line.png"]).astype(np.float32)
     expected = Writer(tagger, file.vocabulary).tag(rows)
     found = json.loads(said("blue-line.png", "--json", "--k", "3"))
@@ -201,23 +201,23 @@ def test_a_table_needs_a_known_ending(tmp_path):
     assert caught.value.message == f"--output: {tmp_path}/t.txt must end with .csv or .jsonl"
 
 
-def test_hints_of_the_catalog_are_read(project, tmp_path):
-    """A tagger that reads hints says something else about an image that has one."""
+def test_user_tags_of_the_catalog_are_read(project, tmp_path):
+    """A tagger that reads user tags says something else about an image that has one."""
     description, tensors = read_sealed(MODEL)
     concepts = len(description["vocabulary"]["concepts"]["names"])
-    description["vocabulary"]["hints"] = ["sunset"]
-    description["shape"] |= {"hints": 1, "hint_hidden": 1}
+    description["vocabulary"]["user_tags"] = ["sunset"]
+    description["shape"] |= {"user_tags": 1, "user_tag_hidden": 1}
     tensors |= {
-        "hint_reader.hidden.0.weight": torch.ones(1, 1),
-        "hint_reader.hidden.0.bias": torch.zeros(1),
-        "hint_reader.concepts.weight": torch.full((concepts, 1), 3.0),
-        "hint_reader.concepts.bias": torch.zeros(concepts),
+        "user_tag_reader.hidden.0.weight": torch.ones(1, 1),
+        "user_tag_reader.hidden.0.bias": torch.zeros(1),
+        "user_tag_reader.concepts.weight": torch.full((concepts, 1), 3.0),
+        "user_tag_reader.concepts.bias": torch.zeros(concepts),
     }
     path = tmp_path / "hinted.safetensors"
     write_sealed(path, description, tensors)
     rows = np.zeros((2, description["shape"]["features"]), np.float32)
     images = [Described("a", None), Described("b", None, ["sunset", "unknown"])]
-    plain, hinted = describe_tags(read_describer_file(path, TAGGER), images, rows, Wanted(concepts))
+    plain, hinted = describe_tags(read_describing_file(path, TAGGER), images, rows, Wanted(concepts))
     assert all(hinted["concepts"][name] > plain["concepts"][name] for name in plain["concepts"])
 
 
@@ -241,7 +241,7 @@ def test_a_sentence_and_its_alternatives_come_first(captioned):
 
 
 def test_the_sentence_is_what_the_captioner_writes(captioned):
-    captioner, file = read_describer(Path("models/captioner.safetensors"), CAPTIONER)
+    captioner, file = read_describing_model(Path("models/captioner.safetensors"), CAPTIONER)
     writer = Writer(captioner, file.vocabulary)
     ids = ["blue-line.png", "red-circle.png"]
     rows = Rows.open(Path("features/embeddings")).read(ids)

@@ -78,7 +78,7 @@ def test_the_stage_writes_two_sorted_files_and_a_summary(folder):
         "captions": ["A dog .", "A dog ."],
         "tags": [],
         "position": 0,
-        "hints": [],
+        "user_tags": [],
     }
     assert (folder / "rejects.csv").read_text() == "id,path,caption,reason\n"
 
@@ -251,7 +251,7 @@ def test_a_misspelled_column_stops_the_stage(folder):
     assert result.exit_code == 2
     assert result.output == (
         f"Error: {folder}/table/c.csv: the header has the unknown name 'splits' (did you mean 'split'?); "
-        "rename or remove it; the known names are image, caption, split, tags, hints\n"
+        "rename or remove it; the known names are image, caption, split, tags, user tags\n"
     )
 
 

@@ -85,14 +85,14 @@ def test_intervals_are_in_a_file_of_their_own_and_contain_the_metrics(run):
             assert bounds["low"] <= found[way][name] <= bounds["high"]
 
 
-def test_what_guessing_would_score_is_shown_beside_the_sum_of_recalls(run):
+def test_what_chance_would_score_is_shown_beside_the_sum_of_recalls(run):
     result = run(*READY, "evaluate")
     found = metrics()["test_full"]
     # Four images with two captions each: R@5 and R@10 are nearly certain.
-    assert found["guessing"] == pytest.approx(25 + 100 * (1 - 3 / 28) + 100 + 25 + 100 + 100)
-    assert result.stdout.splitlines()[-1].endswith(f"), guessing {found['guessing']:.1f}")
+    assert found["chance"] == pytest.approx(25 + 100 * (1 - 3 / 28) + 100 + 25 + 100 + 100)
+    assert result.stdout.splitlines()[-1].endswith(f"), chance {found['chance']:.1f}")
     assert result.stderr.endswith(
-        f"Warning: among 4 images guessing scores {found['guessing']:.1f} of 600, so the sum of recalls says "
+        f"Warning: among 4 images chance scores {found['chance']:.1f} of 600, so the sum of recalls says "
         "little; score 100 images or more\n"
     )
 

@@ -123,14 +123,12 @@ def test_a_training_that_did_not_start_gets_advice_that_fits(tmp_path):
     settings = {"loss": ["max_hinge"], "started": False}
     run = write_run(tmp_path, more={"model": {"digest": "m" * 64, "settings": settings}})
     text = text_of(run)
-    assert (
-        "Training did not start: the validation rsum of 300.0 is not clearly above guessing (250.0)." in text
-    )
+    assert "Training did not start: the validation rsum of 300.0 is not clearly above chance (250.0)." in text
     assert "(-S 'train.loss=[sum_hinge,max_hinge]'); 12 updates in 4 epochs are few" in text
 
 
 def test_a_small_split_is_warned_about(tmp_path):
-    assert "Few images: among 4 images guessing scores " in text_of(write_run(tmp_path / "few"))
+    assert "Few images: among 4 images chance scores " in text_of(write_run(tmp_path / "few"))
     many = [(f"sentence {number}",) for number in range(40)]
     assert "Few images" not in text_of(write_run(tmp_path / "many", sentences=many))
 
@@ -171,7 +169,7 @@ def test_a_page_without_fine_tuning_names_the_weights_that_training_kept(tmp_pat
     assert "The weights of the last epoch are the ones evaluated here." in text_of(run)
 
 
-def test_a_fine_tuned_run_shows_the_curves_of_both_trainings_and_which_weights_were_evaluated(tmp_path):
+def test_a_fine_tuned_run_shows_the_curves_of_both_training_runs_and_which_weights_were_evaluated(tmp_path):
     run = write_run(tmp_path, more=tuned_lineage())
     write_history(tmp_path, {"val/rsum": [310.0, 320.0]})
     write_tuning(tmp_path, [318.0, 330.0, 327.5], best_epoch=2)
@@ -198,7 +196,7 @@ def test_a_fine_tuned_run_is_not_called_stuck_because_the_training_before_it_was
     assert "did not start" not in text_of(run)
     write_tuning(tmp_path, [260.0, 255.0, 257.0], best_epoch=2, started=False)
     assert (
-        "after the fine-tuning, the validation rsum of 257.0 is not clearly above guessing (250.0). Train longer "
+        "after the fine-tuning, the validation rsum of 257.0 is not clearly above chance (250.0). Train longer "
         "before it (train.epochs), or lower finetune.learning_rate" in text_of(run)
     )
 
@@ -250,7 +248,7 @@ def test_hostile_captions_are_shown_and_never_executed(tmp_path):
     assert all(hostile in text for hostile in HOSTILE)
 
 
-def test_metrics_are_shown_with_their_intervals_and_the_score_of_guessing(tmp_path):
+def test_metrics_are_shown_with_their_intervals_and_the_score_of_chance(tmp_path):
     run = write_run(tmp_path)
     text = text_of(run)
     metrics = json.loads((tmp_path / "retrieval.json").read_text())["test_full"]
@@ -259,9 +257,9 @@ def test_metrics_are_shown_with_their_intervals_and_the_score_of_guessing(tmp_pa
         assert f"{metrics[direction]['R@1']:.1f} %" in text
         low, high = intervals[direction]["mean_rank"].values()
         mean = f"{metrics[direction]['mean_rank']:.1f} 95 % interval: {low:.1f} to {high:.1f}"
-        assert f"{mean} guessing" in text
+        assert f"{mean} chance" in text
     assert f"{metrics['rsum']:.1f} 95 % interval: " in text
-    assert "guessing 25.0 %" in text  # one image of four
+    assert "chance 25.0 %" in text  # one image of four
 
 
 def test_the_sentence_above_the_metrics_uses_a_k_below_the_size_of_the_pool(tmp_path):

@@ -120,10 +120,10 @@ def test_tags_that_no_training_image_has_count_against_recall(project):
 @pytest.mark.parametrize(
     ("changes", "answers"),
     [
-        ({"learns": "recognizer"}, ["top_3", "above_0.5"]),
-        ({"learns": "recognizer", "concept_loss": "warp"}, ["top_3"]),
+        ({"learns": "concept_head"}, ["top_3", "above_0.5"]),
+        ({"learns": "concept_head", "concept_loss": "warp"}, ["top_3"]),
         ({"learns": "joint", "condition": "embedding", "concept_loss": "none"}, ["path"]),
-        ({"hints": "user"}, ["path", "top_3", "above_0.5"]),
+        ({"user_tags": "user"}, ["path", "top_3", "above_0.5"]),
     ],
 )
 def test_a_tagger_answers_in_as_many_ways_as_it_has_parts(project, changes, answers):

@@ -63,7 +63,7 @@ def test_a_finished_run_leaves_no_checkpoint_and_says_how_it_went(run):
     result = run(*READY, "train")
     assert list(Path(".fne/training").iterdir()) == []
     assert re.search(
-        r"^best epoch \d \(phase 1\): validation rsum \d+\.\d, guessing \d+\.\d, "
+        r"^best epoch \d \(phase 1\): validation rsum \d+\.\d, chance \d+\.\d, "
         r"sentences for images [\d./ ]+, images for sentences",
         result.stdout,
         flags=re.MULTILINE,
@@ -80,7 +80,7 @@ def test_experiments_are_chosen_by_figures_of_the_validation_split(run):
     assert (validation["images"], validation["captions"]) == (4, 8)
     both = [validation[way][f"R@{k}"] for way in ("image_to_text", "text_to_image") for k in (1, 5, 10)]
     assert sum(both) == pytest.approx(validation["rsum"])
-    assert validation["guessing"] == pytest.approx(25 + 100 * (1 - 3 / 28) + 100 + 25 + 100 + 100)
+    assert validation["chance"] == pytest.approx(25 + 100 * (1 - 3 / 28) + 100 + 25 + 100 + 100)
     assert (found["best_epoch"], found["started"]) == (
         artifact.settings["best_epoch"],
         artifact.settings["started"],
@@ -104,7 +104,7 @@ def test_a_training_that_does_not_start_says_what_happened_and_what_helps(run, m
     assert result.exit_code == 0
     warning = result.stderr.splitlines()[-1]
     assert re.fullmatch(
-        r"Warning: training did not start: the validation rsum of [\d.]+ is not clearly above guessing \(439\.3\). "
+        r"Warning: training did not start: the validation rsum of [\d.]+ is not clearly above chance \(439\.3\). "
         r"Start with a sum phase \(-S 'train.loss=\[sum_hinge,max_hinge\]'\); \d+ updates in 2 epochs are "
         r"few: raise train.epochs, or lower train.batch",
         warning,
@@ -453,7 +453,7 @@ def test_views_are_drawn_in_training_and_averaged_afterwards(run):
     change_params(
         Path(), {"embed": {"kind": "plain", "layer": "fc7"}, "train": DUAL_PATH["train"] | {"keep": "best"}}
     )
-    assert run(*READY, "train", "finetune", "encode", "floor").exit_code == 0
+    assert run(*READY, "train", "finetune", "encode", "baseline").exit_code == 0
     matcher, _ = read_model(Path("models/matching.safetensors"))
     assert matcher.shape.features == 3
     of_views = Rows.open(Path("vectors/images")).read(["00.png", "19.png"])

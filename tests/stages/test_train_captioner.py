@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fne.describing.model_file import CAPTIONER, read_describer
+from fne.describing.model_file import CAPTIONER, read_describing_model
 from fne.store.history import read_history_seal
 from fne.training.loop import Trainer
 from stages.train_captioner import main
@@ -52,7 +52,7 @@ def test_the_captioner_records_its_settings_words_and_ancestors(train):
     assert re.search(
         r"^best epoch \d \(phase \d\): validation CIDEr-D \d\.\d{3}", result.stdout, re.MULTILINE
     )
-    _, file = read_describer(MODEL, CAPTIONER)
+    _, file = read_describing_model(MODEL, CAPTIONER)
     assert file.artifact.settings["learns"] == ["apart", "joint"]
     assert list(file.artifact.lineage) == ["captions", "embeddings", "train_images"]
     assert len(file.vocabulary.words.words) == 12

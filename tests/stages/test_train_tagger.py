@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fne.describing.model_file import TAGGER, read_describer
+from fne.describing.model_file import TAGGER, read_describing_model
 from fne.store.history import read_history_seal
 from fne.training.loop import Trainer
 from stages.train_tagger import main
@@ -35,7 +35,7 @@ def test_the_tagger_records_its_settings_concepts_and_ancestors(train):
     assert re.search(
         r"^best epoch \d \(phase \d\): validation mAP \d+\.\d, F1 per class", result.stdout, re.M
     )
-    _, tagger = read_describer(MODEL, TAGGER)
+    _, tagger = read_describing_model(MODEL, TAGGER)
     assert len(tagger.vocabulary.concepts.names) == 22
     assert tagger.artifact.settings["learns"] == ["apart", "joint"]
     assert tagger.artifact.settings["best_epoch"] >= 1
@@ -96,7 +96,7 @@ def test_words_of_captions_can_be_concepts(train, tmp_path):
     result = train()
     assert result.exit_code == 0, result.output
     assert "the 12 concepts cover" in result.stdout
-    assert len(read_describer(MODEL, TAGGER)[1].vocabulary.concepts.names) == 12
+    assert len(read_describing_model(MODEL, TAGGER)[1].vocabulary.concepts.names) == 12
 
 
 def test_a_wrong_variant_is_refused_with_what_is_allowed(train, tmp_path):

@@ -28,7 +28,7 @@ from fne.store.checksums import seal_text
 IMAGES = [Image("b.jpg", "images/b.jpg", "00", 3, 4, 5), Image("a.jpg", "images/a.jpg", "11", 3, 4, 5)]
 CAPTIONED = [
     Captioned("b.jpg", "train", ("A dog.", "Line\u2028separator"), ("dog",)),
-    Captioned("a.jpg", "gallery", (), (), hints=("holiday",)),
+    Captioned("a.jpg", "gallery", (), (), user_tags=("holiday",)),
 ]
 
 
@@ -49,7 +49,7 @@ def test_images_with_tags_only_are_in_their_split_but_not_among_the_captioned():
     assert captioned_in([*CAPTIONED, tagged], "train") == [CAPTIONED[0]]
 
 
-def test_a_file_of_version_2_has_no_hints(tmp_path):
+def test_a_file_of_version_2_has_no_user_tags(tmp_path):
     line = '{"id": "a.jpg", "split": "train", "captions": ["A dog."], "tags": [], "position": 4}\n'
     (tmp_path / "c").write_text(seal_text('{"format": "fne-captions", "version": 2}\n' + line))
     assert read_captions(tmp_path / "c")[0] == [Captioned("a.jpg", "train", ("A dog.",), (), 4)]
@@ -219,7 +219,7 @@ def test_an_image_that_is_none_is_one_line(tmp_path, change):
         {"captions": [5]},
         {"tags": {}},
         {"position": "1"},
-        {"hints": [None]},
+        {"user_tags": [None]},
     ],
 )
 def test_captions_that_are_none_are_one_line(tmp_path, change):

@@ -76,15 +76,15 @@ def test_other_settings_of_an_ancestor_are_refused():
     assert fault(ranks()).startswith("ranks was made with train.margin = [0.2], but dvc.lock records 0.4")
 
 
-def test_another_number_of_threads_of_a_floor_is_refused():
+def test_another_number_of_threads_of_a_baseline_is_refused():
     stage = {"params": {"params.yaml": {"train.threads": 4}}, "outs": [entry(RANKS)]}
-    lock(floor=stage)
+    lock(baseline=stage)
     record = json.loads(Path("dvc.lock").read_text())
     del record["stages"]["evaluate"]
     Path("dvc.lock").write_text(json.dumps(record))
-    floor = Artifact(RANKS, "floor", "cd", {"threads": 2}, sections={"train.threads": {}})
-    assert fault(floor) == (
-        "ranks was made with train.threads = 2, but dvc.lock records 4; run `dvc repro --force floor`"
+    baseline = Artifact(RANKS, "baseline", "cd", {"threads": 2}, sections={"train.threads": {}})
+    assert fault(baseline) == (
+        "ranks was made with train.threads = 2, but dvc.lock records 4; run `dvc repro --force baseline`"
     )
 
 

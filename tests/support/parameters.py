@@ -48,8 +48,8 @@ MEANINGS = {
     "tag.seed": "of the choice of examples on the page",
     "tag.split": "the split whose images are tagged and scored",
     "train_tagger.cell": "the recurrent cell of the decoder",
-    "train_tagger.concept_loss": "the loss of the recognizer",
-    "train_tagger.recognizer_rate": "the learning rate of the recognizer",
+    "train_tagger.concept_loss": "the loss of the concept head",
+    "train_tagger.concept_head_rate": "the learning rate of the concept head",
     "train_tagger.units": "of the cell",
 }
 # Sections whose keys mean the same as in `train`, where they have the same names.

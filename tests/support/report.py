@@ -51,7 +51,7 @@ class Run:
             "retrieval.json",
             "intervals.json",
             "ranks.h5",
-            "floor.json",
+            "baseline.json",
             "training.json",
             "history",
             "tuning.json",
@@ -156,13 +156,13 @@ def write_ranks(
     metrics = {**both, "rsum": rsum, "ties": {"image_to_text": 0, "text_to_image": 3}, **counts}
     write_metrics(folder / "retrieval.json", {name: metrics})
     made_from = {each: lineage[each]["digest"] for each in ("embeddings", "tokens") if each in lineage}
-    floor = {"rsum": 100.0, "rsum_low": 90.0, "rsum_high": 110.0}
-    write_metrics(folder / "floor.json", {name: floor, "made_from": made_from})
+    baseline = {"rsum": 100.0, "rsum_low": 90.0, "rsum_high": 110.0}
+    write_metrics(folder / "baseline.json", {name: baseline, "made_from": made_from})
     intervals = {
         direction: {key: _around(value) for key, value in each.items()} for direction, each in both.items()
     }
     training = {
-        "validation": {"rsum": 300.0, "guessing": 250.0},
+        "validation": {"rsum": 300.0, "chance": 250.0},
         "best_epoch": 2,
         "epochs": 4,
         "updates": 12,
@@ -197,7 +197,7 @@ def write_tuning(folder: Path, rsum: list[float], best_epoch: int, started: bool
     write_history(folder, {"val/rsum": rsum, "train/loss": losses}, TUNED_MODEL, "tuning", TUNED)
     found = {
         "tuned": True,
-        "validation": {"rsum": rsum[best_epoch], "guessing": 250.0},
+        "validation": {"rsum": rsum[best_epoch], "chance": 250.0},
         "before": rsum[0],
         "best_epoch": best_epoch,
         "epochs": len(rsum) - 1,

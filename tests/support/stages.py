@@ -40,7 +40,7 @@ COMMANDS = {
     "train_tagger": "features/embeddings data/captions.jsonl models/tagger.safetensors models/tagger_history",
     "tag": "models/tagger.safetensors features/embeddings data/images.jsonl data/captions.jsonl "
     "models/tagger_history annotations/tags.jsonl metrics/tags.json metrics/tag_intervals.json report/tags.html",
-    "floor": "features/embeddings data/captions.jsonl captions/tokens.h5 metrics/floor.json",
+    "baseline": "features/embeddings data/captions.jsonl captions/tokens.h5 metrics/baseline.json",
 }
 
 Run = Callable[..., Result]

@@ -25,14 +25,14 @@ SMALL = {
     "units": 16,
     "word_dim": 8,
     "epochs": 2,
-    "recognizer_rate": 0.02,
+    "concept_head_rate": 0.02,
     "learning_rate": 0.01,
 }
 PARAMS = YAML(typ="safe").load(ROOT / "params.yaml")
 
 
 def scenes(images: int = 120) -> list[Captioned]:
-    """The captions, tags and hints of drawn scenes; a hint is a synonym of every other tag."""
+    """The captions, tags and user tags of drawn scenes; a hint is a synonym of every other tag."""
     settings = Render(seed=0, images=images, val_share=0.2, test_share=0.2, side=32)
     return [
         Captioned(

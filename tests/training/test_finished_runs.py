@@ -9,7 +9,7 @@ from fne.training import finished_runs
 from fne.training.best_epoch import Point, Scores
 from fne.training.finished_runs import (
     Finished,
-    finished_trainings,
+    finished_training_runs,
     keep_finished,
     load_finished,
     training_key,
@@ -108,7 +108,7 @@ def reference_run(pairs, name):
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_reference_runs_train_to_what_this_version_of_the_trainer_did(pairs, name):
-    """When this fails for a good reason, raise TRAINER_VERSION: kept trainings no longer count."""
+    """When this fails for a good reason, raise TRAINER_VERSION: kept training runs no longer count."""
     reference = json.loads(REFERENCE.read_text())
     assert reference["version"] == finished_runs.TRAINER_VERSION
     found, expected = reference_run(pairs, name), reference["runs"][name]
@@ -116,13 +116,13 @@ def test_reference_runs_train_to_what_this_version_of_the_trainer_did(pairs, nam
     assert found["norms"] == pytest.approx(expected["norms"], rel=1e-4)
 
 
-def test_kept_trainings_are_described_and_a_damaged_one_is_reported(tmp_path):
+def test_kept_training_runs_are_described_and_a_damaged_one_is_reported(tmp_path):
     settings = {"method": "steps", "text_encoder": "gru", "loss": ["sum_hinge"], "seed": 3}
     keep_finished(tmp_path, key(settings=settings), DONE)
-    assert [each.summary for each in finished_trainings(tmp_path)] == [
+    assert [each.summary for each in finished_training_runs(tmp_path)] == [
         "steps, gru, ['sum_hinge'], 3; rsum 2.0"
     ]
     [file] = (tmp_path / "trained").iterdir()
     file.write_bytes(b"no tensors")
-    assert [each.summary for each in finished_trainings(tmp_path)] == ["damaged"]
-    assert finished_trainings(tmp_path / "none") == []
+    assert [each.summary for each in finished_training_runs(tmp_path)] == ["damaged"]
+    assert finished_training_runs(tmp_path / "none") == []

@@ -379,15 +379,15 @@ def test_gradients_are_not_clipped_at_norm_zero(pairs):
     assert norm > 2.0
 
 
-def test_a_run_without_semi_hard_contrasts_is_detected(pairs, monkeypatch):
-    monkeypatch.setattr(task, "BATCHES_WITHOUT_CONTRAST", 5)
+def test_a_run_without_semi_hard_negatives_is_detected(pairs, monkeypatch):
+    monkeypatch.setattr(task, "BATCHES_WITHOUT_NEGATIVE", 5)
     matcher, log = new_matcher(SHAPE, seed=0), []
     with torch.no_grad():
         for parameter in matcher.parameters():
             parameter.zero_()  # all wrong scores are ties, which are hard
     phase = MatchingPhase("semi_hard_hinge", 0.2, 1e-3, epochs=4, patience=4)
     trainer(pairs, SHAPE, phase, matcher=matcher).train(log=log.append)
-    assert [each[:22] for each in log] == ["no semi-hard contrast "]
+    assert [each[:22] for each in log] == ["no semi-hard negative "]
 
 
 def test_a_branch_resumes_after_every_step_with_the_same_bits(pairs):

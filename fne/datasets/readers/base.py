@@ -46,7 +46,9 @@ class Record:
     tags: tuple[str, ...]  # sorted names of the visible objects
     source: Path  # the file that lists the image
     place: str  # the position in that file, for messages
-    hints: tuple[str, ...] = ()  # sorted noisy tags, as users gave them: further information, never the truth
+    user_tags: tuple[
+        str, ...
+    ] = ()  # sorted noisy tags, as users gave them: further information, never the truth
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ Commas, tabs or semicolons separate the columns of a text file: the ones with wh
 and a caption or tags. A column has the name that `Columns` gives it, or its own name, or the only one of the
 names in `RECOGNIZED`.
 
-The columns are `image`, then `caption` or `tags` or both, and optionally `split` and `hints`: noisy tags that
-users gave, which a tagger can read besides the image. Other columns are counted and ignored, but one that
-looks misspelled is an error. The rows of one image are joined and must have the same split. In CSV, `;`
-separates tags and hints. In JSONL they are lists, and a row can have several captions as `captions`.
+The columns are `image`, then `caption` or `tags` or both, and optionally `split` and `user_tags`: noisy tags,
+as users gave them, which a tagger can read besides the image. Other columns are counted and ignored, but one
+that looks misspelled is an error. The rows of one image are joined and must have the same split. In CSV, `;`
+separates tags and user tags. In JSONL they are lists, and a row can have several captions as `captions`.
 """
 
 import csv
@@ -36,7 +36,7 @@ from fne.datasets.readers.base import (
     sorted_tags,
 )
 
-COLUMNS = ("image", "caption", "split", "tags", "hints")
+COLUMNS = ("image", "caption", "split", "tags", "user_tags")
 KEYS = (*COLUMNS, "captions")
 AUTO = "auto"
 # Names that other programs give to these columns.
@@ -60,7 +60,7 @@ class Columns(Section):
     caption: Annotated[str, Field(min_length=1)]
     split: Annotated[str, Field(min_length=1)]
     tags: Annotated[str, Field(min_length=1)]
-    hints: Annotated[str, Field(min_length=1)]
+    user_tags: Annotated[str, Field(min_length=1)]
 
     @property
     def named(self) -> dict[str, str]:
@@ -78,7 +78,7 @@ class _Row(BaseModel):
     captions: list[Any] = []
     split: str | None = None
     tags: list[str] = []
-    hints: list[str] = []
+    user_tags: list[str] = []
 
 
 class _Rows(RootModel[dict[str, _Row]]):
@@ -103,7 +103,7 @@ def read_table(root: Path, annotations: list[Path], columns: Columns = AUTOMATIC
             sorted_tags(row.tags),
             source,
             place,
-            sorted_tags(row.hints),
+            sorted_tags(row.user_tags),
         )
         old = records.setdefault(new.id, new)
         if old is not new:
@@ -172,7 +172,7 @@ def _joined(old: Record, new: Record) -> Record:
         old,
         captions=old.captions + new.captions,
         tags=sorted_tags(old.tags + new.tags),
-        hints=sorted_tags(old.hints + new.hints),
+        user_tags=sorted_tags(old.user_tags + new.user_tags),
     )
 
 
@@ -194,7 +194,7 @@ def _csv(source: Path, named: Mapping[str, str]) -> tuple[dict[str, Any], Counte
                 faults.append(f"line {start} has {len(values)} fields, the header {len(header)}")
             elif values:
                 cells: dict[str, Any] = dict(zip(header, values, strict=True))
-                listed = {name: cells.get(name, "").split(";") for name in ("tags", "hints")}
+                listed = {name: cells.get(name, "").split(";") for name in ("tags", "user_tags")}
                 rows[f"line {start}"] = cells | listed
             start = lines.line_num + 1
     except csv.Error as error:

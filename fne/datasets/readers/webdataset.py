@@ -5,7 +5,7 @@ image stays in its archive; its id is the path of the archive and its name there
 
 - Captions: `captions` of the JSON file, else the lines of the text file, else `caption` of the JSON file.
 - Split: `split` of the JSON file, otherwise the beginning of the archive's name (`train-0000.tar`).
-- Tags and hints: `tags` and `hints` of the JSON file.
+- Tags and user tags: `tags` and `user_tags` of the JSON file.
 """
 
 import re
@@ -42,7 +42,7 @@ class _Description(BaseModel):
     captions: list[str | None] | None = None
     split: str | None = None
     tags: list[str] = []
-    hints: list[str] = []
+    user_tags: list[str] = []
 
 
 def read_webdataset(root: Path, annotations: list[Path]) -> Reading:
@@ -125,8 +125,8 @@ def _read_sample(
         captions = (described.caption,)
     own = archive.relative_to(root).as_posix()
     split = described.split or split_of(archive)
-    tags, hints = sorted_tags(described.tags), sorted_tags(described.hints)
-    return Record(f"{own}/{image}", split, captions, tags, archive, f"sample {key!r}", hints)
+    tags, user_tags = sorted_tags(described.tags), sorted_tags(described.user_tags)
+    return Record(f"{own}/{image}", split, captions, tags, archive, f"sample {key!r}", user_tags)
 
 
 def _read_text(archive: Path, name: str, members: dict[str, Member]) -> str:

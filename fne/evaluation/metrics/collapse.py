@@ -1,14 +1,14 @@
 """What a training that did not start means, and what helps.
 
-A training counts as started when its sum of recalls is clearly above guessing (see
+A training counts as started when its sum of recalls is clearly above chance (see
 `fne.evaluation.metrics.recall.has_started`). The advice depends on the loss, because losses of the hardest
-contrasts can settle where everything is mapped to one point, and on how long the training was.
+negatives can settle where everything is mapped to one point, and on how long the training was.
 """
 
 from collections.abc import Sequence
 
-# Losses that can settle at the loss of a collapsed model. The sum over all contrasts leaves it, and a
-# collapsed model has no semi-hard contrasts.
+# Losses that can settle at the loss of a collapsed model. The sum over all negatives leaves it, and a
+# collapsed model has no semi-hard negatives.
 CAN_SETTLE = ("hard_hinge", "max_hinge", "top_k_hinge")
 SEMI_HARD = "semi_hard_hinge"
 SUM = "sum_hinge"
@@ -18,7 +18,7 @@ FEW_UPDATES = 200
 
 def not_started(
     rsum: float,
-    guessing: float,
+    chance: float,
     losses: Sequence[str],
     epochs: int,
     updates: int,
@@ -39,13 +39,13 @@ def not_started(
     """
     if method == "imported":
         return (
-            f"the imported vectors are not clearly better than guessing: validation rsum {rsum:.1f}, "
-            f"guessing {guessing:.1f}. Look whether both sides are of one space, and whether the ids and "
+            f"the imported vectors are not clearly better than chance: validation rsum {rsum:.1f}, "
+            f"chance {chance:.1f}. Look whether both sides are of one space, and whether the ids and "
             "numbers of captions are right"
         )
     happened = (
-        f"training did not start: the validation rsum of {rsum:.1f} is not clearly above guessing "
-        f"({guessing:.1f})"
+        f"training did not start: the validation rsum of {rsum:.1f} is not clearly above chance "
+        f"({chance:.1f})"
     )
     if collapsed:
         happened += ", and the loss stayed at that of a model that maps everything to one point"

@@ -1,4 +1,4 @@
-"""Recall@k, median and mean rank: of a ranking, and expected from random guessing.
+"""Recall@k, median and mean rank: of a ranking, and expected from chance.
 
 A recall means little without its chance level: 10 % is poor among 10 images and excellent among 5,000. The
 `chance_of_*` functions take the size of the `pool` and `true_counts`, the number of true items per query.
@@ -12,9 +12,9 @@ import numpy as np
 RECALLS = (1, 5, 10)
 # The paper counts a run as started when the sum of its six recalls is above this.
 STARTED = 10.0
-# With few images guessing alone reaches that.
+# With few images chance alone reaches that.
 TIMES_CHANCE = 1.5
-# Where guessing reaches this fraction of the highest sum of recalls, a figure says little (about 25 images).
+# Where chance reaches this fraction of the highest sum of recalls, a figure says little (about 25 images).
 SAYS_LITTLE = 0.2
 
 Metrics = dict[str, float]
@@ -59,7 +59,7 @@ def retrieval_values(image_ranks: np.ndarray, caption_ranks: np.ndarray) -> Metr
 
 
 def chance_of_recall(k: int, pool: int, true_counts: np.ndarray) -> float:
-    """Return the exact recall@k of random guessing, in percent.
+    """Return the exact recall@k of chance, in percent.
 
     A query with c true items misses with probability C(pool - c, k) / C(pool, k). It is computed
     as a product of c factors, because the binomial coefficients overflow.
@@ -74,7 +74,7 @@ def chance_of_recall(k: int, pool: int, true_counts: np.ndarray) -> float:
 
 
 def chance_of_rsum(captions_per_image: np.ndarray, recalls: Sequence[int] = RECALLS) -> float:
-    """Return the sum of recalls of random guessing, in both directions.
+    """Return the sum of recalls of chance, in both directions.
 
     Example:
         >>> round(chance_of_rsum(np.full(1000, 5)), 1), round(chance_of_rsum(np.full(4, 5)), 1)
@@ -96,27 +96,27 @@ def validation_metrics(values: Mapping[str, float], captions_per_image: np.ndarr
             found.setdefault(direction, {})[metric] = value
     return found | {
         "rsum": next(iter(values.values())),
-        "guessing": chance_of_rsum(captions_per_image),
+        "chance": chance_of_rsum(captions_per_image),
         "images": len(captions_per_image),
         "captions": int(captions_per_image.sum()),
     }
 
 
-def small_split_warning(images: int, guessing: float, recalls: int) -> str | None:
+def small_split_warning(images: int, chance: float, recalls: int) -> str | None:
     """Return a warning if a split is so small that its sum of recalls says little, or None.
 
-    `guessing` is the sum of recalls of random guessing, and `recalls` how many each direction has.
+    `chance` is the sum of recalls of chance, and `recalls` how many each direction has.
 
     Example:
         >>> print(small_split_warning(4, 429.0, 3)[:46])
-        among 4 images guessing scores 429.0 of 600, s
+        among 4 images chance scores 429.0 of 600, s
         >>> small_split_warning(50, 62.2, 3)
     """
     highest = 200 * recalls
-    if guessing < SAYS_LITTLE * highest:
+    if chance < SAYS_LITTLE * highest:
         return None
     return (
-        f"among {images} images guessing scores {guessing:.1f} of {highest}, so the sum of recalls says "
+        f"among {images} images chance scores {chance:.1f} of {highest}, so the sum of recalls says "
         "little; score 100 images or more"
     )
 
@@ -137,12 +137,12 @@ def chosen_by(name: str) -> str | None:
 
 
 def has_started(rsum: float, captions_per_image: np.ndarray) -> bool:
-    """Return whether the sum of the six recalls is clearly above guessing."""
+    """Return whether the sum of the six recalls is clearly above chance."""
     return rsum > max(STARTED, TIMES_CHANCE * chance_of_rsum(captions_per_image))
 
 
 def chance_of_median(pool: int, true_counts: np.ndarray) -> int:
-    """Return the rank within which random guessing finds a true item for half of the queries."""
+    """Return the rank within which chance finds a true item for half of the queries."""
     low, high = 1, pool
     while low < high:
         middle = (low + high) // 2
@@ -154,7 +154,7 @@ def chance_of_median(pool: int, true_counts: np.ndarray) -> int:
 
 
 def chance_of_mean(pool: int, true_counts: np.ndarray) -> float:
-    """Return the expected rank of the first true item under random guessing: (pool + 1) / (c + 1).
+    """Return the expected rank of the first true item under chance: (pool + 1) / (c + 1).
 
     Example:
         >>> chance_of_mean(9, np.array([1, 4]))

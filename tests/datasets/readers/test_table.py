@@ -112,7 +112,7 @@ def test_columns_of_other_names_are_counted_and_listed(tmp_path):
 def test_a_column_that_looks_misspelled_is_an_error(tmp_path, name, meant):
     assert fault(tmp_path, "t.csv", f"image,caption,{name}\na.jpg,A dog,x\n") == (
         f"the header has the unknown name '{name}' (did you mean '{meant}'?); "
-        "rename or remove it; the known names are image, caption, split, tags, hints"
+        "rename or remove it; the known names are image, caption, split, tags, user tags"
     )
 
 
@@ -121,7 +121,7 @@ def test_a_key_that_looks_misspelled_is_an_error_with_its_first_line(tmp_path):
     assert fault(tmp_path, "t.jsonl", text) == (
         "line 2 has the unknown name 'captoin' (did you mean 'caption'?); "
         "line 2 has the unknown name 'Split' (did you mean 'split'?); "
-        "rename or remove it; the known names are image, caption, split, tags, hints, captions"
+        "rename or remove it; the known names are image, caption, split, tags, user tags, captions"
     )
 
 
@@ -191,7 +191,7 @@ def test_rows_of_one_image_are_joined_for_different_spellings_of_its_path(tmp_pa
 
 def test_a_missing_column_is_an_error_that_lists_the_columns(tmp_path):
     assert fault(tmp_path, "t.csv", "name;text\na.jpg;A dog\n") == (
-        "no column 'image', found ['name', 'text']; the columns are image, caption, split, tags, hints, "
+        "no column 'image', found ['name', 'text']; the columns are image, caption, split, tags, user tags, "
         "separated by commas, tabs or semicolons; name yours in catalog.columns"
     )
 
@@ -250,15 +250,19 @@ def test_a_table_can_have_tags_and_no_captions(tmp_path):
     assert (second.captions, second.tags, second.split) == ((), (), "val")
 
 
-def test_hints_are_a_column_of_their_own(tmp_path):
-    text = "image,caption,tags,hints\na.jpg,A dog,dog,holiday; 2009\na.jpg,Snow,dog,me;2009\nb.jpg,A cat,,\n"
+def test_user_tags_are_a_column_of_their_own(tmp_path):
+    text = (
+        "image,caption,tags,user tags\na.jpg,A dog,dog,holiday; 2009\na.jpg,Snow,dog,me;2009\nb.jpg,A cat,,\n"
+    )
     first, second = read(tmp_path, "t.csv", text)
-    assert (first.tags, first.hints, second.hints) == (("dog",), ("2009", "holiday", "me"), ())
-    (record,) = read(tmp_path, "t.jsonl", '{"image": "a.jpg", "tags": ["dog;cat"], "hints": ["b", "a"]}\n')
-    assert (record.tags, record.hints) == (("dog;cat",), ("a", "b"))
+    assert (first.tags, first.user_tags, second.user_tags) == (("dog",), ("2009", "holiday", "me"), ())
+    (record,) = read(
+        tmp_path, "t.jsonl", '{"image": "a.jpg", "tags": ["dog;cat"], "user_tags": ["b", "a"]}\n'
+    )
+    assert (record.tags, record.user_tags) == (("dog;cat",), ("a", "b"))
 
 
-def test_hints_that_are_no_list_are_refused(tmp_path):
-    assert fault(tmp_path, "t.jsonl", '{"image": "a.jpg", "hints": "b"}\n') == (
-        "line 1.hints: input should be a valid list, got 'b'; fix the file"
+def test_user_tags_that_are_no_list_are_refused(tmp_path):
+    assert fault(tmp_path, "t.jsonl", '{"image": "a.jpg", "user_tags": "b"}\n') == (
+        "line 1.user_tags: input should be a valid list, got 'b'; fix the file"
     )

@@ -6,7 +6,7 @@ SEED = "lower train.learning_rate, or try another train.seed"
 
 
 @pytest.mark.parametrize("loss", ["max_hinge", "top_k_hinge", "hard_hinge"])
-def test_advice_for_losses_of_the_hardest_contrasts_is_to_start_with_a_sum(loss):
+def test_advice_for_losses_of_the_hardest_negatives_is_to_start_with_a_sum(loss):
     assert start_advice([loss], 40, 4000) == (
         f"Start with a sum phase (-S 'train.loss=[sum_hinge,{loss}]'); {SEED}"
     )
@@ -16,7 +16,7 @@ def test_a_loss_that_starts_with_a_sum_gets_no_such_advice():
     assert start_advice(["sum_hinge", "max_hinge"], 40, 4000) == SEED[:1].upper() + SEED[1:]
 
 
-def test_semi_hard_contrasts_may_need_a_larger_margin():
+def test_semi_hard_negatives_may_need_a_larger_margin():
     assert start_advice(["semi_hard_hinge"], 40, 4000) == (
         "Start with a sum phase (-S 'train.loss=[sum_hinge,semi_hard_hinge]'), or raise train.margin"
     )
@@ -39,7 +39,7 @@ def test_a_closed_form_gets_no_advice_about_epochs():
 def test_the_sentence_says_what_happened():
     text = not_started(8.24, 7.9, ["max_hinge"], 40, 4000, collapsed=True)
     assert text.startswith(
-        "training did not start: the validation rsum of 8.2 is not clearly above guessing (7.9), and the loss stayed "
+        "training did not start: the validation rsum of 8.2 is not clearly above chance (7.9), and the loss stayed "
         "at that of a model that maps everything to one point. Start with a sum phase"
     )
     assert "one point" not in not_started(8.24, 7.9, ["max_hinge"], 40, 4000, collapsed=False)

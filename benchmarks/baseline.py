@@ -1,9 +1,9 @@
-"""`python -m benchmarks.floor`: what closed-form alignment reaches with given image features.
+"""`python -m benchmarks.baseline`: what closed-form alignment reaches with given image features.
 
 A trained model should beat these figures. Every row is fitted on the training images, with settings chosen on
 training images that are held out, and scored on the evaluation images once.
 
-    python -m benchmarks.floor vgg16.h5 inception.npz --captions captions.token.txt \
+    python -m benchmarks.baseline vgg16.h5 inception.npz --captions captions.token.txt \
         --train trainImages.txt --evaluate devImages.txt
 """
 
@@ -99,7 +99,7 @@ def main(
     power: tuple[float, ...],
     holdout: int,
 ) -> None:
-    """Print the floor of each file of FEATURES, and of all of them together."""
+    """Print the baseline of each file of FEATURES, and of all of them together."""
     settings = ClosedForm(
         dim=dim,
         text="tfidf",

@@ -1,4 +1,4 @@
-"""Stage `floor`: what closed-form alignment reaches with the same features and split."""
+"""Stage `baseline`: what closed-form alignment reaches with the same features and split."""
 
 import tempfile
 from pathlib import Path
@@ -12,7 +12,7 @@ from fne.core.params import load_runtime, load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.core.variants import load_block
-from fne.evaluation.baseline import write_floor, write_no_floor
+from fne.evaluation.baseline import write_baseline, write_no_baseline
 from fne.evaluation.protocols import Evaluate, choose_folds, metrics_name
 from fne.evaluation.score_retrieval import evaluate
 from fne.matching.closed_form import ClosedForm, Threads, align_pairs, to_matcher
@@ -29,10 +29,10 @@ from fne.text.tokens import read_tokens
 @click.argument("embeddings", type=INPUT)
 @click.argument("captions", type=INPUT)
 @click.argument("tokens", type=INPUT)
-@click.argument("floor", type=OUTPUT)
+@click.argument("baseline", type=OUTPUT)
 @params_option
-def main(embeddings: Path, captions: Path, tokens: Path, floor: Path, params: Path) -> None:
-    """Align EMBEDDINGS with the TOKENS of their CAPTIONS in closed form, and write the recalls to FLOOR."""
+def main(embeddings: Path, captions: Path, tokens: Path, baseline: Path, params: Path) -> None:
+    """Align EMBEDDINGS with the TOKENS of their CAPTIONS in closed form, and write BASELINE."""
     settings, runtime = load_section(params, "evaluate", Evaluate), load_runtime(params)
     closed_form = load_block(params, "train", "methods", "cca", ClosedForm)
     stat_cache.use(runtime.scratch_folder())
@@ -45,7 +45,7 @@ def main(embeddings: Path, captions: Path, tokens: Path, floor: Path, params: Pa
     try:
         alignment = align_pairs(inputs, "cca", closed_form)
     except AlignmentError as error:  # such as too few images: training may still work
-        say(write_no_floor(floor, name, error.message, made_with, inputs.lineage))
+        say(write_no_baseline(baseline, name, error.message, made_with, inputs.lineage))
         return
     records = [record for fold in folds for record in fold]
     pairs = Pairs(records, inputs.rows, read_tokens(tokens))
@@ -56,7 +56,7 @@ def main(embeddings: Path, captions: Path, tokens: Path, floor: Path, params: Pa
         images, sentences = (Rows.open(store) for store in stores)
         evaluation = evaluate(folds, images, sentences, SIMILARITIES["cosine"], 0, device)
     metrics, interval = evaluation.metrics(settings.recalls), evaluation.intervals(settings.recalls)["rsum"]
-    say(write_floor(floor, name, metrics, interval, made_with, inputs.lineage))
+    say(write_baseline(baseline, name, metrics, interval, made_with, inputs.lineage))
 
 
 if __name__ == "__main__":

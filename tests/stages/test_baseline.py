@@ -9,11 +9,11 @@ from tests.support.stages import write_activations, write_catalog
 READY = ("standardize", "embed", "tokenize")
 
 
-def test_the_floor_names_split_protocol_and_inputs(run):
-    result = run(*READY, "floor")
+def test_the_baseline_names_split_protocol_and_inputs(run):
+    result = run(*READY, "baseline")
     assert result.exit_code == 0
-    assert result.stdout.startswith("test_full: closed-form floor ")
-    content = json.loads(Path("metrics/floor.json").read_text())
+    assert result.stdout.startswith("test_full: closed-form baseline ")
+    content = json.loads(Path("metrics/baseline.json").read_text())
     assert content["test_full"]["images"] == 4
     assert (
         content["test_full"]["rsum_low"] <= content["test_full"]["rsum"] <= content["test_full"]["rsum_high"]
@@ -22,33 +22,33 @@ def test_the_floor_names_split_protocol_and_inputs(run):
 
 
 def test_the_same_inputs_give_the_same_bytes(run):
-    run(*READY, "floor")
-    first = Path("metrics/floor.json").read_bytes()
-    run("floor")
-    assert Path("metrics/floor.json").read_bytes() == first
+    run(*READY, "baseline")
+    first = Path("metrics/baseline.json").read_bytes()
+    run("baseline")
+    assert Path("metrics/baseline.json").read_bytes() == first
 
 
 def test_too_few_images_leave_a_reason_and_no_fault(run):
     write_catalog(["train"] * 3 + ["val"] * 8 + ["test"] * 9)
-    result = run(*READY, "floor")
+    result = run(*READY, "baseline")
     assert result.exit_code == 0
-    assert "no closed-form floor (the training split has 3 captioned images" in result.stdout
-    assert json.loads(Path("metrics/floor.json").read_text())["test_full"] == {}
+    assert "no closed-form baseline (the training split has 3 captioned images" in result.stdout
+    assert json.loads(Path("metrics/baseline.json").read_text())["test_full"] == {}
 
 
-def test_damage_is_an_error_and_not_a_missing_floor(run):
+def test_damage_is_an_error_and_not_a_missing_baseline(run):
     run(*READY)
     flip(next(Path("features/embeddings").glob("shard-*.h5")), 0.5)
-    result = run("floor")
+    result = run("baseline")
     assert result.exit_code == 2
     assert "damaged" in result.stderr
-    assert not Path("metrics/floor.json").exists()
+    assert not Path("metrics/baseline.json").exists()
 
 
 def test_a_missing_key_of_the_block_is_named(run):
     run(*READY)
     change_params(Path(), {"train": {"methods": {"cca": {"dim": 4}}}})
-    result = run("floor")
+    result = run("baseline")
     assert result.exit_code == 2
     assert "section 'train': methods.cca: missing key 'text'" in result.stderr
 
@@ -61,6 +61,6 @@ def test_a_closed_form_model_is_trained_encoded_and_evaluated_like_any_other(run
     training = json.loads(Path("metrics/training.json").read_text())
     assert (training["updates"], training["collapsed"], training["best_epoch"]) == (0, False, 1)
     metrics = json.loads(Path("metrics/retrieval.json").read_text())["test_full"]
-    run("floor")
-    floor = json.loads(Path("metrics/floor.json").read_text())["test_full"]
-    assert metrics["rsum"] == floor["rsum"]
+    run("baseline")
+    baseline = json.loads(Path("metrics/baseline.json").read_text())["test_full"]
+    assert metrics["rsum"] == baseline["rsum"]
