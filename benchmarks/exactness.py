@@ -20,7 +20,7 @@ from benchmarks.drawn import draw_dataset
 from benchmarks.extraction import write_weights
 from benchmarks.precision import CONVOLUTIONS, ternary
 from benchmarks.timing import PROJECT
-from fne.core.params import load_params
+from fne.core.settings import load_params
 from fne.extraction.extractor import ALGORITHMS
 from fne.extraction.forward_pass import ALL, build_network
 from fne.extraction.preprocess import normalize, squash

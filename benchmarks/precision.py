@@ -26,7 +26,7 @@ from torch.nn import functional
 from benchmarks.drawn import draw_dataset
 from benchmarks.extraction import write_weights
 from benchmarks.timing import PROJECT
-from fne.core.params import load_params
+from fne.core.settings import load_params
 from fne.extraction.extractor import PRECISIONS
 from fne.extraction.fast_convolutions.crop_sharing import Convolve, Step, convolve_directly, share_crops
 from fne.extraction.forward_pass import Network, build_network

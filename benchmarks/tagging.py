@@ -27,7 +27,7 @@ from ruamel.yaml import YAML
 
 from benchmarks.drawn import draw_dataset, draw_store
 from fne.core.effective_settings import put
-from fne.core.params import parse_section
+from fne.core.settings import parse_section
 from fne.describing.concepts import recorded_source
 from fne.describing.inputs import read_inputs
 from fne.describing.run import train_describing_model

@@ -13,7 +13,7 @@ from PIL.Image import Image
 
 from fne.core.errors import InputError
 from fne.core.files import FETCH, replacing
-from fne.core.params import not_one_of
+from fne.core.settings import not_one_of
 from fne.matching.model_file import MODELS, ModelFile, model_of, read_model, read_model_file
 from fne.search.engine import encode_sentence
 from fne.search.numpy_model import PREFIX

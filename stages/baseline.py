@@ -8,7 +8,7 @@ import click
 from fne.core import stat_cache
 from fne.core.device import prepare_device
 from fne.core.options import INPUT, OUTPUT, params_option
-from fne.core.params import load_runtime, load_section
+from fne.core.settings import load_runtime, load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.core.variants import load_block

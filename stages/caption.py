@@ -8,7 +8,7 @@ from fne.core import stat_cache
 from fne.core.device import prepare_device
 from fne.core.files import write_text
 from fne.core.options import INPUT, OUTPUT, params_option
-from fne.core.params import load_key, load_runtime, load_section
+from fne.core.settings import load_key, load_runtime, load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.describing.annotations import write_written

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from fne.core.options import OUTPUT, TABLE, params_option
-from fne.core.params import load_runtime, load_section
+from fne.core.settings import load_runtime, load_section
 from fne.core.stage import input_digests, stage
 from fne.core.stat_cache import VerifiedFiles
 from fne.core.terminal import say

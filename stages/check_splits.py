@@ -10,7 +10,7 @@ import click
 
 from fne.core.files import write_text
 from fne.core.options import INPUT, TABLE, params_option
-from fne.core.params import load_section
+from fne.core.settings import load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.evaluation.protocols import Evaluate, require_splits

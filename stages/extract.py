@@ -6,7 +6,7 @@ import click
 
 from fne.core import stat_cache
 from fne.core.options import INPUT, OUTPUT, params_option
-from fne.core.params import load_key, load_runtime, load_section
+from fne.core.settings import load_key, load_runtime, load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.extraction.cost import shard_advice

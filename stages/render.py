@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from fne.core.options import OUTPUT, params_option
-from fne.core.params import load_section
+from fne.core.settings import load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.datasets.demo.dataset import SPLITS, Render, write_dataset

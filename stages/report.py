@@ -7,7 +7,7 @@ import click
 
 from fne.core.files import write_text
 from fne.core.options import INPUT, OUTPUT, params_option
-from fne.core.params import load_key, load_section
+from fne.core.settings import load_key, load_section
 from fne.core.stage import input_digests, stage
 from fne.core.terminal import say
 from fne.evaluation.baseline import baseline_artifact, read_baseline

@@ -7,7 +7,7 @@ import click
 from fne.core import stat_cache
 from fne.core.errors import InputError
 from fne.core.options import INPUT, OUTPUT, params_option
-from fne.core.params import load_key, load_runtime
+from fne.core.settings import load_key, load_runtime
 from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.features.standardize import fit

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from fne.core.options import INPUT, OUTPUT, params_option
-from fne.core.params import load_section
+from fne.core.settings import load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.store.catalog import read_captions

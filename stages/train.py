@@ -7,7 +7,7 @@ import click
 from fne.core import stat_cache
 from fne.core.launch import is_first, start
 from fne.core.options import INPUT, OUTPUT, params_option
-from fne.core.params import load_runtime, load_section
+from fne.core.settings import load_runtime, load_section
 from fne.core.stage import stage
 from fne.matching.applied_settings import applies
 from fne.matching.imported import Encode, Similarity, read_imported, write_imported

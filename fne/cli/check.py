@@ -12,10 +12,10 @@ from typing import Any
 import click
 
 from fne.core.dvc import DvcError, apply_overrides, split_sweeps
-from fne.core.effective_settings import flattened
+from fne.core.settings import flattened
 from fne.core.errors import InputError, LinesError
 from fne.core.options import params_option
-from fne.core.params import Runtime, Section, load_params, not_one_of, parse_section
+from fne.core.settings import Runtime, Section, load_params, not_one_of, parse_section
 from fne.core.terminal import say
 from fne.datasets.demo.dataset import Render
 from fne.datasets.location import file_fault

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from fne.core.options import OUTPUT, params_option
-from fne.core.params import load_runtime
+from fne.core.settings import load_runtime
 from fne.core.terminal import say
 from fne.sharing.device_check import check_device
 from fne.sharing.doctor import diagnose

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from fne.core.options import INPUT
-from fne.core.params import load_key
+from fne.core.settings import load_key
 from fne.core.terminal import say
 from fne.features.export_features import FORMS, OF_CAPTIONS, Shown, export_rows
 from fne.store.catalog import CAPTIONS_FILE, image_root, read_captions, read_images

@@ -13,7 +13,7 @@ import click
 from fne.core.dvc import added_out, pipeline_outs, project_path
 from fne.core.errors import InputError
 from fne.core.options import INPUT
-from fne.core.params import load_key, load_runtime, load_section
+from fne.core.settings import load_key, load_runtime, load_section
 from fne.core.terminal import say
 from fne.features.import_features import CAPTION_FEATURES, ArrayNames, import_rows
 from fne.features.join import check_destination

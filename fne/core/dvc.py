@@ -23,7 +23,7 @@ from typing import Any
 
 from fne.core.errors import InputError
 from fne.core.files import files_in, read_bytes
-from fne.core.params import load_params, parse_yaml
+from fne.core.settings import load_params, parse_yaml
 from fne.core.stat_cache import VerifiedFiles, file_state
 
 PIPELINE, LOCK, PIPELINES = "dvc.yaml", "dvc.lock", "pipelines"

@@ -25,11 +25,11 @@ from typing import Any
 import click
 
 from fne.core.dvc import NO_RECORDS, content_md5, pipeline_outs, project_path
-from fne.core.effective_settings import applies, flattened
+from fne.core.settings import flattened
 from fne.core.errors import InputError
 from fne.core.files import deferring
 from fne.core.options import INPUT, OUTPUT
-from fne.core.params import load_params, reading_once
+from fne.core.settings import load_params, reading_once
 from fne.core.signals import explain_interrupt
 from fne.core.stat_cache import VerifiedFiles
 

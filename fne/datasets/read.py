@@ -17,7 +17,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from fne.core.errors import InputError
-from fne.core.params import Section, not_one_of, one_of
+from fne.core.settings import Section, not_one_of, one_of
 from fne.datasets.examine_images import Finding, examine_all, findings_file
 from fne.datasets.location import NONE, image_folder
 from fne.datasets.readers import AUTO, READERS, read_dataset
@@ -75,25 +75,41 @@ class Splitting:
     test_from_train: float = 0.0  # the fraction of `train` that becomes `test`, for a data set without one
 
 
-COLUMNS_EXAMPLE = f"{{{', '.join(f'{name}: auto' for name in COLUMNS)}}}"
-
-
 class Catalog(Section):
     """The section `catalog` of `params.yaml`."""
 
-    root: Folder
-    format: Annotated[str, one_of([AUTO, *READERS])]
-    annotations: Name
-    images: Name
-    restval: Annotated[str, one_of(RESTVAL)]
-    val_share: Fraction
-    test_share: Fraction
-    test_from_train: Fraction
-    seed: Annotated[int, Field(ge=0)]
-    val_images: Annotated[int, Field(ge=0, examples=[0])]
-    captions_per_image: Annotated[int, Field(ge=0, examples=[0])]
-    columns: Annotated[Columns, Field(examples=[COLUMNS_EXAMPLE])]
-    max_rejects: Annotated[int, Field(ge=0)]
+    common: ClassVar[tuple[str, ...]] = ("columns",)
+
+    root: Folder = Field(
+        "data/demo",
+        description="the folder of the data set, or its annotation file; an absolute path works everywhere",
+    )
+    format: Annotated[str, one_of([AUTO, *READERS])] = Field(AUTO, description="the format of the data set")
+    annotations: Name = Field(AUTO, description="a file below root, if auto finds more than one")
+    images: Name = Field(
+        AUTO, description="auto, a folder below root, or none (captions only; features are imported)"
+    )
+    restval: Annotated[str, one_of(RESTVAL)] = Field(
+        "drop", description="what becomes of Karpathy's additional COCO training images"
+    )
+    val_images: int = Field(0, ge=0, description="keep only this many images of val, the first ones; 0: all")
+    captions_per_image: int = Field(
+        0, ge=0, description="keep only this many captions per image, the first ones; 0: all"
+    )
+    val_share: Fraction = Field(
+        0.1, description="the fraction of the images in val, for tables without a split column"
+    )
+    test_share: Fraction = Field(
+        0.1, description="the fraction of the images in test, for tables without a split column"
+    )
+    test_from_train: Fraction = Field(
+        0.0, description="the fraction of train that becomes test, for splits without test images"
+    )
+    seed: int = Field(0, ge=0, description="random seed of the drawing of these splits")
+    max_rejects: int = Field(
+        0, ge=0, description="how many unusable images and captions are skipped before the stage stops"
+    )
+    columns: Columns = AUTOMATIC
 
     @property
     def splitting(self) -> Splitting:

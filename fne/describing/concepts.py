@@ -9,14 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field
-
 from fne.core.errors import InputError
-from fne.core.params import Section, one_of
-from fne.core.variants import Variant
+from fne.describing.settings import TagConcepts, WordConcepts
 from fne.store.catalog import Captioned, captioned_in, in_split
 from fne.text.caption_vocabulary import ptb_words
 
@@ -94,20 +91,6 @@ def membership(numbers: Mapping[str, int], images: Iterable[Iterable[str]]) -> n
     return mask
 
 
-class FromTags(Section):
-    """The settings of concepts that are tags of the data set."""
-
-    min_images: Annotated[int, Field(ge=1, examples=[1])]
-
-
-class FromWords(Section):
-    """The settings of concepts that are words of the captions."""
-
-    count: Annotated[int, Field(ge=1, le=100_000, examples=[1000])]
-    min_images: Annotated[int, Field(ge=1, examples=[1])]
-    stop_words: Annotated[str, one_of(["keep", "drop"]), Field(examples=["keep"])]
-
-
 @dataclass(frozen=True)
 class ConceptSource:
     """Where concepts come from."""
@@ -174,7 +157,7 @@ def concepts_from_tags(tags: Mapping[str, Sequence[str]], min_images: int = 1) -
     return Concepts(names, [counts[name] for name in names], len(tags), covered, ranked[len(names) :])
 
 
-def from_tags(cut: Callable[[str], list[str]], settings: FromTags) -> ConceptSource:
+def from_tags(cut: Callable[[str], list[str]], settings: TagConcepts) -> ConceptSource:
     """The tags of the data set. Every image of a split counts, also one without tags."""
 
     def choose(training: Sequence[Captioned]) -> Concepts:
@@ -183,7 +166,7 @@ def from_tags(cut: Callable[[str], list[str]], settings: FromTags) -> ConceptSou
     return ConceptSource(in_split, choose, lambda record: set(record.tags))
 
 
-def from_words(cut: Callable[[str], list[str]], settings: FromWords) -> ConceptSource:
+def from_words(cut: Callable[[str], list[str]], settings: WordConcepts) -> ConceptSource:
     """The most frequent words of the training captions. Images without captions do not count."""
     dropped = STOP_WORDS if settings.stop_words == "drop" else frozenset()
 
@@ -201,17 +184,17 @@ def from_words(cut: Callable[[str], list[str]], settings: FromWords) -> ConceptS
 
 
 def concept_source(
-    name: str, settings: Section, cut: Callable[[str], list[str]] = ptb_words
+    name: str, settings: TagConcepts | WordConcepts, cut: Callable[[str], list[str]] = ptb_words
 ) -> ConceptSource:
     """Return a source of `CONCEPT_SOURCES` with the settings of its block; `cut` makes words of a caption."""
-    return CONCEPT_SOURCES[name].make(cut, settings)
+    return CONCEPT_SOURCES[name](cut, settings)
 
 
 def recorded_source(settings: Mapping[str, Any]) -> ConceptSource:
     """Return where the concepts of a tagger came from, by the settings that its file records."""
     name = settings["concepts"]
-    own = CONCEPT_SOURCES[name].settings.model_validate(settings["concept_sources"][name])
-    return concept_source(name, own)
+    schema = TagConcepts if name == "tags" else WordConcepts
+    return concept_source(name, schema.model_validate(settings[name]))
 
 
 def frequent_first(concepts: Concepts) -> np.ndarray:
@@ -248,7 +231,7 @@ def _refuse_no_images(images: Mapping[str, object]) -> None:
 
 def _key(name: str) -> str:
     """Return the full name of a key of concepts, of a tagger and of a captioner."""
-    return f"train_tagger.concept_sources.{name} (for a captioner: train_captioner.concept_sources.{name})"
+    return f"train_tagger.{name} (for a captioner: train_captioner.{name})"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -256,10 +239,7 @@ def _listed(names: Sequence[str]) -> str:
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more concepts"
 
 
-CONCEPT_SOURCES: dict[str, Variant[ConceptSource]] = {
-    "tags": Variant(from_tags, FromTags),
-    "words": Variant(from_words, FromWords),
-}
+CONCEPT_SOURCES: dict[str, Callable[..., ConceptSource]] = {"tags": from_tags, "words": from_words}
 ORDERS: dict[str, Callable[[Concepts], np.ndarray]] = {
     "frequent_first": frequent_first,
     "rare_first": rare_first,

@@ -13,7 +13,6 @@ import numpy as np
 from torch import Tensor
 
 from fne.core.errors import InputError
-from fne.core.variants import settings_of
 from fne.describing.concepts import ORDERS, Concepts, ConceptSource, concept_source, membership, tag_sequences
 from fne.describing.data import Examples
 from fne.describing.model import row_moments
@@ -23,7 +22,7 @@ from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, captioned_in, read_captions, split_artifact
 from fne.store.lineage import recorded_lineage
 from fne.store.rows import Rows
-from fne.text.caption_vocabulary import END, WORDS, CaptionWords, choose_caption_words
+from fne.text.caption_vocabulary import CUTS, END, CaptionWords, choose_caption_words
 from fne.training.finished_runs import digest_of
 from fne.training.row_source import RowSource, StoreRows
 
@@ -82,7 +81,7 @@ def read_inputs(embeddings: Path, captions: Path, settings: TrainTagger | TrainC
 
 def tags_to_learn(place: Path, captioned: Sequence[Captioned], settings: TrainTagger) -> Lesson:
     """Choose the concepts of a tagger, which are the tags that it writes, and the user tags that it reads."""
-    source = concept_source(settings.concepts, settings_of(settings.concepts, settings.concept_sources))
+    source = concept_source(settings.concepts, getattr(settings, settings.concepts))
     training, validation = (source.images(captioned, split) for split in PURPOSES)
     for records, (split, purpose) in zip((training, validation), PURPOSES.items(), strict=True):
         if not records:
@@ -123,13 +122,12 @@ def captions_to_learn(place: Path, captioned: Sequence[Captioned], settings: Tra
                 f"the catalog has {len(records)} captioned images in split '{split}'; {purpose} of a "
                 "captioner needs at least 2; see `catalog` in params.yaml"
             )
-    cut = WORDS[settings.words]
+    cut = CUTS[settings.cut]
     sentences = {record.id: [cut(caption) for caption in record.captions] for record in training}
     words = choose_caption_words(
         (each for own in sentences.values() for each in own), settings.min_count, settings.max_words
     )
-    own = settings_of(settings.concepts, settings.concept_sources)
-    source = concept_source(settings.concepts, own, cut)
+    source = concept_source(settings.concepts, getattr(settings, settings.concepts), cut)
     concepts = source.choose(training)
     notes = [
         _captions(sentences, words, concepts),

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from fne.describing.concept_head import ROWS, USER_TAG_SUMS, ConceptHead, UserTagReader
 from fne.describing.decoder import Decoder
+from fne.describing.settings import DescribingSection
 from fne.store.rows import BLOCK
 from fne.training.row_source import StoreRows
 
@@ -41,6 +42,28 @@ class DescribingShape:
     user_tags: int = 0  # 0 if none are read
     user_tag_hidden: int = 0  # units of the hidden layer that reads them
     user_tag_sum: str = "logits"  # a key of `fne.describing.concept_head.USER_TAG_SUMS`
+
+
+def shape_of(
+    settings: DescribingSection, features: int, concepts: int, outputs: int, user_tags: int = 0
+) -> DescribingShape:
+    """Return the shape of the model for rows, concepts, outputs and user tags of these numbers."""
+    reader = settings.user_tag_settings
+    return DescribingShape(
+        features=features,
+        rows=settings.rows,
+        concepts=concepts if settings.has_concept_head else 0,
+        hidden=settings.hidden.dim if settings.concept_head == "hidden" else 0,
+        condition=settings.condition,
+        outputs=outputs if settings.has_decoder else 0,
+        word_dim=settings.word_dim,
+        units=settings.units,
+        cell=settings.cell,
+        inject=settings.inject,
+        user_tags=user_tags if reader else 0,
+        user_tag_hidden=reader.hidden if reader else 0,
+        user_tag_sum=reader.sum if reader else "logits",
+    )
 
 
 class Seen(NamedTuple):

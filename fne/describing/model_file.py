@@ -13,6 +13,7 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.describing.concepts import Concepts
+from fne.describing.settings import CAPTIONER, TAGGER
 from fne.store.artifact import Artifact, Format, Lineage, describe, described, repair_hint
 from fne.store.tensors import HEADER_FAULTS, read_sealed_arrays, write_sealed
 from fne.text.caption_vocabulary import UNKNOWN, CaptionWords
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from fne.describing.model import DescribingModel
 
 FORMAT = Format("fne-describer", 1)
-TAGGER, CAPTIONER = "tagger", "captioner"  # in lineages
 # The pipeline that makes each.
 PIPELINES = {CAPTIONER: "pipelines/captioning/dvc.yaml", TAGGER: "pipelines/tagging/dvc.yaml"}
 

@@ -9,19 +9,19 @@ import torch
 from fne.core import stat_cache
 from fne.core.device import prepare_device
 from fne.core.errors import InputError
-from fne.core.params import Runtime
+from fne.core.settings import Runtime
 from fne.core.processes import ALONE, Processes, joined
 from fne.core.signals import graceful_stop
 from fne.describing.concept_head import log_odds
 from fne.describing.inputs import Inputs, read_inputs
-from fne.describing.model import DescribingModel, new_describing_model
+from fne.describing.model import DescribingModel, new_describing_model, shape_of
 from fne.describing.model_file import write_describing_model
 from fne.describing.settings import TrainCaptioner, TrainTagger
 from fne.describing.task import Batching, DescribingTask, Objective
 from fne.describing.validation import CaptionValidation, TagValidation, Validation
 from fne.training.finished_runs import Finished
 from fne.training.history import write_history
-from fne.training.run import Job, train_task
+from fne.training.run import Job, schedule_of, train_task
 
 Settings = TrainTagger | TrainCaptioner
 
@@ -54,7 +54,7 @@ def train_and_write(
 def train_describing_model(settings: Settings, inputs: Inputs, job: Job) -> tuple[DescribingTask, Finished]:
     """Train a describer; return its task, with the weights that were kept, and the points of validation."""
     task = new_task(settings, inputs, job.device, job.processes)
-    return task, train_task(task, settings, settings.schedule(settings.titles()), inputs.read, job)
+    return task, train_task(task, settings, schedule_of(settings, settings.titles()), inputs.read, job)
 
 
 def new_task(
@@ -78,7 +78,7 @@ def start_describing_model(settings: Settings, inputs: Inputs) -> DescribingMode
     """Return a describer with fresh weights; with biases of frequencies it predicts those at first."""
     vocabulary, labels = inputs.vocabulary, inputs.training.labels
     sizes = (inputs.features, len(vocabulary.concepts.names), vocabulary.outputs, len(vocabulary.user_tags))
-    describer = new_describing_model(settings.shape(*sizes), settings.seed, settings.forget_bias)
+    describer = new_describing_model(shape_of(settings, *sizes), settings.seed, settings.forget_bias)
     describer.fit_rows(*inputs.moments)
     if describer.concept_head is not None and settings.concept_bias == "frequency":
         describer.start_concepts(log_odds(labels.sum(axis=0), len(labels)))

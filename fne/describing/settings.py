@@ -13,60 +13,70 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from fne.core.params import PerPhase, Section, one_of
-from fne.core.variants import NoSettings, Variant, blocks, chosen, settings_of
-from fne.describing.concept_head import ROWS, USER_TAG_SUMS
-from fne.describing.concepts import CONCEPT_SOURCES, ORDERS
-from fne.describing.data import DRAWS
-from fne.describing.decoder import INJECTIONS
-from fne.describing.losses import MULTILABEL_LOSSES
-from fne.describing.model import CONDITIONS, DescribingShape
-from fne.describing.model_file import CAPTIONER, TAGGER
-from fne.describing.recurrent_cells import CELLS
-from fne.text.caption_vocabulary import WORDS
-from fne.training.settings import Count, Rate, TrainingSection
+from fne.core.settings import PerPhase, Section, one_of
+from fne.training.settings import Count, Rate, Seed, TrainingSection
 
+TAGGER, CAPTIONER = "tagger", "captioner"  # in lineages
 NONE = "none"  # no loss of the concepts, and no user tags
 SCORED = ("test", "val")  # the splits that can be scored
 # The validation score that chooses the epoch of a captioner, and its name among the scores.
 SELECT = {"bleu_4": "BLEU-4", "cider": "CIDEr-D", "likelihood": "word_probability"}
 
 Width = Annotated[int, Field(ge=1, le=65536)]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Beam = Annotated[int, Field(ge=1, le=1000)]
 LengthPower = Annotated[float, Field(ge=0, le=10)]
 MaxLength = Annotated[int, Field(ge=1, le=1000)]
+Initial = Annotated[str, one_of(("frequency", "zero"))]
+Learned = Annotated[str, one_of(("concept_head", "decoder", "jointly", "separately"))]
 
 
 class Hidden(Section):
-    """The settings of a concept head with a hidden layer."""
+    """A concept head with one layer before the concepts."""
 
-    dim: Annotated[int, Field(ge=1, le=65536, examples=[512])]
+    dim: Width = Field(512, description="units of the layer")
 
 
-class ForgetBias(Section):
-    """The settings of an LSTM."""
+class Lstm(Section):
+    """The cell of an LSTM."""
 
-    forget_bias: Annotated[float, Field(ge=-100, le=100, examples=[1.0])]
+    forget_bias: float = Field(1.0, ge=-100, le=100, description="initial bias of the forget gate")
+
+
+class TagConcepts(Section):
+    """Concepts that are tags of the data set."""
+
+    min_images: Count = Field(1, description="tags of fewer training images are left out")
+
+
+class WordConcepts(Section):
+    """Concepts that are words of the captions."""
+
+    count: int = Field(
+        1000, ge=1, le=100_000, description="how many words; fewer where the captions have fewer"
+    )
+    min_images: Count = Field(5, description="words of fewer training images are left out")
+    stop_words: Annotated[str, one_of(("drop", "keep"))] = Field(
+        "drop", description="words without content (a, is, in)"
+    )
+
+
+class CaptionConcepts(WordConcepts):
+    """Concepts of a captioner that are words of the captions."""
+
+    min_images: Count = Field(1, description="words of fewer training images are left out")
+    stop_words: Annotated[str, one_of(("drop", "keep"))] = Field(
+        "keep", description="words without content (a, is, in); captions need them"
+    )
 
 
 class UserTags(Section):
-    """The settings of a tagger that reads the noisy tags of users."""
+    """The noisy tags of users, which a tagger reads besides the image."""
 
-    count: Annotated[int, Field(ge=1, examples=[1000])]
-    hidden: Annotated[int, Field(ge=1, le=65536, examples=[256])]
-    sum: Annotated[str, one_of(USER_TAG_SUMS), Field(examples=["logits"])]
-
-
-CONCEPT_HEADS: dict[str, Variant[Section]] = {
-    "hidden": Variant(Hidden, Hidden),
-    "linear": Variant(NoSettings),
-}
-CELL_SETTINGS: dict[str, Variant[Section]] = {
-    name: Variant(ForgetBias, ForgetBias) if name.startswith("lstm") else Variant(NoSettings)
-    for name in CELLS
-}
-USER_TAGS: dict[str, Variant[Section]] = {NONE: Variant(NoSettings), "user": Variant(UserTags, UserTags)}
+    count: Count = Field(1000, description="how many user tags are read, the most frequent ones")
+    hidden: Width = Field(256, description="units of the layer that reads them")
+    sum: Annotated[str, one_of(("logits", "probabilities"))] = Field(
+        "logits", description="what image and user tags add up"
+    )
 
 
 class DescribingSection(TrainingSection):
@@ -74,27 +84,60 @@ class DescribingSection(TrainingSection):
 
     kind: ClassVar[str]
 
-    concepts: Annotated[str, one_of(CONCEPT_SOURCES)]
-    concept_sources: blocks(CONCEPT_SOURCES)  # type: ignore[valid-type]
-    rows: Annotated[str, one_of(ROWS)]
-    concept_head: Annotated[str, one_of(CONCEPT_HEADS)]
-    concept_heads: blocks(CONCEPT_HEADS)  # type: ignore[valid-type]
-    concept_loss: Annotated[str, one_of([*MULTILABEL_LOSSES, NONE])]
-    concept_weight: Annotated[float, Field(ge=0)]
-    concept_bias: Annotated[str, one_of(("frequency", "zero"))]
-    condition: Annotated[str, one_of(CONDITIONS)]
-    inject: Annotated[str, one_of(INJECTIONS)]
-    cell: Annotated[str, one_of(CELLS)]
-    cells: blocks(CELL_SETTINGS)  # type: ignore[valid-type]
-    units: Width
-    word_dim: Width
-    dropout: Annotated[float, Field(ge=0, lt=1)]
-    output_bias: Annotated[str, one_of(("frequency", "zero"))]
-    batch: Count
-    learns: Annotated[
-        list[Annotated[str, one_of(("separately", "decoder", "jointly", "concept_head"))]], PerPhase
-    ]
-    concept_head_rate: Annotated[list[Rate], PerPhase]
+    clip: float = Field(
+        5.0, ge=0, description="the gradient norm above which gradients are clipped; 0: never"
+    )
+    clip_by: Annotated[str, one_of(("element", "global", "group", "tensor"))] = Field(
+        "group", description="whose norm is clipped; groups are the concept head and the decoder"
+    )
+    rows: Annotated[str, one_of(("raw", "standardized", "unit"))] = Field(
+        "standardized", description="image rows before the model: by the training rows, length one, as they are"
+    )
+    concept_head: Annotated[str, one_of(("hidden", "linear"))] = Field(
+        "linear", description="what predicts concepts; hidden has one layer before them"
+    )
+    concept_loss: Annotated[str, one_of(("logistic", NONE, "softmax", "warp"))] = Field(
+        "logistic", description="the loss of the concept head"
+    )
+    concept_weight: float = Field(
+        1.0, ge=0, description="the weight of the concepts' loss, beside that of the sequence"
+    )
+    concept_bias: Initial = Field(
+        "frequency", description="initial biases of the concept head: log odds of the training images, or zero"
+    )
+    condition: Annotated[str, one_of(("concepts", "embedding", "hidden"))] = Field(
+        "concepts",
+        description="what the decoder is conditioned on: probabilities of concepts, the hidden layer, the row",
+    )
+    inject: Annotated[str, one_of(("bias", "every", "input", "output", "state"))] = Field(
+        "state",
+        description="where the condition enters: the first state, a first word, the bias of the first step, "
+        "every step, the output",
+    )
+    cell: Annotated[str, one_of(("gru", "lstm", "lstm_relu", "rnn_relu"))] = Field(
+        "lstm", description="the recurrent cell of the decoder"
+    )
+    units: Width = Field(128, description="units of the decoder's state")
+    word_dim: Width = Field(128, description="values of the vector of a word or tag")
+    dropout: float = Field(
+        0.2, ge=0, lt=1, description="dropout of word vectors and of states before the output"
+    )
+    output_bias: Initial = Field(
+        "frequency", description="initial biases of the output: log frequencies, or zero"
+    )
+    batch: Count = Field(32, description="captions, or images of a tagger, per step")
+    learns: Annotated[list[Learned], PerPhase] = Field(
+        ["separately", "jointly"],
+        description="what a phase trains: concept head and decoder separately, the latter from true concepts; "
+        "both jointly; one of them alone",
+    )
+    concept_head_rate: Annotated[list[Rate], PerPhase] = Field(
+        [0.0003], description="the learning rate of the concept head"
+    )
+    # Variants of `concept_head` and `cell`.
+    hidden: Hidden = Hidden()
+    lstm: Lstm = Lstm()
+    lstm_relu: Lstm = Lstm()
 
     @model_validator(mode="after")
     def _phases_fit(self) -> Self:
@@ -138,28 +181,9 @@ class DescribingSection(TrainingSection):
 
     @property
     def forget_bias(self) -> float:
-        """The first bias of the forget gate, if the cell has one."""
-        found = settings_of(self.cell, self.cells)
-        return found.forget_bias if isinstance(found, ForgetBias) else 0.0
-
-    def shape(self, features: int, concepts: int, outputs: int, user_tags: int = 0) -> DescribingShape:
-        """Return the shape of the model for rows, concepts, outputs and user tags of these numbers."""
-        concept_head, reader = settings_of(self.concept_head, self.concept_heads), self.user_tag_settings
-        return DescribingShape(
-            features=features,
-            rows=self.rows,
-            concepts=concepts if self.has_concept_head else 0,
-            hidden=concept_head.dim if isinstance(concept_head, Hidden) else 0,
-            condition=self.condition,
-            outputs=outputs if self.has_decoder else 0,
-            word_dim=self.word_dim,
-            units=self.units,
-            cell=self.cell,
-            inject=self.inject,
-            user_tags=user_tags if reader else 0,
-            user_tag_hidden=reader.hidden if reader else 0,
-            user_tag_sum=reader.sum if reader else "logits",
-        )
+        """The initial bias of the forget gate, if the cell has one."""
+        found = getattr(self, self.cell, None)
+        return found.forget_bias if isinstance(found, Lstm) else 0.0
 
     def phase_keys(self) -> dict[str, list[Any]]:
         """Return the values of every key that may have one per phase."""
@@ -170,23 +194,40 @@ class DescribingSection(TrainingSection):
         """Return what each phase learns, for the progress bar."""
         return [values["learns"] for values in self.phase_values()]
 
-    def applied(self) -> dict[str, Any]:
-        """Return the settings that apply: of the families' blocks, only those of the chosen variants."""
-        return super().applied() | {
-            "concept_sources": chosen([self.concepts], self.concept_sources),
-            "concept_heads": chosen([self.concept_head], self.concept_heads),
-            "cells": chosen([self.cell], self.cells),
-        }
-
 
 class TrainTagger(DescribingSection):
     """A tagger and its training: the tags of an image are its concepts, in an order."""
 
     kind: ClassVar[str] = TAGGER
 
-    user_tags: Annotated[str, one_of(USER_TAGS)]
-    user_tag_readers: blocks(USER_TAGS)  # type: ignore[valid-type]
-    order: Annotated[str, one_of(ORDERS)]
+    concepts: Annotated[str, one_of(("tags", "words"))] = Field(
+        "tags", description="tags of the data set, or the most frequent words of the training captions"
+    )
+    cell: Annotated[str, one_of(("gru", "lstm", "lstm_relu", "rnn_relu"))] = Field(
+        "lstm_relu", description="the recurrent cell of the decoder"
+    )
+    word_dim: Width = Field(32, description="values of the vector of a tag")
+    batch: Count = Field(16, description="images per step")
+    learning_rate: Annotated[list[Rate], PerPhase] = Field(
+        [0.008], description="the learning rate of the decoder"
+    )
+    concept_head_rate: Annotated[list[Rate], PerPhase] = Field(
+        [0.0002], description="the learning rate of the concept head"
+    )
+    epochs: Annotated[list[Count], PerPhase] = Field([15], description="epochs at most")
+    patience: Annotated[list[Count], PerPhase] = Field(
+        [15], description="epochs without a better validation before a phase ends"
+    )
+    user_tags: Annotated[str, one_of((NONE, "user"))] = Field(
+        NONE, description="whether the noisy tags of users add to the concepts"
+    )
+    order: Annotated[str, one_of(("frequent_first", "rare_first"))] = Field(
+        "rare_first", description="the order in which tags are written"
+    )
+    # Variants of `concepts` and `user_tags`.
+    tags: TagConcepts = TagConcepts()
+    words: WordConcepts = WordConcepts()
+    user: UserTags = UserTags()
 
     @model_validator(mode="after")
     def _user_tags_have_concepts(self) -> Self:
@@ -205,12 +246,7 @@ class TrainTagger(DescribingSection):
     @property
     def user_tag_settings(self) -> UserTags | None:
         """The settings of the user tags, if they are read."""
-        found = settings_of(self.user_tags, self.user_tag_readers)
-        return found if isinstance(found, UserTags) else None
-
-    def applied(self) -> dict[str, Any]:
-        """Return the settings that apply: of the families' blocks, only those of the chosen variants."""
-        return super().applied() | {"user_tag_readers": chosen([self.user_tags], self.user_tag_readers)}
+        return self.user if self.user_tags == "user" else None
 
 
 class TrainCaptioner(DescribingSection):
@@ -218,14 +254,40 @@ class TrainCaptioner(DescribingSection):
 
     kind: ClassVar[str] = CAPTIONER
 
-    words: Annotated[str, one_of(WORDS)]
-    min_count: Count
-    max_words: Count
-    max_length: MaxLength
-    captions: Annotated[str, one_of(DRAWS)]
-    select: Annotated[str, one_of(SELECT)]
-    validation_images: Annotated[int, Field(ge=0)]
-    validation_beam: Count
+    concepts: Annotated[str, one_of(("tags", "words"))] = Field(
+        "words", description="the most frequent words of the training captions, or tags of the data set"
+    )
+    inject: Annotated[str, one_of(("bias", "every", "input", "output", "state"))] = Field(
+        "every",
+        description="where the condition enters: the first state, a first word, the bias of the first step, "
+        "every step, the output",
+    )
+    learning_rate: Annotated[list[Rate], PerPhase] = Field(
+        [0.005], description="the learning rate of the decoder"
+    )
+    epochs: Annotated[list[Count], PerPhase] = Field([6, 10], description="epochs at most")
+    patience: Annotated[list[Count], PerPhase] = Field(
+        [10], description="epochs without a better validation before a phase ends"
+    )
+    cut: Annotated[str, one_of(("alphanumeric", "ptb"))] = Field(
+        "ptb", description="how captions are cut: as published scores expect, or letters and digits only"
+    )
+    min_count: Count = Field(3, description="words that are rarer in the training captions are never written")
+    max_words: Count = Field(12000, description="at most this many words, the frequent ones first")
+    max_length: MaxLength = Field(20, description="words of a caption; longer ones are cut")
+    captions: Annotated[str, one_of(("all", "one"))] = Field(
+        "all", description="captions of an image and epoch: all, or one that is drawn"
+    )
+    select: Annotated[str, one_of(SELECT)] = Field(
+        "cider", description="the validation score that chooses the best epoch"
+    )
+    validation_images: int = Field(
+        500, ge=0, description="at most this many images are captioned in a validation; 0: all"
+    )
+    validation_beam: Count = Field(1, description="hypotheses of the beam search in a validation; 1: greedy")
+    # Variants of `concepts`.
+    tags: TagConcepts = TagConcepts()
+    words: CaptionConcepts = CaptionConcepts()
 
     @model_validator(mode="after")
     def _the_decoder_is_trained(self) -> Self:
@@ -241,31 +303,40 @@ class TrainCaptioner(DescribingSection):
 class Tag(Section):
     """Which images are tagged and scored, and the other answers that are scored beside the tags."""
 
-    split: Annotated[str, one_of(SCORED)]
-    top_k: Count
-    threshold: Annotated[float, Field(gt=0, lt=1)]
-    examples: Annotated[int, Field(ge=0)]
-    seed: Seed
+    split: Annotated[str, one_of(SCORED)] = Field(
+        "test", description="the split whose images are tagged and scored"
+    )
+    top_k: Count = Field(3, description="how many of the likeliest concepts are an answer of fixed length")
+    threshold: float = Field(
+        0.5, gt=0, lt=1, description="the probability above which concepts are a third answer"
+    )
+    examples: int = Field(12, ge=0, description="images on the page")
+    seed: Seed = Field(0, description="random seed of the choice of examples")
 
 
 class Writing(Section):
     """How sentences are written: the number of hypotheses, the most words, the correction for the length."""
 
-    beam: Beam
-    max_length: MaxLength
-    length_power: LengthPower
+    beam: Beam = Field(3, description="hypotheses of the beam search; 1: greedy")
+    max_length: MaxLength = Field(20, description="words of a caption at most")
+    length_power: LengthPower = Field(
+        0.0, description="log probabilities are divided by the length to this power; 0: not, as published"
+    )
 
 
-class Caption(Section):
+class Caption(Writing):
     """How captions are written, and which images are scored."""
 
-    split: Annotated[str, one_of(SCORED)]
-    images: Annotated[str, one_of(("all", "split"))]
-    beam: Beam
-    length_power: LengthPower
-    max_length: MaxLength
-    concepts: Annotated[int, Field(ge=0, le=1000)]
-    meteor: Annotated[str, one_of(("always", "auto", "never"))]
-    neighbors: Count
-    examples: Annotated[int, Field(ge=0)]
-    seed: Seed
+    split: Annotated[str, one_of(SCORED)] = Field("test", description="the split that is scored")
+    images: Annotated[str, one_of(("all", "split"))] = Field(
+        "all", description="which images get a caption: all, for `fne describe`, or those that are scored"
+    )
+    concepts: int = Field(
+        10, ge=0, le=1000, description="how many of the likeliest concepts are kept for each image"
+    )
+    meteor: Annotated[str, one_of(("always", "auto", "never"))] = Field(
+        "auto", description="whether METEOR is computed; auto: if Java and the extra `meteor` are installed"
+    )
+    neighbors: Count = Field(30, description="neighbors of the consensus baseline")
+    examples: int = Field(12, ge=0, description="images on the page")
+    seed: Seed = Field(0, description="random seed of the choice of examples")

@@ -17,7 +17,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from fne.core.errors import InputError, LinesError
-from fne.core.params import Section, one_of
+from fne.core.settings import Section, one_of
 from fne.store.artifact import Artifact, Lineage
 from fne.store.catalog import (
     Captioned,
@@ -182,8 +182,12 @@ PROTOCOLS = {
 class Evaluate(Section):
     """Which images are scored and how, and how many of the best matches are kept per query."""
 
-    split: Annotated[str, one_of(SCORED)]
-    protocol: Annotated[str, one_of(PROTOCOLS)]
-    recalls: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1), AfterValidator(_increasing)]
+    split: Annotated[str, one_of(SCORED)] = Field("test", description="the split that is scored")
+    protocol: Annotated[str, one_of(PROTOCOLS)] = Field(
+        FULL, description="which images of the split are ranked against each other"
+    )
+    recalls: Annotated[
+        list[Annotated[int, Field(ge=1)]], Field(min_length=1), AfterValidator(_increasing)
+    ] = Field([1, 5, 10], description="R@K for these K")
     # The folds of all protocols have at least a thousand captions, so all keep the same number.
-    top: Annotated[int, Field(ge=1, le=1000)]
+    top: int = Field(10, ge=1, le=1000, description="how many of the best are kept for each query")

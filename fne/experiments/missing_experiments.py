@@ -14,10 +14,10 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from fne.core.effective_settings import flattened
+from fne.core.settings import flattened
 from fne.core.errors import InputError
 from fne.core.files import file_digest
-from fne.core.params import load_params, not_one_of, parse_section
+from fne.core.settings import load_params, not_one_of, parse_section
 from fne.core.terminal import say
 from fne.datasets.location import NONE, dataset_root
 from fne.datasets.read import Catalog, resolve_splits

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fne.core.errors import InputError
-from fne.core.params import load_params
+from fne.core.settings import load_params
 from fne.experiments.grids import Footnotes, numbered
 
 FOLDER = Path(__file__).parents[2] / "papers"

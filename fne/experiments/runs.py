@@ -32,10 +32,10 @@ from fne.core.dvc import (
     read_stages,
     revision_files,
 )
-from fne.core.effective_settings import flattened
+from fne.core.settings import flattened
 from fne.core.errors import InputError
 from fne.core.files import text_digest
-from fne.core.params import parse_yaml
+from fne.core.settings import parse_yaml
 from fne.core.terminal import say
 from fne.evaluation.baseline import baseline_of, parse_baseline
 from fne.evaluation.ranks_file import RANKS as RANKS_LAYOUT

@@ -27,7 +27,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from fne.core.errors import InputError
 from fne.core.files import read_bytes, write_text
-from fne.core.params import Section, not_one_of, parse_yaml
+from fne.core.settings import Section, not_one_of, parse_yaml
 
 RECORD, LOCK, WORK = "record.json", "lock", ".study-work"
 # Names become names of folders.

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from fne.core.effective_settings import flattened
+from fne.core.settings import flattened
 from fne.core.errors import InputError
 from fne.core.files import text_digest
 from fne.evaluation.intervals import LEVEL, Interval, Ranked

@@ -25,10 +25,10 @@ import numpy as np
 import torch
 
 from fne.core.device import prepare_device, use_training_threads
-from fne.core.effective_settings import flattened, put
+from fne.core.settings import flattened, put
 from fne.core.errors import InputError
 from fne.core.files import text_digest
-from fne.core.params import Runtime, Section, load_params, load_runtime, parse_section
+from fne.core.settings import Runtime, Section, load_params, load_runtime, parse_section
 from fne.core.terminal import format_time
 from fne.datasets.location import dataset_root
 from fne.datasets.read import Catalog, read_catalog

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fne.core.device import is_gpu, is_out_of_memory, prepare_device
 from fne.core.errors import InputError
-from fne.core.params import Runtime
+from fne.core.settings import Runtime
 from fne.core.terminal import say
 from fne.extraction.cost import RunStatistics, time_per_image
 from fne.extraction.extractor import Extract, Extractor

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fne.core.device import download, is_gpu
 from fne.core.errors import InputError
-from fne.core.params import OneOf, Section, one_of
+from fne.core.settings import OneOf, Section, one_of
 from fne.core.terminal import say
 from fne.extraction.fast_convolutions.crop_sharing import convolve_directly, share_crops, unsupported_reason
 from fne.extraction.fast_convolutions.winograd import numba_unsupported_reason, winograd_convolve

@@ -16,7 +16,7 @@ from PIL import Image
 from pydantic import Field
 from torch import Tensor
 
-from fne.core.params import Section
+from fne.core.settings import Section
 
 SIDE = 256
 CROP = 224

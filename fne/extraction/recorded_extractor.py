@@ -16,7 +16,7 @@ import torch
 from fne.core.device import has_gpu, is_gpu, prepare_device
 from fne.core.errors import InputError
 from fne.core.files import read_bytes
-from fne.core.params import Runtime
+from fne.core.settings import Runtime
 from fne.core.terminal import say
 from fne.extraction.extractor import AUTO, Extractor, ExtractorSettings, build_extractor
 from fne.extraction.preprocess import InputFormat

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.core.params import Runtime
+from fne.core.settings import Runtime
 from fne.core.progress import Progress, progress
 from fne.core.terminal import say
 from fne.extraction.computer import Computer, Job, Log, open_local

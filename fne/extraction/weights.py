@@ -25,7 +25,7 @@ from torch import Tensor
 
 from fne.core.errors import InputError
 from fne.core.files import check_regular, file_digest, readable_os_errors, text_digest
-from fne.core.params import Section, load_params
+from fne.core.settings import Section, load_params
 from fne.core.stat_cache import file_state, remembered_digest
 from fne.extraction.networks import build_backbone, find_backbone
 from fne.extraction.preprocess import INPUTS, TORCHVISION, InputFormat

@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike
 from pydantic import BeforeValidator, Field, model_validator
 
 from fne.core.errors import InputError
-from fne.core.params import Section, not_one_of, one_of
+from fne.core.settings import Section, not_one_of, one_of
 from fne.features.standardize import Statistics, contiguous, run_in_threads, standardize
 from fne.store.layout import TERNARY, Layer, count_views, view_layers
 from fne.store.rows import Rows
@@ -438,14 +438,28 @@ OF_VIEWS = "plain"
 class Embed(Section):
     """Which embedding is made from which store; a kind ignores the keys that it does not use."""
 
-    source: Annotated[str, Field(min_length=1)]
-    kind: Annotated[str, one_of(EMBEDDINGS)]
-    rows: Annotated[str, one_of(ROWS)]
-    layers: Annotated[str | list[str], BeforeValidator(_check_layers)]
-    thresholds: Annotated[str, one_of(THRESHOLDS)]
-    low: float
-    high: float
-    layer: Annotated[str, Field(min_length=1)]
+    source: str = Field(
+        "features/activations",
+        min_length=1,
+        description="the extracted activations, or the folder of a store that `fne import` or `fne join` wrote",
+    )
+    kind: Annotated[str, one_of(EMBEDDINGS)] = Field(
+        "fne",
+        description="fne is ternary; blocks scale each layer to length one; layer keeps a single one; plain "
+        "keeps a single one with its views",
+    )
+    rows: Annotated[str, one_of(ROWS)] = Field(
+        "none", description="scale each row to length one, each layer of it, or all values by one number"
+    )
+    layers: Annotated[str | list[str], BeforeValidator(_check_layers)] = Field(
+        ALL, description="all, conv, fc, first:N, last:N, or a list of names; not for kinds of one layer"
+    )
+    thresholds: Annotated[str, one_of(THRESHOLDS)] = Field(
+        "fixed", description="for fne: fixed z-scores, or quantiles of the training images' z-scores"
+    )
+    low: float = Field(-0.25, description="for fne: z-scores below it are -1; a fraction with quantiles")
+    high: float = Field(0.15, description="for fne: z-scores above it are +1; a fraction with quantiles")
+    layer: str = Field("fc7", min_length=1, description="for layer and plain: its name")
 
     @model_validator(mode="after")
     def _low_below_high(self) -> Self:

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from fne.core.errors import InputError
 from fne.core.files import text_digest
-from fne.core.params import Runtime
+from fne.core.settings import Runtime
 from fne.core.terminal import say
 from fne.extraction.computer import LocalComputer
 from fne.extraction.extractor import Extractor

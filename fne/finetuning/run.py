@@ -19,7 +19,7 @@ from fne.core import stat_cache
 from fne.core.device import free_memory, prepare_device, synchronize
 from fne.core.errors import InputError
 from fne.core.files import text_digest
-from fne.core.params import Runtime
+from fne.core.settings import Runtime
 from fne.core.processes import ALONE, Processes, joined
 from fne.core.signals import graceful_stop
 from fne.core.terminal import format_bytes, format_time, say

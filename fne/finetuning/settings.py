@@ -4,7 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from fne.core.params import PerPhase, Section, TrainingThreads, one_of
+from fne.core.settings import PerPhase, Section, TrainingThreads, one_of
 from fne.training.best_epoch import Phase, expand_phases
 
 # `finetune.first` for a network that is trained from its first layer on.

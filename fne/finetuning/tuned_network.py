@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from fne.core.errors import InputError
-from fne.core.params import not_one_of
+from fne.core.settings import not_one_of
 from fne.extraction.forward_pass import Network, run_modules
 from fne.extraction.layers import Tap
 from fne.extraction.networks import BACKBONES

@@ -5,33 +5,11 @@ Every branch is called as `branch(features, embed_dim, settings)`, as image head
 `fne.core.distributed_layers.Step` while training. The model, not the branch, normalizes to length one.
 """
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from fne.core.distributed_layers import INITIALIZATIONS, Dropout, Step, SyncBatchNorm
-from fne.core.params import Section, one_of
-
-
-class BranchSettings(Section):
-    """The settings of heads and encoders that are branches."""
-
-    hidden: Annotated[list[Annotated[int, Field(ge=1, le=65536)]], Field(min_length=1, examples=[[512]])]
-    dropout: Annotated[float, Field(ge=0, lt=1, examples=[0.5])]
-    batch_norm_momentum: Annotated[float, Field(gt=0, le=1, examples=[0.1])]
-    batch_norm_epsilon: Annotated[float, Field(gt=0, examples=[1e-05])]
-    initial: Annotated[str, one_of(INITIALIZATIONS), Field(examples=["xavier"])]
-
-
-class DualPathSettings(Section):
-    """The settings of `dual_path`, which has no dropout of its own."""
-
-    hidden: Annotated[list[Annotated[int, Field(ge=1, le=65536)]], Field(min_length=1, examples=[[512]])]
-    batch_norm_momentum: Annotated[float, Field(gt=0, le=1, examples=[0.05])]
-    batch_norm_epsilon: Annotated[float, Field(gt=0, examples=[0.001])]
-    initial: Annotated[str, one_of(INITIALIZATIONS), Field(examples=["fan_in"])]
+from fne.matching import settings as keys
 
 
 class Branch(nn.Module):
@@ -44,7 +22,7 @@ class Branch(nn.Module):
         self,
         features: int,
         embed_dim: int,
-        settings: BranchSettings | DualPathSettings,
+        settings: keys.Branch | keys.DualPath,
         normalized: tuple[bool, bool],
         dropout: float,
         bias: bool,
@@ -97,16 +75,16 @@ class _Unchanged(nn.Module):
         return rows
 
 
-def mlp(features: int, embed_dim: int, settings: BranchSettings) -> Branch:
+def mlp(features: int, embed_dim: int, settings: keys.Branch) -> Branch:
     """Batch normalization after the last layer, as the two-branch paper on mining says."""
     return Branch(features, embed_dim, settings, (False, True), settings.dropout, bias=True)
 
 
-def mlp_bn_first(features: int, embed_dim: int, settings: BranchSettings) -> Branch:
+def mlp_bn_first(features: int, embed_dim: int, settings: keys.Branch) -> Branch:
     """Batch normalization after the hidden layers, as in the published code that the paper builds on."""
     return Branch(features, embed_dim, settings, (True, False), settings.dropout, bias=True)
 
 
-def dual_path(features: int, embed_dim: int, settings: DualPathSettings) -> Branch:
+def dual_path(features: int, embed_dim: int, settings: keys.DualPath) -> Branch:
     """Batch normalization after every layer, no biases, no dropout: it comes later, before the classifier."""
     return Branch(features, embed_dim, settings, (True, True), 0.0, bias=False)

@@ -14,21 +14,19 @@ Every method of `METHODS` is called as `method(solution, regularization, dim)`. 
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
 from fne.core.errors import InputError
-from fne.core.params import Section, TrainingThreads, one_of
 from fne.evaluation.metrics.ranks import rank
 from fne.evaluation.metrics.recall import sum_of_recalls, summarize
 from fne.matching.data import MatchingInputs
 from fne.matching.model import Matcher, Shape
 from fne.matching.second_moments import AlignmentError, FewImages, Moments, Solution
+from fne.matching.settings import ClosedForm
 from fne.matching.similarities import cosine
 from fne.store.layout import count_views, mean_of_views, value_fault
 from fne.store.rows import Rows
@@ -48,32 +46,6 @@ FEW_BYTES = 2**30
 COARSE = 1e-3
 # A holdout takes at most this fraction of the training images.
 MOST_HELD = 0.2
-
-Positive = Annotated[float, Field(gt=0)]
-
-
-class ClosedForm(Section):
-    """The keys of closed-form alignment; those with a list are chosen by the validation recalls."""
-
-    dim: Annotated[int, Field(ge=1, examples=[512])]
-    text: Annotated[str, one_of(["tfidf", "vectors"]), Field(examples=["tfidf"])]
-    text_dim: Annotated[int, Field(ge=0, examples=[1500])]
-    min_count: Annotated[int, Field(ge=1, examples=[3])]
-    image_regularization: Annotated[list[Positive], Field(min_length=1, examples=[[0.03, 0.3, 3.0]])]
-    text_regularization: Annotated[list[Positive], Field(min_length=1, examples=[[0.1, 0.3]])]
-    power: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1, examples=[[1.0, 2.0]])]
-    choose_on: Annotated[str, one_of(["val", "train"]), Field(examples=["val"])]
-    holdout: Annotated[int, Field(ge=1, examples=[1000])]
-    seed: Annotated[int, Field(ge=0, examples=[0])]
-
-
-class Threads(Section):
-    """What a closed form needs of the section `train`, beside its own block."""
-
-    model_config = Section.model_config | {"extra": "ignore"}
-
-    threads: TrainingThreads
-
 
 @dataclass(frozen=True)
 class CaptionedImages:

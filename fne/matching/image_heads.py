@@ -2,15 +2,16 @@
 
 Every head is called as `head(features, embed_dim, settings)` and returns a module that maps
 (images, features) to (images, embed_dim). The module is called as `module(rows, step)`, where `step`
-is a `fne.core.distributed_layers.Step` while training. A head's own settings are a block of `image_heads`.
+is a `fne.core.distributed_layers.Step` while training. `settings` is the head's block of `train`, or
+None if it has none.
 """
+
+from collections.abc import Callable
 
 from torch import Tensor, nn
 
 from fne.core.distributed_layers import Step
-from fne.core.params import Section
-from fne.core.variants import Variant
-from fne.matching.branches import BranchSettings, DualPathSettings, dual_path, mlp, mlp_bn_first
+from fne.matching.branches import dual_path, mlp, mlp_bn_first
 
 
 class Linear(nn.Linear):
@@ -21,14 +22,14 @@ class Linear(nn.Linear):
         return super().forward(input)
 
 
-def linear(features: int, embed_dim: int, settings: Section) -> nn.Module:
+def linear(features: int, embed_dim: int, settings: None) -> nn.Module:
     """One linear map without a bias, as described in the paper."""
     layer = Linear(features, embed_dim, bias=False)
     nn.init.xavier_uniform_(layer.weight)
     return layer
 
 
-def linear_bias(features: int, embed_dim: int, settings: Section) -> nn.Module:
+def linear_bias(features: int, embed_dim: int, settings: None) -> nn.Module:
     """One linear map with a bias that is initialized to zero, as in the paper's published code."""
     layer = Linear(features, embed_dim)
     nn.init.xavier_uniform_(layer.weight)
@@ -36,10 +37,10 @@ def linear_bias(features: int, embed_dim: int, settings: Section) -> nn.Module:
     return layer
 
 
-IMAGE_HEADS: dict[str, Variant[nn.Module]] = {
-    "dual_path": Variant(dual_path, DualPathSettings),
-    "linear": Variant(linear),
-    "linear_bias": Variant(linear_bias),
-    "mlp": Variant(mlp, BranchSettings),
-    "mlp_bn_first": Variant(mlp_bn_first, BranchSettings),
+IMAGE_HEADS: dict[str, Callable[..., nn.Module]] = {
+    "dual_path": dual_path,
+    "linear": linear,
+    "linear_bias": linear_bias,
+    "mlp": mlp,
+    "mlp_bn_first": mlp_bn_first,
 }

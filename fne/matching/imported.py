@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fne.core.params import Section, one_of
+from fne.core.settings import Section, one_of
 from fne.core.terminal import say
 from fne.matching.classifier_file import write_classifier
 from fne.matching.data import Pairs
@@ -37,7 +37,7 @@ SOURCES = (IMPORTED, "model")
 class Encode(Section):
     """The section `encode` of `params.yaml`."""
 
-    source: Annotated[str, one_of(SOURCES), Field(examples=["model"])]
+    source: Annotated[str, one_of(SOURCES)] = "model"
 
 
 class Similarity(Section):
@@ -45,7 +45,7 @@ class Similarity(Section):
 
     model_config = Section.model_config | {"extra": "ignore"}
 
-    similarity: Annotated[str, one_of(SIMILARITIES)]
+    similarity: Annotated[str, one_of(SIMILARITIES)] = "cosine"
 
 
 @dataclass(frozen=True)

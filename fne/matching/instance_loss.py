@@ -7,18 +7,15 @@ class are. Its weights are stored separately from the model. With weights of zer
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fne.core.distributed_layers import Dropout, Step, fan_in
 from fne.core.errors import InputError
-from fne.core.params import Section
 from fne.core.terminal import format_bytes
-from fne.core.variants import Variant
+from fne.matching.settings import InstanceLoss
 
 # Of MatConvNet's scale of initial weights, as in the published code.
 INITIAL_SCALE = 0.1
@@ -26,15 +23,6 @@ FLOAT = 4  # bytes
 # Scores of a batch, their logarithms, and the gradients of both.
 SCORES = 4
 PATHS = 2  # images and captions
-
-
-class InstanceSettings(Section):
-    """The settings of the instance loss."""
-
-    classes: Annotated[int, Field(ge=0, examples=[0])]
-    dropout: Annotated[float, Field(ge=0, lt=1, examples=[0.5])]
-    bias: Annotated[bool, Field(examples=[False])]
-    bias_rate: Annotated[float, Field(gt=0, lt=1000, examples=[2.0])]
 
 
 class Instance(nn.Module):
@@ -90,7 +78,7 @@ def class_numbers(training_ids: Sequence[str]) -> dict[str, int]:
     return {image_id: number for number, image_id in enumerate(sorted(training_ids))}
 
 
-def new_instance(classes: int, dim: int, settings: InstanceSettings, seed: int) -> Instance:
+def new_instance(classes: int, dim: int, settings: InstanceLoss, seed: int) -> Instance:
     """Return an instance loss with fresh weights, which the seed alone decides."""
     # Not the numbers that the weights of the model are drawn from.
     digest = hashlib.sha256(f"{seed} classifier".encode()).digest()
@@ -128,9 +116,6 @@ def check_memory(
         f"gradient and momentum, {format_bytes(free)} are free"
     )
     if wanted > free:
-        raise InputError(f"{figures}; lower train.embed_dim, or use train.terms.instance.classes")
+        raise InputError(f"{figures}; lower train.embed_dim, or use ++train.instance.classes")
     return figures
 
-
-# Terms of an objective besides the ranking loss, which own weights.
-TERMS: dict[str, Variant[Instance]] = {"instance": Variant(new_instance, InstanceSettings)}

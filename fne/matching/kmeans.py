@@ -14,7 +14,7 @@ def k_means(rows: np.ndarray, classes: int, seed: int, rounds: int = 100) -> np.
     """
     if not 1 <= classes <= len(rows):
         raise InputError(
-            f"train.terms.instance.classes is {classes}, but there are {len(rows)} training images; "
+            f"train.instance.classes is {classes}, but there are {len(rows)} training images; "
             f"use 1 to {len(rows)}"
         )
     points = np.asarray(rows, dtype=np.float64)

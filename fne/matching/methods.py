@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fne.core.device import free_memory
 from fne.core.terminal import format_bytes, say
-from fne.matching.closed_form import ClosedForm, align_pairs, matcher_of, to_matcher
+from fne.matching.closed_form import align_pairs, matcher_of, to_matcher
 from fne.matching.data import MatchingInputs, PairDraw, Pairs
 from fne.matching.instance_loss import (
     FLOAT,
@@ -20,13 +20,13 @@ from fne.matching.instance_loss import (
     new_instance,
 )
 from fne.matching.kmeans import k_means
-from fne.matching.model import Matcher, new_matcher
-from fne.matching.settings import Train, require_caption_head, require_positions, require_vectors
-from fne.matching.task import MatchingData, MatchingOptions, MatchingTask
+from fne.matching.model import Matcher, new_matcher, shape_of
+from fne.matching.settings import ClosedForm, Train, require_caption_head, require_positions, require_vectors
+from fne.matching.task import MatchingData, MatchingOptions, MatchingTask, objectives, rate_factors
 from fne.matching.validate import validate
 from fne.training.best_epoch import Point
 from fne.training.finished_runs import Finished, keep_finished, load_finished, training_key
-from fne.training.run import Job, train_task
+from fne.training.run import Job, schedule_of, train_task
 
 
 class Made(NamedTuple):
@@ -62,17 +62,19 @@ def train_by_steps(settings: Train, inputs: MatchingInputs, job: Job) -> Made:
         settings.negatives,
         settings.rates,
         settings.rectified,
-        settings.rate_factors(),
+        rate_factors(settings),
         job.processes,
     )
     task = MatchingTask(
         matcher.to(job.device),  # which of several GPUs is known only here
-        settings.objectives(),
+        objectives(settings),
         MatchingData(inputs.training, inputs.validation, draw),
         options,
         classes,
     )
-    schedule = settings.schedule(settings.loss_titles(), validate_start=settings.starts_from != "random")
+    schedule = schedule_of(
+        settings, [each.title for each in objectives(settings)], settings.starts_from != "random"
+    )
     read = inputs.read if settings.starts_from == "random" else inputs.read_in_order
     done = train_task(task, settings, schedule, read, job)
     return Made(matcher, replace(done, collapsed=task.has_collapsed(done.points)), classes)
@@ -83,7 +85,7 @@ def start_matcher(settings: Train, inputs: MatchingInputs, job: Job) -> Matcher:
     closed_form = settings.closed_form_of_start()
     if closed_form is not None:
         return aligned(settings.starts_from, closed_form, inputs, job)[0]
-    shape = settings.shape(inputs.features, inputs.words)
+    shape = shape_of(settings, inputs.features, inputs.words)
     pretrained = inputs.vectors.values if inputs.vectors else None
     return new_matcher(shape, settings.seed, pretrained, settings.words == "fixed")
 
@@ -113,8 +115,8 @@ def _make_classes(settings: Train, training: Pairs, job: Job) -> Classes:
 
 def align(settings: Train, inputs: MatchingInputs, job: Job) -> Made:
     """Align both sides in closed form."""
-    own = settings.methods[settings.method]
-    assert isinstance(own, ClosedForm)
+    own = settings.closed_form
+    assert own is not None
     require_caption_head(settings, inputs.caption_vectors)
     require_vectors(settings, inputs.vectors)
     return Made(*aligned(settings.method, own, inputs, job))

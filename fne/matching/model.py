@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fne.core.distributed_layers import Step, SyncBatchNorm
+from fne.core.settings import Section
 from fne.matching.image_heads import IMAGE_HEADS
+from fne.matching.settings import Train
 from fne.matching.similarities import SIMILARITIES
 from fne.matching.text_encoders import TEXT_ENCODERS
 from fne.matching.word_table import word_table
@@ -37,6 +39,28 @@ class Shape:
     text_encoder_settings: dict[str, Any] = field(default_factory=dict)
 
 
+def shape_of(settings: Train, features: int, vocabulary_size: int) -> Shape:
+    """Return the shape of the model for embeddings and a vocabulary of these sizes."""
+    heads = [getattr(settings, name, None) for name in (settings.image_head, settings.text_encoder)]
+    return Shape(
+        settings.image_head,
+        settings.text_encoder,
+        settings.similarity,
+        settings.absolute,
+        features,
+        vocabulary_size,
+        settings.word_dim if settings.starts_from == "random" else settings.embed_dim + 1,
+        settings.embed_dim,
+        *({} if own is None else own.model_dump() for own in heads),
+    )
+
+
+def block(name: str, values: dict[str, Any]) -> Section | None:
+    """Return the settings of an image head or a text encoder, or None if it has none."""
+    schema = Train.nested().get(name)
+    return schema.model_validate(values) if schema else None
+
+
 class Matcher(nn.Module):
     """Maps images and captions to vectors of length one in the joint space.
 
@@ -48,11 +72,12 @@ class Matcher(nn.Module):
         self.shape = shape
         self.similarity: Callable[[Tensor, Tensor], Tensor] = SIMILARITIES[shape.similarity]
         head, encoder = IMAGE_HEADS[shape.image_head], TEXT_ENCODERS[shape.text_encoder]
-        head_settings = head.settings.model_validate(shape.image_head_settings)
-        encoder_settings = encoder.settings.model_validate(shape.text_encoder_settings)
-        self.image_head = head.make(shape.features, shape.embed_dim, head_settings)
+        own = block(shape.image_head, shape.image_head_settings)
+        self.image_head = head(shape.features, shape.embed_dim, own)
         words = word_table(shape.vocabulary_size, shape.word_dim, vectors, fixed)
-        self.text_encoder = encoder.make(words, shape.embed_dim, encoder_settings)
+        self.text_encoder = encoder(
+            words, shape.embed_dim, block(shape.text_encoder, shape.text_encoder_settings)
+        )
 
     @property
     def device(self) -> torch.device:

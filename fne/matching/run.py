@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fne.core.device import prepare_device
-from fne.core.params import Runtime
+from fne.core.settings import Runtime
 from fne.core.processes import joined
 from fne.core.signals import graceful_stop
 from fne.core.terminal import say
@@ -48,7 +48,7 @@ def run_training(settings: Train, runtime: Runtime, sources: Four, outputs: Four
     """
     model, classifier, history, metrics = outputs
     device = prepare_device(runtime, settings.threads)
-    require_precision(settings.precision, device)
+    require_precision(settings.precision, device.type)
     inputs = read_inputs(*sources)
     with (
         joined(device) as processes,
@@ -67,7 +67,7 @@ def run_training(settings: Train, runtime: Runtime, sources: Four, outputs: Four
         write_history(history, made.done.points, digest)
         write_metrics(metrics, found)
         say(f"{kept(found, made.done.kept.phase)}: {summary(found)}")
-        for warning in warnings(found, settings.method, settings.loss_titles()):
+        for warning in warnings(found, settings.method, [each.title for each in objectives(settings)]):
             say(f"Warning: {warning}", err=True)
 
 

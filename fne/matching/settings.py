@@ -1,87 +1,275 @@
-"""The `train` section of `params.yaml`."""
+"""The sections `train` and `baseline` of `params.yaml`. Importing this module does not import torch."""
 
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-import torch
 from pydantic import Field, model_validator
 
 from fne.core.errors import InputError
-from fne.core.params import PerPhase, one_of
-from fne.core.variants import NoSettings, Variant, blocks, chosen, settings_of
-from fne.matching.applied_settings import CLOSED_FORM, start_of
-from fne.matching.closed_form import ClosedForm
-from fne.matching.data import DRAWS, LAST_BATCH, NEGATIVES
-from fne.matching.hard_negatives import REDUCTIONS, LossChoices
-from fne.matching.image_heads import IMAGE_HEADS
-from fne.matching.instance_loss import TERMS, InstanceSettings
-from fne.matching.losses import LOSSES
-from fne.matching.model import PRECISIONS, Shape
-from fne.matching.similarities import SIMILARITIES
-from fne.matching.task import RATES, Objective, RateFactors
-from fne.matching.text_cnn import TextCnnSettings, too_long
-from fne.matching.text_encoders import BIDIRECTIONAL, TEXT_ENCODERS
-from fne.text.caption_vectors import CaptionVectors
-from fne.text.word_vectors import WordVectors
+from fne.core.settings import PerPhase, Section, TrainingThreads, one_of
 from fne.training.settings import Rate, TrainingSection
 
-# Whether word vectors are trained, from random or pretrained ones, or pretrained ones stay as they are.
-WORDS = ("fixed", "learned")
+if TYPE_CHECKING:
+    from fne.text.caption_vectors import CaptionVectors
+    from fne.text.word_vectors import WordVectors
+
 # Text encoders that are a head over one vector per caption.
 CAPTION_HEADS = ("bow", "bow_mlp", "bow_mlp_bn_first")
-# The weights of the terms of an objective, in the order of `Objective`.
+# Text encoders with a reader for each direction.
+BIDIRECTIONAL = ("bigru", "bilstm")
+# The weights of the terms of an objective, in the order of `fne.matching.task.Objective`.
 TERM_WEIGHTS = ("rank_weight", "image_class_weight", "text_class_weight")
-# The factors on the learning rate, in the order of `RateFactors`.
+# The factors on the learning rate, in the order of `fne.matching.task.RateFactors`.
 FACTORS = ("words_rate", "classifier_rate", "gain_rate")
+# The parts of a closed-form model. With `train.start: auto`, training starts from CCA where a model has them.
+CLOSED_FORM = {
+    "image_head": "linear_bias",
+    "text_encoder": "tfidf",
+    "similarity": "cosine",
+    "absolute": False,
+    "rectified": False,
+    "words": "learned",
+}
+
 # The weight of a term of the objective; 0: the term is not computed.
 Weight = Annotated[float, Field(ge=0, lt=1e6)]
-# How a model is made; `fne.matching.methods` does it.
-METHODS = {
-    "cca": Variant(ClosedForm, ClosedForm),
-    "ridge": Variant(ClosedForm, ClosedForm),
-    "steps": Variant(NoSettings),
-}
-# What training by steps starts from: random weights, the closed form of a method, or `cca` if the model has
-# its parts and random weights otherwise.
-STARTS = ("auto", "cca", "random", "ridge")
+Positive = Annotated[float, Field(gt=0)]
+Width = Annotated[int, Field(ge=1, le=65536)]
+Widths = Annotated[list[Width], Field(min_length=1)]
+Initial = Annotated[str, one_of(("fan_in", "xavier"))]
+
+HIDDEN = "units of each hidden layer"
+DROPOUT = "the fraction of a hidden layer that is dropped"
+MOMENTUM = "the weight of a new batch in the running statistics of batch normalization"
+EPSILON = "added to the variance in batch normalization"
+INITIAL = "initial weights"
+HARDEST = "the hardest negatives are searched for each query, or for each candidate"
+
+
+class Branch(Section):
+    """Fully connected layers with batch normalization and dropout."""
+
+    hidden: Widths = Field([512], description=HIDDEN)
+    dropout: float = Field(0.5, ge=0, lt=1, description=DROPOUT)
+    batch_norm_momentum: float = Field(0.1, gt=0, le=1, description=MOMENTUM)
+    batch_norm_epsilon: float = Field(1e-05, gt=0, description=EPSILON)
+    initial: Initial = Field("xavier", description=INITIAL)
+
+
+class DualPath(Section):
+    """Fully connected layers with batch normalization after every one, and no biases."""
+
+    hidden: Widths = Field([512], description=HIDDEN)
+    batch_norm_momentum: float = Field(0.05, gt=0, le=1, description=MOMENTUM)
+    batch_norm_epsilon: float = Field(0.001, gt=0, description=EPSILON)
+    initial: Initial = Field("fan_in", description=INITIAL)
+
+
+class Gru(Section):
+    """A gated recurrent layer."""
+
+    initial: Annotated[str, one_of(("orthogonal", "torch"))] = Field(
+        "torch", description="uniform as in torch, or recurrent weights orthogonal and biases zero"
+    )
+
+
+class TextCnn(Section):
+    """Residual blocks of convolutions; `tokenize.longest` must be 1 to `positions`."""
+
+    width: float = Field(
+        0.125, gt=0, le=16, description="a factor on all channels; 1.0 has 30.3 million weights"
+    )
+    blocks: Annotated[
+        list[Annotated[int, Field(ge=1, le=1000)]], Field(min_length=4, max_length=4)
+    ] = Field([3, 4, 6, 1], description="residual blocks of each of the four stages")
+    positions: int = Field(
+        32,
+        ge=1,
+        le=4096,
+        description="where words can stand; a caption starts at a random one while training",
+    )
+    shifts: int = Field(0, ge=0, description="start positions that are summed when encoding; 0: all")
+    pool: Annotated[str, one_of(("max", "mean"))] = Field(
+        "mean", description="how the last positions become one vector"
+    )
+    batch_norm_momentum: float = Field(0.05, gt=0, le=1, description=MOMENTUM)
+    batch_norm_epsilon: float = Field(0.001, gt=0, description=EPSILON)
+    initial: Initial = Field("fan_in", description=INITIAL)
+
+
+class MaxHinge(Section):
+    """Only the hardest negatives count."""
+
+    hardest: Annotated[str, one_of(("candidate", "query"))] = Field("query", description=HARDEST)
+
+
+class TopKHinge(MaxHinge):
+    """Only the `k` hardest negatives count."""
+
+    k: int = Field(10, ge=1, description="how many negatives count")
+
+
+class InstanceLoss(Section):
+    """The instance loss of `image_class_weight` and `text_class_weight`."""
+
+    classes: int = Field(
+        0, ge=0, description="K-means classes of the training embeddings; 0: one class per training image"
+    )
+    dropout: float = Field(0.5, ge=0, lt=1, description="dropout before the classifier")
+    bias: bool = Field(False, description="whether the classifier has a bias")
+    bias_rate: float = Field(
+        2.0, gt=0, lt=1000, description="a factor on `classifier_rate` for the classifier's bias"
+    )
+
+
+class ClosedForm(Section):
+    """Closed-form alignment. Lists are grids: the best sum of validation recalls chooses."""
+
+    dim: int = Field(512, ge=1, description="dimensions of the joint space")
+    text: Annotated[str, one_of(("tfidf", "vectors"))] = Field(
+        "tfidf", description="bags of words, or the mean of the word vectors of `tokenize.vectors`"
+    )
+    text_dim: int = Field(1500, ge=0, description="dimensions of latent semantic analysis; 0: all words")
+    min_count: int = Field(3, ge=1, description="captions that a word must be in")
+    image_regularization: Annotated[list[Positive], Field(min_length=1)] = Field(
+        [0.1, 0.5, 2.0], description="regularization of the images' covariance"
+    )
+    text_regularization: Annotated[list[Positive], Field(min_length=1)] = Field(
+        [0.3, 1.0], description="regularization of the captions' covariance"
+    )
+    power: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)] = Field(
+        [1.0, 1.5, 2.0], description="power of the canonical correlations"
+    )
+    choose_on: Annotated[str, one_of(("train", "val"))] = Field(
+        "train", description="what chooses: held-out training images, or the images of val"
+    )
+    holdout: int = Field(1000, ge=1, description="training images that are held out")
+    seed: int = Field(0, ge=0, description="random seed of the holdout")
+
+
+class Ridge(ClosedForm):
+    """Closed-form alignment by ridge regression of the captions from the images."""
+
+    text_dim: int = Field(600, ge=0, description="dimensions of latent semantic analysis; 0: all words")
+    image_regularization: Annotated[list[Positive], Field(min_length=1)] = Field(
+        [0.03, 0.3, 3.0], description="regularization of the images' covariance"
+    )
+    text_regularization: Annotated[list[Positive], Field(min_length=1)] = Field(
+        [0.1, 0.3], description="regularization of the captions' covariance"
+    )
+    power: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)] = Field(
+        [0.5], description="power of the singular values"
+    )
+
+
+class Baseline(ClosedForm):
+    """The closed form that every trained model is compared with, by CCA."""
+
+    threads: TrainingThreads = Field(2, description="threads of the CPU, as in `train`")
 
 
 class Train(TrainingSection):
     """The model and its training; lists have one value per phase."""
 
-    method: Annotated[str, one_of(METHODS), Field(examples=["steps"])]
-    methods: blocks(METHODS)  # type: ignore[valid-type]
-
-    start: Annotated[str, one_of(STARTS), Field(examples=["random"])]
-    image_head: Annotated[str, one_of(IMAGE_HEADS)]
-    image_heads: blocks(IMAGE_HEADS)  # type: ignore[valid-type]
-    text_encoder: Annotated[str, one_of(TEXT_ENCODERS)]
-    text_encoders: blocks(TEXT_ENCODERS)  # type: ignore[valid-type]
-    similarity: Annotated[str, one_of(SIMILARITIES)]
-    absolute: bool
-    embed_dim: Annotated[int, Field(ge=1, le=65536)]
-    word_dim: Annotated[int, Field(ge=1, le=65536)]
-    words: Annotated[str, one_of(WORDS), Field(examples=["learned"])]
+    method: Annotated[str, one_of(("cca", "ridge", "steps"))] = Field(
+        "steps", description="training by steps, or a closed form: seconds, and only its own block applies"
+    )
+    start: Annotated[str, one_of(("auto", "cca", "random", "ridge"))] = Field(
+        "auto",
+        description="what training by steps starts from: random weights, the closed form of that block with "
+        "`embed_dim` dimensions, or auto: cca if the model has its parts, otherwise random",
+    )
+    image_head: Annotated[str, one_of(("dual_path", "linear", "linear_bias", "mlp", "mlp_bn_first"))] = (
+        Field("linear_bias", description="what maps an embedding into the joint space")
+    )
+    text_encoder: Annotated[
+        str,
+        one_of(
+            ("bigru", "bilstm", "bow", "bow_mlp", "bow_mlp_bn_first", "gru", "lstm", "text_cnn", "tfidf")
+        ),
+    ] = Field("tfidf", description="what maps a caption into the joint space")
+    similarity: Annotated[str, one_of(("cosine", "euclidean", "order", "order_root"))] = Field(
+        "cosine", description="the score of an image and a caption"
+    )
+    absolute: bool = Field(False, description="take absolute values after normalization (for order)")
+    embed_dim: Width = Field(512, description="dimensions of the joint space")
+    word_dim: Width = Field(128, description="values of a word vector")
+    words: Annotated[str, one_of(("fixed", "learned"))] = Field(
+        "learned", description="whether word vectors are trained; both start from `tokenize.vectors`, if any"
+    )
     # With a batch of one there is no negative, and every loss is 0.
-    batch: Annotated[int, Field(ge=2)]
-    captions: Annotated[str, one_of(DRAWS)]
-    last_batch: Annotated[str, one_of(LAST_BATCH), Field(examples=["keep"])]
-    negatives: Annotated[str, one_of(NEGATIVES), Field(examples=["other_images"])]
-    precision: Annotated[str, one_of(PRECISIONS)]
-    rates: Annotated[str, one_of(RATES), Field(examples=["equal"])]
-    reduce: Annotated[str, one_of(REDUCTIONS), Field(examples=["sum"])]
-    image_anchors: Annotated[float, Field(ge=0, lt=1000, examples=[1.0])]
-    caption_anchors: Annotated[float, Field(ge=0, lt=1000, examples=[1.0])]
-    loss: Annotated[list[Annotated[str, one_of(LOSSES)]], PerPhase]
-    losses: blocks(LOSSES)  # type: ignore[valid-type]
-    margin: Annotated[list[Annotated[float, Field(gt=0)]], PerPhase]
-    rank_weight: Annotated[list[Weight], PerPhase, Field(examples=[1.0])]
-    image_class_weight: Annotated[list[Weight], PerPhase, Field(examples=[0.0])]
-    text_class_weight: Annotated[list[Weight], PerPhase, Field(examples=[0.0])]
-    terms: blocks(TERMS)  # type: ignore[valid-type]
-    rectified: Annotated[bool, Field(examples=[False])]
-    words_rate: Annotated[list[Rate], PerPhase, Field(examples=[1.0])]
-    classifier_rate: Annotated[list[Rate], PerPhase, Field(examples=[1.0])]
-    gain_rate: Annotated[list[Rate], PerPhase, Field(examples=[1.0])]
+    batch: int = Field(32, ge=2, description="pairs of an image and a caption per step")
+    captions: Annotated[str, one_of(("all", "one"))] = Field(
+        "one", description="one caption drawn for each image and epoch, or all, each once per epoch"
+    )
+    last_batch: Annotated[str, one_of(("drop", "keep"))] = Field(
+        "keep", description="whether the last batch of an epoch is used if it is incomplete"
+    )
+    negatives: Annotated[str, one_of(("other_images", "other_pairs"))] = Field(
+        "other_images",
+        description="which captions are negatives: of other images, or also others of the same image",
+    )
+    precision: Annotated[str, one_of(("bfloat16", "float32"))] = Field(
+        "float32", description="what training computes with; bfloat16 on a GPU only"
+    )
+    rates: Annotated[str, one_of(("equal", "relative"))] = Field(
+        "relative",
+        description="one learning rate, or a fraction of the root mean square that each tensor starts with",
+    )
+    reduce: Annotated[str, one_of(("mean", "mean_violating", "sum"))] = Field(
+        "sum", description="how violations are combined: summed, or the mean of all selected or violating ones"
+    )
+    image_anchors: float = Field(1.0, ge=0, lt=1000, description="the weight of wrong captions of an image")
+    caption_anchors: float = Field(
+        1.0, ge=0, lt=1000, description="the weight of wrong images of a caption"
+    )
+    rectified: bool = Field(
+        False, description="rank by the vectors after ReLU while training; encode gives those before it"
+    )
+    loss: Annotated[
+        list[
+            Annotated[
+                str, one_of(("hard_hinge", "max_hinge", "semi_hard_hinge", "sum_hinge", "top_k_hinge"))
+            ]
+        ],
+        PerPhase,
+    ] = Field(["sum_hinge"], description="the ranking loss")
+    margin: Annotated[list[Positive], PerPhase] = Field(
+        [0.2], description="by how much a true pair must score higher than a negative one"
+    )
+    rank_weight: Annotated[list[Weight], PerPhase] = Field(
+        [1.0], description="the weight of the ranking loss; a term with weight 0 is not computed"
+    )
+    image_class_weight: Annotated[list[Weight], PerPhase] = Field(
+        [0.0], description="the weight of the instance loss of images: a classifier names the training image"
+    )
+    text_class_weight: Annotated[list[Weight], PerPhase] = Field(
+        [0.0], description="the weight of the instance loss of captions, by the same classifier"
+    )
+    words_rate: Annotated[list[Rate], PerPhase] = Field(
+        [1.0], description="a factor on the learning rate of word vectors"
+    )
+    classifier_rate: Annotated[list[Rate], PerPhase] = Field(
+        [1.0], description="a factor on the learning rate of the classifier of the instance loss"
+    )
+    gain_rate: Annotated[list[Rate], PerPhase] = Field(
+        [1.0], description="a factor on the learning rate of the gains of batch normalization"
+    )
+    # Variants of `image_head`.
+    mlp: Branch = Branch()
+    mlp_bn_first: Branch = Branch()
+    dual_path: DualPath = DualPath()
+    # Variants of `text_encoder`.
+    bow_mlp: Branch = Branch()
+    bow_mlp_bn_first: Branch = Branch()
+    gru: Gru = Gru()
+    text_cnn: TextCnn = TextCnn()
+    # Variants of `loss`, and the instance loss.
+    max_hinge: MaxHinge = MaxHinge()
+    top_k_hinge: TopKHinge = TopKHinge()
+    instance: InstanceLoss = InstanceLoss()
+    # Variants of `method` and `start`.
+    cca: ClosedForm = ClosedForm()
+    ridge: Ridge = Ridge()
 
     @model_validator(mode="after")
     def _directions_split_evenly(self) -> Self:
@@ -128,107 +316,66 @@ class Train(TrainingSection):
         own = ("loss", "margin", *TERM_WEIGHTS, *FACTORS)
         return {key: getattr(self, key) for key in own} | super().phase_keys()
 
-    def shape(self, features: int, vocabulary_size: int) -> Shape:
-        """Return the shape of the model for embeddings and a vocabulary of these sizes."""
-        return Shape(
-            self.image_head,
-            self.text_encoder,
-            self.similarity,
-            self.absolute,
-            features,
-            vocabulary_size,
-            self.word_dim if self.starts_from == "random" else self.embed_dim + 1,
-            self.embed_dim,
-            settings_of(self.image_head, self.image_heads).model_dump(),
-            settings_of(self.text_encoder, self.text_encoders).model_dump(),
-        )
-
     @property
     def starts_from(self) -> str:
         """What training by steps starts from: `random`, or the method whose closed form it is."""
-        return start_of(self.model_dump(include={"start", *CLOSED_FORM}))
+        if self.start != "auto":
+            return self.start
+        return "cca" if all(getattr(self, key) == value for key, value in CLOSED_FORM.items()) else "random"
+
+    @property
+    def closed_form(self) -> ClosedForm | None:
+        """The closed form that the model is, or that training starts from."""
+        name = self.starts_from if self.method == "steps" else self.method
+        return {"cca": self.cca, "ridge": self.ridge}.get(name)
 
     def closed_form_of_start(self) -> ClosedForm | None:
-        """Return the settings of the closed form that training starts from, with `embed_dim` dimensions."""
+        """Return the closed form that training starts from, with `embed_dim` dimensions."""
         if self.starts_from == "random":
             return None
-        own = self.methods[self.starts_from]
-        assert isinstance(own, ClosedForm)
-        return own.model_copy(update={"dim": self.embed_dim})
-
-    @property
-    def closed_form_without_vectors(self) -> str | None:
-        """The closed form that the model is, or starts from, if word vectors would have no effect on it."""
-        name = self.starts_from if self.method == "steps" else self.method
-        own = self.methods.get(name)
-        return name if isinstance(own, ClosedForm) and own.text == "tfidf" else None
-
-    def objectives(self) -> list[Objective]:
-        """Return what each phase minimizes."""
-        return [self._objective(values) for values in self.phase_values()]
-
-    def rate_factors(self) -> list[RateFactors]:
-        """Return the factors on the learning rate in each phase."""
-        bias = self.instance.bias_rate
-        return [
-            RateFactors(values["words_rate"], values["classifier_rate"], values["gain_rate"], bias)
-            for values in self.phase_values()
-        ]
-
-    def loss_titles(self) -> list[str]:
-        """Return the terms of each phase's objective."""
-        return [each.title for each in self.objectives()]
-
-    @property
-    def instance(self) -> InstanceSettings:
-        """The settings of the instance loss."""
-        found = self.terms["instance"]
-        assert isinstance(found, InstanceSettings)
-        return found
+        found: ClosedForm = getattr(self, self.starts_from)
+        return found.model_copy(update={"dim": self.embed_dim})
 
     @property
     def has_instance_loss(self) -> bool:
         """Whether a phase has an instance loss, and with it a classifier."""
-        return any(each.has_instance_loss for each in self.objectives())
+        return any([*self.image_class_weight, *self.text_class_weight])
+
+    def chosen(self) -> set[str]:
+        """Return the names of the variants in use."""
+        if self.method != "steps":
+            return {self.method}
+        start = {self.starts_from, "instance" if self.has_instance_loss else ""}
+        return super().chosen() - {"cca", "ridge"} | start
+
+    def effective(self) -> dict[str, Any]:
+        """Return the keys that apply: of a closed form, its own block and what it fixes."""
+        found = super().effective()
+        if self.method != "steps":
+            kept = ("method", self.method, "image_head", "text_encoder", "similarity", "threads")
+            return {key: found[key] for key in kept}
+        if self.starts_from != "random":
+            del found["word_dim"]  # words are vectors of the joint space, with their weight
+            del found[self.starts_from]["dim"]
+        return found
 
     def applied(self) -> dict[str, Any]:
-        """Return the settings that apply: of the families' blocks, only those of the chosen variants."""
+        """Return the settings that apply, with those that a closed form fixes."""
+        found = self.effective()
         if self.method != "steps":
-            fixed = {key: CLOSED_FORM[key] for key in ("image_head", "text_encoder", "similarity")}
-            own = {"method": self.method, "methods": chosen([self.method], self.methods)}
-            return own | fixed | {"threads": self.threads}
-        closed_form = self.closed_form_of_start()
-        settings = super().applied()
-        if closed_form is not None:
-            del settings["word_dim"]  # words are vectors of the joint space, with their weight
-        return settings | {
-            "start": self.starts_from,
-            "methods": {self.starts_from: closed_form.model_dump()} if closed_form else {},
-            "image_heads": chosen([self.image_head], self.image_heads),
-            "text_encoders": chosen([self.text_encoder], self.text_encoders),
-            "losses": chosen(self.loss, self.losses),
-            "terms": chosen(["instance"] if self.has_instance_loss else [], self.terms),
-        }
+            return found | {key: CLOSED_FORM[key] for key in ("image_head", "text_encoder", "similarity")}
+        start = self.closed_form_of_start()
+        return found | {"start": self.starts_from} | ({self.starts_from: start.model_dump()} if start else {})
 
     def given(self) -> dict[str, Any]:
         """Return the values that `applied` has in another form, by name; None for one without effect."""
         if self.method != "steps":
             return {key: getattr(self, key) for key in ("image_head", "text_encoder", "similarity")}
-        without_effect = {} if self.starts_from == "random" else {f"methods.{self.starts_from}.dim": None}
+        without_effect = {} if self.starts_from == "random" else {f"{self.starts_from}.dim": None}
         return {"start": self.start} | without_effect
 
-    def _objective(self, values: dict[str, Any]) -> Objective:
-        name = values["loss"]
-        choices = LossChoices(
-            **settings_of(name, self.losses).model_dump(),
-            reduce=self.reduce,
-            image_anchors=self.image_anchors,
-            caption_anchors=self.caption_anchors,
-        )
-        return Objective(name, choices, values["margin"], *(values[key] for key in TERM_WEIGHTS))
 
-
-def require_vectors(settings: Train, vectors: WordVectors | None) -> None:
+def require_vectors(settings: Train, vectors: "WordVectors | None") -> None:
     """Refuse missing fixed vectors, vectors that would be ignored, and another length than `word_dim`."""
     if vectors is None:
         if settings.words == "fixed":
@@ -236,9 +383,11 @@ def require_vectors(settings: Train, vectors: WordVectors | None) -> None:
                 "params.yaml: train.words is 'fixed', but tokenize.vectors names no vectors; name a file of "
                 "word vectors, or use -S train.words=learned"
             )
-    elif settings.closed_form_without_vectors:
-        raise InputError(f"params.yaml: {unused_vectors_message(settings, vectors.file)}")
-    elif settings.method == "steps" and settings.starts_from == "random" and vectors.dim != settings.word_dim:
+        return
+    unused = unused_vectors_message(settings, vectors.file)
+    if unused:
+        raise InputError(f"params.yaml: {unused}")
+    if settings.closed_form is None and vectors.dim != settings.word_dim:
         raise InputError(
             f"params.yaml: train.word_dim is {settings.word_dim}, but {vectors.file} has vectors of "
             f"{vectors.dim}; use -S train.word_dim={vectors.dim}"
@@ -247,26 +396,27 @@ def require_vectors(settings: Train, vectors: WordVectors | None) -> None:
 
 def unused_vectors_message(settings: Train, file: str) -> str | None:
     """Return the message for word vectors that would have no effect, or None."""
-    name = settings.closed_form_without_vectors
-    if name is None:
+    own = settings.closed_form
+    if own is None or own.text != "tfidf":
         return None
+    name = settings.starts_from if settings.method == "steps" else settings.method
     other = ", or -S train.text_encoder=gru" if settings.method == "steps" else ""
     return (
-        f"tokenize.vectors is '{file}', but train.methods.{name}.text is 'tfidf', which has no use for word "
-        f"vectors; use -S train.methods.{name}.text=vectors{other}"
+        f"tokenize.vectors is '{file}', but train.{name}.text is 'tfidf', which has no use for word "
+        f"vectors; use -S ++train.{name}.text=vectors{other}"
     )
 
 
-def require_caption_head(settings: Train, captions: CaptionVectors | None) -> None:
+def require_caption_head(settings: Train, captions: "CaptionVectors | None") -> None:
     """Refuse text encoders that are no heads over imported vectors of captions."""
     if captions is None:
         return
     if settings.method != "steps":
-        own = settings.methods[settings.method]
-        if isinstance(own, ClosedForm) and own.text != "vectors":
+        own = settings.closed_form
+        if own is not None and own.text != "vectors":
             raise InputError(
-                f"tokenize.vectors are vectors of captions, but train.methods.{settings.method}.text is "
-                f"'{own.text}'; use -S train.methods.{settings.method}.text=vectors"
+                f"tokenize.vectors are vectors of captions, but train.{settings.method}.text is "
+                f"'{own.text}'; use -S ++train.{settings.method}.text=vectors"
             )
         return
     wanted = {
@@ -275,25 +425,32 @@ def require_caption_head(settings: Train, captions: CaptionVectors | None) -> No
         "word_dim": ((captions.dim,), settings.word_dim),
     }
     changes = [
-        f"-S train.{key}={allowed[0]}" for key, (allowed, value) in wanted.items() if value not in allowed
+        f"-S ++train.{key}={allowed[0]}" for key, (allowed, value) in wanted.items() if value not in allowed
     ]
     if changes:
         raise InputError(
             f"tokenize.vectors are vectors of captions, which need a text head ({', '.join(CAPTION_HEADS)}); "
-            f"use {' '.join(changes)}, or -S train.method=cca -S train.methods.cca.text=vectors"
+            f"use {' '.join(changes)}, or -S train.method=cca -S ++train.cca.text=vectors"
         )
 
 
 def require_positions(settings: Train, longest: int) -> None:
     """Refuse captions that are longer than the positions of the text encoder, before the first step."""
-    own = settings_of(settings.text_encoder, settings.text_encoders)
-    if isinstance(own, TextCnnSettings) and longest > own.positions:
-        raise InputError(too_long(longest, own.positions))
+    if settings.text_encoder == "text_cnn" and longest > settings.text_cnn.positions:
+        raise InputError(too_long(longest, settings.text_cnn.positions))
 
 
-def require_precision(precision: str, device: torch.device) -> None:
+def too_long(longest: int, positions: int) -> str:
+    """Return the message for captions with more words than there are positions."""
+    return (
+        f"a caption has {longest} words, but text encoder 'text_cnn' has {positions} positions; "
+        f"use -S ++tokenize.longest={positions}"
+    )
+
+
+def require_precision(precision: str, device: str) -> None:
     """Refuse half precision on a CPU, where it is slower and less exact."""
-    if precision != "float32" and device.type == "cpu":
+    if precision != "float32" and device == "cpu":
         raise InputError(
             f"params.yaml: train.precision is '{precision}', which needs a GPU; use 'float32' here"
         )

@@ -6,8 +6,9 @@ model and stored separately. If the rows of images come from a network, it is tr
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ from fne.matching.instance_loss import Classes
 from fne.matching.losses import bind
 from fne.matching.mined_captions import rank_mined, with_mined_captions
 from fne.matching.model import PRECISIONS, Matcher, parameter_kinds
+from fne.matching.settings import FACTORS, TERM_WEIGHTS, Train
 from fne.matching.tfidf import TfIdf
 from fne.matching.validate import (
     BATCHES_WITHOUT_NEGATIVE,
@@ -53,7 +55,7 @@ class Objective:
     learned before, so nothing is said about a training that does not start.
     """
 
-    name: str  # a key of `LOSSES`, unless `mined`
+    name: str  # a key of `fne.matching.hard_negatives.MINERS`, unless `mined`
     choices: LossChoices
     margin: float
     rank: float = 1.0  # the weight of the ranking loss
@@ -80,6 +82,31 @@ class RateFactors:
     classifier: float = 1.0
     gains: float = 1.0
     classifier_bias: float = 1.0  # a further factor for the bias of the classifier
+
+
+def objectives(settings: Train) -> list[Objective]:
+    """Return what each phase minimizes."""
+    return [_objective(settings, values) for values in settings.phase_values()]
+
+
+def rate_factors(settings: Train) -> list[RateFactors]:
+    """Return the factors on the learning rate in each phase."""
+    bias = settings.instance.bias_rate
+    return [
+        RateFactors(*(values[key] for key in FACTORS), bias) for values in settings.phase_values()
+    ]
+
+
+def _objective(settings: Train, values: Mapping[str, Any]) -> Objective:
+    name = values["loss"]
+    own = getattr(settings, name, None)
+    choices = LossChoices(
+        **({} if own is None else own.model_dump()),
+        reduce=settings.reduce,
+        image_anchors=settings.image_anchors,
+        caption_anchors=settings.caption_anchors,
+    )
+    return Objective(name, choices, values["margin"], *(values[key] for key in TERM_WEIGHTS))
 
 
 @dataclass(frozen=True)

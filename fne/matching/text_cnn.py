@@ -10,18 +10,16 @@ no position sees a later word. Layers are matrix products over (captions x posit
 """
 
 from collections.abc import Callable
-from typing import Annotated
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fne.core.distributed_layers import INITIALIZATIONS, Step, SyncBatchNorm, needed
 from fne.core.errors import InputError
-from fne.core.params import Section, one_of
+from fne.matching import settings as keys
+from fne.matching.settings import too_long
 
-STAGES = 4
 # Channels at width 1: inside the first block of each stage, inside the others, and of their outputs.
 FIRST = (128, 512, 1024, 2048)
 OTHER = (64, 128, 256, 512)
@@ -36,23 +34,7 @@ POOLS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class TextCnnSettings(Section):
-    """The settings of `text_cnn`."""
-
-    width: Annotated[float, Field(gt=0, le=16, examples=[0.125])]  # a factor on the channels of all stages
-    blocks: Annotated[
-        list[Annotated[int, Field(ge=1, le=1000)]],
-        Field(min_length=STAGES, max_length=STAGES, examples=[[3, 4, 6, 1]]),
-    ]  # residual blocks of each stage
-    positions: Annotated[int, Field(ge=1, le=4096, examples=[32])]  # no caption may be longer
-    shifts: Annotated[int, Field(ge=0, examples=[0])]  # start positions summed when encoding; 0: all
-    pool: Annotated[str, one_of(POOLS), Field(examples=["mean"])]  # how positions become one vector
-    batch_norm_momentum: Annotated[float, Field(gt=0, le=1, examples=[0.05])]
-    batch_norm_epsilon: Annotated[float, Field(gt=0, examples=[0.001])]
-    initial: Annotated[str, one_of(INITIALIZATIONS), Field(examples=["fan_in"])]
-
-
-def text_cnn(words: nn.Embedding, embed_dim: int, settings: TextCnnSettings) -> nn.Module:
+def text_cnn(words: nn.Embedding, embed_dim: int, settings: keys.TextCnn) -> nn.Module:
     """Residual blocks of convolutions over the positions of a caption."""
     return TextCnn(words, embed_dim, settings)
 
@@ -60,7 +42,7 @@ def text_cnn(words: nn.Embedding, embed_dim: int, settings: TextCnnSettings) -> 
 class TextCnn(nn.Module):
     """Maps padded words (captions, longest) and lengths (captions) to (captions, embed_dim)."""
 
-    def __init__(self, words: nn.Embedding, embed_dim: int, settings: TextCnnSettings) -> None:
+    def __init__(self, words: nn.Embedding, embed_dim: int, settings: keys.TextCnn) -> None:
         super().__init__()
         self.words = words
         self.positions, self.shifts = settings.positions, settings.shifts
@@ -137,14 +119,6 @@ class TextCnn(nn.Module):
         longest = int(lengths.max()) if len(lengths) else 1
         if longest > self.positions:
             raise InputError(too_long(longest, self.positions))
-
-
-def too_long(longest: int, positions: int) -> str:
-    """Return the message for captions with more words than there are positions."""
-    return (
-        f"a caption has {longest} words, but text encoder 'text_cnn' has {positions} positions; "
-        f"use -S tokenize.longest={positions}"
-    )
 
 
 class _Block(nn.Module):

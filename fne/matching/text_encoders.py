@@ -3,17 +3,17 @@
 Every encoder is called as `encoder(words, embed_dim, settings)` with a table of word vectors, and returns a
 module that maps padded words (captions, longest) and lengths (captions) to (captions, embed_dim). The module
 is called as `module(words, lengths, step)`, where `step` is a `fne.core.distributed_layers.Step` while
-training. A caption has at least one word, and padding is never read as a word, whatever its values are. An
-encoder's own settings are a block of `text_encoders`.
+training. A caption has at least one word, and padding is never read as a word, whatever its values are. `settings`
+is the encoder's block of `train`, or None if it has none.
 
 On the CPU, a GRU in one direction is computed by `PackedGru` instead of `torch.nn.GRU`. It
 gives the same result in fewer and larger matrix products.
 """
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
@@ -21,17 +21,10 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from fne.core.device import is_gpu
 from fne.core.distributed_layers import Step
 from fne.core.errors import InputError
-from fne.core.params import Section
-from fne.core.variants import Variant
-from fne.matching.branches import BranchSettings, MeanOfWords, mlp, mlp_bn_first
-from fne.matching.text_cnn import TextCnnSettings, text_cnn
+from fne.matching.branches import MeanOfWords, mlp, mlp_bn_first
+from fne.matching.settings import Branch, Gru
+from fne.matching.text_cnn import text_cnn
 from fne.matching.tfidf import tfidf
-
-
-class Gru(Section):
-    """The settings of `gru`."""
-
-    initial: Annotated[Literal["orthogonal", "torch"], Field(examples=["torch"])]
 
 
 def gru(words: nn.Embedding, embed_dim: int, settings: Gru) -> nn.Module:
@@ -42,24 +35,24 @@ def gru(words: nn.Embedding, embed_dim: int, settings: Gru) -> nn.Module:
     return Recurrent(words, reader)
 
 
-def lstm(words: nn.Embedding, embed_dim: int, settings: Section) -> nn.Module:
+def lstm(words: nn.Embedding, embed_dim: int, settings: None) -> nn.Module:
     """One LSTM layer."""
     return Recurrent(words, nn.LSTM(words.embedding_dim, embed_dim))
 
 
-def bigru(words: nn.Embedding, embed_dim: int, settings: Section) -> nn.Module:
+def bigru(words: nn.Embedding, embed_dim: int, settings: None) -> nn.Module:
     """One bidirectional gated recurrent layer; each direction has half of the units."""
     units = _units_per_direction("bigru", embed_dim)
     return Recurrent(words, nn.GRU(words.embedding_dim, units, bidirectional=True))
 
 
-def bilstm(words: nn.Embedding, embed_dim: int, settings: Section) -> nn.Module:
+def bilstm(words: nn.Embedding, embed_dim: int, settings: None) -> nn.Module:
     """One bidirectional LSTM layer; each direction has half of the units."""
     units = _units_per_direction("bilstm", embed_dim)
     return Recurrent(words, nn.LSTM(words.embedding_dim, units, bidirectional=True))
 
 
-def bow(words: nn.Embedding, embed_dim: int, settings: Section) -> nn.Module:
+def bow(words: nn.Embedding, embed_dim: int, settings: None) -> nn.Module:
     """The mean of the word vectors, and one linear map."""
     return BagOfWords(words, embed_dim)
 
@@ -83,12 +76,12 @@ def initialize_orthogonal(reader: nn.GRU) -> None:
                 part.copy_(basis * triangle.diagonal().sign())
 
 
-def bow_mlp(words: nn.Embedding, embed_dim: int, settings: BranchSettings) -> nn.Module:
+def bow_mlp(words: nn.Embedding, embed_dim: int, settings: Branch) -> nn.Module:
     """The mean of the word vectors, through a branch with batch normalization after the last layer."""
     return MeanOfWords(words, mlp(words.embedding_dim, embed_dim, settings))
 
 
-def bow_mlp_bn_first(words: nn.Embedding, embed_dim: int, settings: BranchSettings) -> nn.Module:
+def bow_mlp_bn_first(words: nn.Embedding, embed_dim: int, settings: Branch) -> nn.Module:
     """The mean of the word vectors, through a branch with batch normalization after the hidden layers."""
     return MeanOfWords(words, mlp_bn_first(words.embedding_dim, embed_dim, settings))
 
@@ -253,15 +246,14 @@ def _steps(sizes: list[int]) -> list[slice]:
     return [slice(start, start + size) for start, size in zip(starts, sizes, strict=True)]
 
 
-TEXT_ENCODERS: dict[str, Variant[nn.Module]] = {
-    "bigru": Variant(bigru),
-    "bilstm": Variant(bilstm),
-    "bow": Variant(bow),
-    "bow_mlp": Variant(bow_mlp, BranchSettings),
-    "bow_mlp_bn_first": Variant(bow_mlp_bn_first, BranchSettings),
-    "gru": Variant(gru, Gru),
-    "lstm": Variant(lstm),
-    "text_cnn": Variant(text_cnn, TextCnnSettings),
-    "tfidf": Variant(tfidf),
+TEXT_ENCODERS: dict[str, Callable[..., nn.Module]] = {
+    "bigru": bigru,
+    "bilstm": bilstm,
+    "bow": bow,
+    "bow_mlp": bow_mlp,
+    "bow_mlp_bn_first": bow_mlp_bn_first,
+    "gru": gru,
+    "lstm": lstm,
+    "text_cnn": text_cnn,
+    "tfidf": tfidf,
 }
-BIDIRECTIONAL = {"bigru", "bilstm"}

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fne.core.distributed_layers import Step
 from fne.core.errors import InputError
-from fne.core.params import Section
+from fne.core.settings import Section
 
 
 class TfIdf(nn.Module):

@@ -85,7 +85,7 @@ def instance_warning(chance: float) -> str:
     return (
         f"the instance loss stays at ln({classes:,}) = {chance:.2f}, that of chance: nothing is learned "
         "yet. With many classes the first fall can take many epochs; raise train.learning_rate or "
-        "train.classifier_rate, or lower train.terms.instance.dropout"
+        "train.classifier_rate, or lower train.instance.dropout"
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fne.core.effective_settings import flattened
+from fne.core.settings import flattened
 from fne.experiments.presets import load, papers
 from fne.experiments.runs import split_digests
 from fne.report.record import catalog_state

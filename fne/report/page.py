@@ -17,7 +17,7 @@ from markupsafe import Markup
 from pydantic import Field
 
 from fne.core.errors import InputError
-from fne.core.params import Section
+from fne.core.settings import Section
 from fne.evaluation.baseline import Baseline
 from fne.evaluation.metrics.recall import chosen_by
 from fne.experiments.tables import PaperRow
@@ -45,14 +45,12 @@ THUMBNAIL_QUALITY = 80  # of the JPEG
 EVALUATED = "evaluated here"
 MODELS = ("model", "tuned", "tagger", "captioner")  # in lineages
 
-Count = Annotated[int, Field(ge=0)]
-
 
 class Report(Section):
     """The `report` section of `params.yaml`: the gallery shows `examples` images and as many sentences."""
 
-    examples: Count
-    seed: Count
+    examples: int = Field(12, ge=0, description="images and sentences in the gallery")
+    seed: int = Field(0, ge=0, description="random seed of the choice of examples")
 
 
 def render(

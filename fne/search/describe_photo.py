@@ -19,7 +19,7 @@ from fne.core import stat_cache
 from fne.core.errors import InputError
 from fne.core.files import plain_cell, write_text
 from fne.core.outputs import check_output
-from fne.core.params import load_params, not_one_of, parse_section
+from fne.core.settings import load_params, not_one_of, parse_section
 from fne.describing.model_file import CAPTIONER, TAGGER, DescribingFile, read_describing_file
 from fne.search.open_project import ExternalImage, Project, QueryImage, parse_query
 from fne.store.artifact import Artifact, merge

@@ -18,7 +18,7 @@ import numpy as np
 
 from fne.core import stat_cache
 from fne.core.errors import InputError
-from fne.core.params import not_one_of
+from fne.core.settings import not_one_of
 from fne.features.embeddings import EMBEDDINGS
 from fne.matching.model_file import require_same_model
 from fne.search.answer import Answer, Match

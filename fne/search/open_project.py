@@ -17,7 +17,7 @@ import numpy as np
 
 from fne.core import stat_cache
 from fne.core.errors import InputError
-from fne.core.params import Runtime, load_key, load_params, load_runtime, not_one_of
+from fne.core.settings import Runtime, load_key, load_params, load_runtime, not_one_of
 from fne.datasets.readers.folder import SUFFIXES
 from fne.matching.model_file import current_model
 from fne.store.artifact import Artifact

@@ -34,7 +34,7 @@ from fne.core.device import (
 )
 from fne.core.errors import InputError
 from fne.core.files import write_text
-from fne.core.params import load_runtime, load_section
+from fne.core.settings import load_runtime, load_section
 from fne.datasets.demo.drawing import draw
 from fne.datasets.demo.scenes import generator, scenes
 from fne.extraction.computer import GPU_BATCH, compute_rows, open_queue
@@ -378,7 +378,7 @@ def _random_training(
     settings: Train, features: int, device: torch.device
 ) -> tuple[Trainer[PairBatch], PairBatch]:
     """Return a trainer with fresh weights on a device, and a batch of random data."""
-    matcher = new_matcher(settings.shape(features, WORDS), settings.seed).to(device)
+    matcher = new_matcher(shape_of(settings, features, WORDS), settings.seed).to(device)
     pairs: Any = _RandomPairs(features, settings.batch)
     ids = [str(number) for number in range(settings.batch)]
     classes = None
@@ -387,8 +387,8 @@ def _random_training(
         loss = new_instance(count, settings.embed_dim, settings.instance, settings.seed).to(device)
         classes = Classes(loss, {name: int(name) % count for name in ids})
     data = MatchingData(pairs, pairs, PairDraw([], settings.seed, settings.batch, settings.captions))
-    task = MatchingTask(matcher, settings.objectives(), data, classes=classes)
-    return Trainer(task, settings.schedule(settings.loss_titles())), PairBatch(ids, ids)
+    task = MatchingTask(matcher, objectives(settings), data, classes=classes)
+    return Trainer(task, schedule_of(settings, [each.title for each in objectives(settings)])), PairBatch(ids, ids)
 
 
 def _machine(device: torch.device) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fne.core.errors import InputError
-from fne.core.params import load_params
+from fne.core.settings import load_params
 from fne.sharing.verify_remote import ObjectStore, TrackedOutput
 
 RUNS = "runs"

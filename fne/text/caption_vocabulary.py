@@ -125,4 +125,4 @@ def choose_caption_words(sentences: Iterable[Sequence[str]], min_count: int, max
     return CaptionWords(chosen, [counts[word] for word in chosen], unknown, len(listed))
 
 
-WORDS: dict[str, Callable[[str], list[str]]] = {"alphanumeric": alphanumeric_words, "ptb": ptb_words}
+CUTS: dict[str, Callable[[str], list[str]]] = {"alphanumeric": alphanumeric_words, "ptb": ptb_words}

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from fne.core.errors import InputError
 from fne.core.files import read_bytes, text_digest, write_text
-from fne.core.params import Section, one_of
+from fne.core.settings import Section, one_of
 from fne.store.artifact import (
     Artifact,
     Contents,
@@ -41,15 +41,26 @@ SECTIONS: Sections = {"tokenize": {}}
 class Tokenize(Section):
     """The `tokenize` section of `params.yaml`: how captions become words, and which words get a number."""
 
-    lowercase: bool
-    min_count: Annotated[int, Field(ge=1)]
-    end_of_sentence: bool
     # Never the test captions: a vocabulary that knows them leaks.
-    vocabulary: Annotated[list[Literal["train", "val"]], Field(min_length=1)]
-    cut: Annotated[str, one_of(CUTS), Field(examples=["nltk"])]
-    longest: Annotated[int, Field(ge=0, examples=[0])]
-    vectors: Annotated[str, Field(min_length=1, examples=["weights/no_words.yaml"])]
-    without_vector: Annotated[Literal["drop", "mean", "random", "zero"], Field(examples=["random"])]
+    vocabulary: Annotated[list[Annotated[str, one_of(("train", "val"))]], Field(min_length=1)] = Field(
+        ["train", "val"], description="the splits whose words are in the vocabulary"
+    )
+    lowercase: bool = Field(True, description="whether words are converted to lower case")
+    min_count: int = Field(1, ge=1, description="words that are rarer than this are unknown")
+    end_of_sentence: bool = Field(False, description="whether a word of its own ends every caption")
+    cut: Annotated[str, one_of(CUTS)] = Field(
+        "nltk", description="how captions are cut: nltk keeps punctuation, split drops - . , ( ) ? < >"
+    )
+    longest: int = Field(0, ge=0, description="keep only this many words of a caption; 0: all")
+    vectors: str = Field(
+        "weights/no_words.yaml",
+        min_length=1,
+        description="a file of word vectors (GloVe, word2vec, npz, safetensors), or the store that "
+        "`fne import --captions` wrote",
+    )
+    without_vector: Annotated[str, one_of(("drop", "mean", "random", "zero"))] = Field(
+        "random", description="what becomes of words that the file of vectors does not have"
+    )
 
     @model_validator(mode="after")
     def _end_is_kept(self) -> Self:

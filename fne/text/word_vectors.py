@@ -17,7 +17,7 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.core.files import file_digest
-from fne.core.params import Section, load_params, parse_section
+from fne.core.settings import Section, load_params, parse_section
 from fne.store.arrays import Layout, read_arrays, write_arrays
 from fne.store.artifact import Artifact, Source, merge
 from fne.store.catalog import SPLITS, Captioned

@@ -24,7 +24,6 @@ from fne.training.checkpoints import Checkpoints
 from fne.training.optimizers import clip_gradients, flatten, restore
 from fne.training.task import AnyBatch, ParameterGroup, Task
 
-KEEP = ("best", "last")
 
 
 @dataclass(frozen=True)

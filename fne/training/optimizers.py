@@ -9,38 +9,14 @@ gradients in place and returns the global norm that they had before.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from fne.core.device import download
-from fne.core.params import Section
-from fne.core.variants import Variant
+from fne.training.settings import Rmsprop, RmspropInside, SgdNesterov
 from fne.training.task import ParameterGroup
-
-
-class SgdNesterov(Section):
-    """The settings of `sgd_nesterov`."""
-
-    momentum: Annotated[float, Field(gt=0, lt=1, examples=[0.9])]
-    weight_decay: Annotated[float, Field(ge=0, lt=1, examples=[0.0001])]
-
-
-class Rmsprop(Section):
-    """The settings of `rmsprop`."""
-
-    decay: Annotated[float, Field(gt=0, lt=1, examples=[0.99])]
-    epsilon: Annotated[float, Field(gt=0, lt=1, examples=[1e-8])]
-
-
-class RmspropInside(Section):
-    """The settings of `rmsprop_inside`."""
-
-    decay: Annotated[float, Field(gt=0, lt=1, examples=[0.999])]
-    epsilon: Annotated[float, Field(gt=0, lt=1, examples=[1e-8])]
-    first: Annotated[float, Field(ge=0, le=1, examples=[0.0])]
 
 
 class UncorrectedAdam(torch.optim.Adam):
@@ -101,13 +77,13 @@ class InsideRmsprop(torch.optim.Optimizer):
         return loss
 
 
-def adam(groups: Sequence[ParameterGroup], learning_rate: float, settings: Section) -> torch.optim.Optimizer:
+def adam(groups: Sequence[ParameterGroup], learning_rate: float, settings: None) -> torch.optim.Optimizer:
     """Adam as published."""
     return torch.optim.Adam(_torch_groups(groups, learning_rate), lr=learning_rate, fused=True)
 
 
 def adam_uncorrected(
-    groups: Sequence[ParameterGroup], learning_rate: float, settings: Section
+    groups: Sequence[ParameterGroup], learning_rate: float, settings: None
 ) -> torch.optim.Optimizer:
     """Adam nearly without its bias correction."""
     return UncorrectedAdam(_torch_groups(groups, learning_rate), lr=learning_rate, fused=True)
@@ -213,10 +189,10 @@ def _torch_groups(groups: Sequence[ParameterGroup], learning_rate: float) -> lis
 
 
 CLIPS = {"element": by_element, "global": by_global_norm, "group": by_group_norm, "tensor": by_tensor_norm}
-OPTIMIZERS: dict[str, Variant[torch.optim.Optimizer]] = {
-    "adam": Variant(adam),
-    "adam_uncorrected": Variant(adam_uncorrected),
-    "rmsprop": Variant(rmsprop, Rmsprop),
-    "rmsprop_inside": Variant(rmsprop_inside, RmspropInside),
-    "sgd_nesterov": Variant(sgd_nesterov, SgdNesterov),
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": adam,
+    "adam_uncorrected": adam_uncorrected,
+    "rmsprop": rmsprop,
+    "rmsprop_inside": rmsprop_inside,
+    "sgd_nesterov": sgd_nesterov,
 }

@@ -1,16 +1,19 @@
 """A training from its settings to its result: taken from the scratch folder where it is finished."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fne.core.processes import ALONE, Processes
+from fne.training.best_epoch import Phase
 from fne.training.checkpoints import open_checkpoints
 from fne.training.finished_runs import Finished, keep_finished, load_finished, training_key
 from fne.training.loop import Schedule, Trainer
+from fne.training.optimizers import OPTIMIZERS
 from fne.training.settings import TrainingSection
 from fne.training.task import AnyBatch, Task
 
@@ -23,6 +26,27 @@ class Job:
     scratch: Path  # where checkpoints and finished training runs are kept
     stopping: Callable[[], bool] = lambda: False  # asked after every step; True saves and stops
     processes: Processes = ALONE
+
+
+def schedule_of(
+    settings: TrainingSection, titles: Sequence[str], validate_start: bool = False
+) -> Schedule:
+    """Return how to train, with a title per phase for the progress bar."""
+    own = getattr(settings, settings.optimizer, None)
+    phases = [
+        Phase(title, values["learning_rate"], values["epochs"], values["patience"])
+        for title, values in zip(titles, settings.phase_values(), strict=True)
+    ]
+    return Schedule(
+        phases,
+        settings.seed,
+        partial(OPTIMIZERS[settings.optimizer], settings=own),
+        settings.clip,
+        settings.clip_by,
+        settings.validate_every,
+        settings.keep,
+        validate_start,
+    )
 
 
 def train_task(

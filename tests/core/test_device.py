@@ -14,7 +14,7 @@ from fne.core.device import (
     use_training_threads,
 )
 from fne.core.errors import InputError
-from fne.core.params import Runtime
+from fne.core.settings import Runtime
 
 CPU = torch.device("cpu")
 
@@ -88,7 +88,7 @@ def test_on_a_cpu_what_is_not_deterministic_is_an_error(settings_of_torch):
 
 def test_preparing_a_device_does_not_import_the_compiler_of_torch():
     program = (
-        "import sys; from fne.core.device import prepare_device; from fne.core.params import Runtime; "
+        "import sys; from fne.core.device import prepare_device; from fne.core.settings import Runtime; "
         "prepare_device(Runtime.model_construct(device='cpu', threads=0)); "
         "print('torch._inductor' in sys.modules)"
     )

@@ -21,7 +21,7 @@ from fne.core.isolation import (
     crash_proof_map,
     run_in_subprocess,
 )
-from fne.core.params import load_params
+from fne.core.settings import load_params
 
 LONG = 3600.0
 

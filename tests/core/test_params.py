@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from fne.core.device import prepare_device
 from fne.core.errors import InputError
-from fne.core.params import Section, load_key, load_params, load_runtime, load_section, one_of, parse_yaml
+from fne.core.settings import Section, load_key, load_params, load_runtime, load_section, one_of, parse_yaml
 from tests.support.imports import ROOT
 from tests.support.projects import change_params
 from tests.support.settings import runtime

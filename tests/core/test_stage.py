@@ -10,7 +10,7 @@ from fne.core import stage as publishing
 from fne.core.dvc import content_md5
 from fne.core.files import replacing_folder, write_text
 from fne.core.options import INPUT, OUTPUT, params_option
-from fne.core.params import load_params
+from fne.core.settings import load_params
 from fne.core.stage import applied_settings, file_states, input_digests, stage
 
 PARAMS = (

@@ -3,7 +3,7 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
-from fne.core.params import Section
+from fne.core.settings import Section
 from fne.core.variants import NoSettings, Variant, chosen, parse_blocks, settings_of
 
 

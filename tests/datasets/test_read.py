@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fne.core.errors import InputError
-from fne.core.params import parse_section
+from fne.core.settings import parse_section
 from fne.datasets.examine_images import MISNAMED
 from fne.datasets.read import (
     CAPTIONS_DROPPED,

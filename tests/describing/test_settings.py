@@ -1,7 +1,7 @@
 import pytest
 from ruamel.yaml import YAML
 
-from fne.core.params import parse_section
+from fne.core.settings import parse_section
 from fne.describing.model import CONDITIONS, DescribingShape
 from fne.describing.settings import Caption, Tag, TrainCaptioner, TrainTagger
 from tests.support.imports import ROOT

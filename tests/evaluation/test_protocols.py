@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fne.core.errors import InputError
-from fne.core.params import load_section, parse_section
+from fne.core.settings import load_section, parse_section
 from fne.evaluation import protocols
 from fne.evaluation.protocols import (
     NO_TEST,

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from safetensors.numpy import save
 
 from fne.cli import main
-from fne.core.effective_settings import flattened
+from fne.core.settings import flattened
 from fne.core.errors import InputError
 from fne.core.files import file_digest
 from fne.experiments.missing_experiments import (

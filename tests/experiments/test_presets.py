@@ -3,9 +3,9 @@ from dvc.utils.hydra import apply_overrides
 from ruamel.yaml import YAML
 
 from fne.cli.check import SECTIONS as ALL_SCHEMAS
-from fne.core.effective_settings import flattened, put
+from fne.core.settings import flattened, put
 from fne.core.errors import InputError
-from fne.core.params import parse_section
+from fne.core.settings import parse_section
 from fne.datasets.demo.dataset import Render
 from fne.datasets.read import Catalog
 from fne.evaluation.protocols import Evaluate

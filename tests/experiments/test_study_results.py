@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
-from fne.core.params import load_params
+from fne.core.settings import load_params
 from fne.evaluation.metrics.recall import sum_of_recalls, summarize
 from fne.experiments.study_file import load_study
 from fne.experiments.study_results import (

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from fne.core.errors import InputError
-from fne.core.params import load_params
+from fne.core.settings import load_params
 from fne.evaluation.metrics.recall import sum_of_recalls, summarize
 from fne.experiments import study_run as running
 from fne.experiments.study_file import load_study

@@ -28,7 +28,7 @@ from ruamel.yaml import YAML
 from fne.cli import main as fne
 from fne.core.dvc import content_md5
 from fne.core.options import INPUT, OUTPUT
-from fne.core.params import load_params
+from fne.core.settings import load_params
 from fne.core.stage import applied_settings
 from tests.support.imports import ROOT
 from tests.support.projects import SMALL, change_params

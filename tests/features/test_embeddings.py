@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fne.core.errors import InputError
-from fne.core.params import parse_section
+from fne.core.settings import parse_section
 from fne.features.embeddings import EMBEDDINGS, STEPS, THRESHOLDS, Choices, Embed, discretize, kept_layers
 from fne.features.standardize import Statistics, fit, standardize
 from fne.store.layout import Layer, count_views, view_layers

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from fne.core.params import load_params, parse_section
+from fne.core.settings import load_params, parse_section
 from fne.finetuning.settings import Finetune
 from tests.support.imports import ROOT
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fne.core.errors import InputError
-from fne.core.params import load_section
+from fne.core.settings import load_section
 from fne.matching.hard_negatives import LossChoices
 from fne.matching.settings import Train, require_positions
 from fne.matching.task import RateFactors

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fne.core.params import load_section
+from fne.core.settings import load_section
 from fne.describing.inputs import Inputs, read_inputs
 from fne.describing.settings import TrainCaptioner
 from fne.store.catalog import Captioned, write_captions, write_images

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from ruamel.yaml import YAML
 
 from fne.cli.check import SECTIONS
-from fne.core.params import OneOf, PerPhase, Section
+from fne.core.settings import OneOf, PerPhase, Section
 from fne.core.variants import Blocks
 from tests.support.imports import ROOT
 

@@ -1,6 +1,6 @@
 """Settings for tests: default values, with changes."""
 
-from fne.core.params import Runtime
+from fne.core.settings import Runtime
 from fne.extraction.extractor import Extract, ExtractorSettings
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from ruamel.yaml import YAML
 
 from fne.core.effective_settings import put
-from fne.core.params import load_params
+from fne.core.settings import load_params
 from fne.store.layout import Layer
 from tests.support.features import store
 from tests.support.imports import ROOT

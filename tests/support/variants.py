@@ -1,6 +1,6 @@
 """Settings of variants, for tests of whole families."""
 
-from fne.core.params import Section
+from fne.core.settings import Section
 from fne.core.variants import Variant
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fne.cli.artifacts import KINDS, SOURCES
 from fne.core.dvc import cache_object
-from fne.core.params import parse_yaml
+from fne.core.settings import parse_yaml
 from fne.matching.model_file import read_model_file
 from fne.store.history import read_history_seal
 from fne.store.verify import verify_artifacts

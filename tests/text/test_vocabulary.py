@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fne.core.errors import InputError
-from fne.core.params import parse_section
+from fne.core.settings import parse_section
 from fne.store.artifact import Artifact
 from fne.store.checksums import seal_text
 from fne.text.vocabulary import Tokenize, Vocabulary, choose_words, read_vocabulary, write_vocabulary

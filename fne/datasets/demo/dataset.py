@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from fne.core.files import replacing_folder, write_text
-from fne.core.params import Section
+from fne.core.settings import Section
 from fne.datasets.demo.drawing import draw
 from fne.datasets.demo.scenes import generator, scenes
 from fne.datasets.demo.sentences import SENTENCES, sentences
@@ -28,11 +28,11 @@ Fraction = Annotated[float, Field(gt=0, lt=1)]
 class Render(Section):
     """The section `render` of `params.yaml`."""
 
-    seed: Annotated[int, Field(ge=0)]
-    images: Annotated[int, Field(ge=1, le=10_000)]
-    val_share: Fraction
-    test_share: Fraction
-    side: Annotated[int, Field(ge=32, le=1024)]
+    seed: int = Field(0, ge=0, description="random seed of the drawing")
+    images: int = Field(200, ge=1, le=10_000, description="how many images are drawn")
+    val_share: Fraction = Field(0.15, description="the fraction of the images in the split val")
+    test_share: Fraction = Field(0.25, description="the fraction of the images in the split test")
+    side: int = Field(256, ge=32, le=1024, description="side of an image, in pixels")
 
     @model_validator(mode="after")
     def _every_split_has_images(self) -> Self:

@@ -23,7 +23,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, RootModel
 
 from fne.core.errors import InputError
-from fne.core.params import Section
+from fne.core.settings import Section
 from fne.datasets.readers.base import (
     Reading,
     Record,
@@ -56,11 +56,11 @@ SIMILARITY = 0.8  # that of `image` or `split` with two letters swapped
 class Columns(Section):
     """The names of the columns of a table; `auto` recognizes usual ones."""
 
-    image: Annotated[str, Field(min_length=1)]
-    caption: Annotated[str, Field(min_length=1)]
-    split: Annotated[str, Field(min_length=1)]
-    tags: Annotated[str, Field(min_length=1)]
-    user_tags: Annotated[str, Field(min_length=1)]
+    image: str = Field(AUTO, min_length=1, description="recognized: image, filepath, file_name, path, …")
+    caption: str = Field(AUTO, min_length=1, description="recognized: caption, title, text, sentence, …")
+    split: str = Field(AUTO, min_length=1, description="recognized: split")
+    tags: str = Field(AUTO, min_length=1, description="recognized: tags")
+    user_tags: str = Field(AUTO, min_length=1, description="recognized: user_tags")
 
     @property
     def named(self) -> dict[str, str]:
@@ -69,7 +69,7 @@ class Columns(Section):
         return {role: name for role, name in found.items() if name != AUTO}
 
 
-AUTOMATIC = Columns(**dict.fromkeys(COLUMNS, AUTO))
+AUTOMATIC = Columns()
 
 
 class _Row(BaseModel):

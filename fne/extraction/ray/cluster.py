@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from fne.core.errors import InputError
-from fne.core.params import Runtime
+from fne.core.settings import Runtime
 from fne.core.signals import exit_on_sigterm
 
 ADDRESS = "RAY_ADDRESS"

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from fne.core.errors import InputError
-from fne.core.params import Runtime
+from fne.core.settings import Runtime
 from fne.core.signals import StopRequest, graceful_stop
 from fne.extraction.computer import ComputedRows, Computer, Job, Log, default_batch
 from fne.extraction.extractor import Extract, Extractor

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fne.core.device import prepare_device
 from fne.core.errors import InputError
-from fne.core.params import Runtime
+from fne.core.settings import Runtime
 from fne.core.terminal import say
 from fne.extraction.computer import compute_rows, open_queue
 from fne.extraction.extractor import Extract, Extractor, build_extractor
