@@ -27,7 +27,7 @@ import click
 from ruamel.yaml import YAML
 
 from benchmarks.drawn import draw_dataset, draw_features
-from fne.core.effective_settings import put
+from fne.core.settings import put
 
 ROOT = Path(__file__).parents[1]
 COCO = 123_287  # images

@@ -29,7 +29,8 @@ from fne.extraction.extractor import Extractor
 from fne.extraction.finished_rows import Scratch
 from fne.extraction.forward_pass import Network
 from fne.extraction.networks import Tap
-from fne.extraction.preprocess import SIDE, squash
+from fne.extraction.settings import SIDE
+from fne.extraction.preprocess import squash
 from fne.extraction.read_images import ImageFiles
 from fne.extraction.run import Report, extract
 from fne.store.catalog import Image

@@ -11,21 +11,21 @@ from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.settings import load_runtime, load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
-from fne.core.variants import load_block
 from fne.evaluation.baseline import write_baseline, write_no_baseline
 from fne.evaluation.protocols import Evaluate, choose_folds, metrics_name
 from fne.evaluation.score_retrieval import evaluate
-from fne.matching.closed_form import ClosedForm, Threads, align_pairs, to_matcher
+from fne.matching.closed_form import align_pairs, to_matcher
 from fne.matching.data import Pairs, read_inputs
 from fne.matching.encode import write_vectors
 from fne.matching.second_moments import AlignmentError
+from fne.matching.settings import Baseline
 from fne.matching.similarities import SIMILARITIES
 from fne.store.catalog import read_captions
 from fne.store.rows import Rows
 from fne.text.tokens import read_tokens
 
 
-@stage("train.methods.cca", "train.threads", "evaluate")
+@stage("baseline", "evaluate")
 @click.argument("embeddings", type=INPUT)
 @click.argument("captions", type=INPUT)
 @click.argument("tokens", type=INPUT)
@@ -34,14 +34,13 @@ from fne.text.tokens import read_tokens
 def main(embeddings: Path, captions: Path, tokens: Path, baseline: Path, params: Path) -> None:
     """Align EMBEDDINGS with the TOKENS of their CAPTIONS in closed form, and write BASELINE."""
     settings, runtime = load_section(params, "evaluate", Evaluate), load_runtime(params)
-    closed_form = load_block(params, "train", "methods", "cca", ClosedForm)
+    closed_form = load_section(params, "baseline", Baseline)
     stat_cache.use(runtime.scratch_folder())
-    threads = load_section(params, "train", Threads).threads
-    device = prepare_device(runtime, threads)
+    device = prepare_device(runtime, closed_form.threads)
     inputs = read_inputs(embeddings, captions, tokens)
     folds = choose_folds(settings.protocol, read_captions(captions)[0], settings.split)
     name = metrics_name(settings.split, settings.protocol)
-    made_with = settings.model_dump(exclude={"top"}) | closed_form.model_dump() | {"threads": threads}
+    made_with = settings.model_dump(exclude={"top"}) | closed_form.model_dump()
     try:
         alignment = align_pairs(inputs, "cca", closed_form)
     except AlignmentError as error:  # such as too few images: training may still work

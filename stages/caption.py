@@ -12,8 +12,8 @@ from fne.core.settings import load_key, load_runtime, load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.describing.annotations import write_written
-from fne.describing.model_file import CAPTIONER, read_describing_model
-from fne.describing.settings import Caption
+from fne.describing.model_file import read_describing_model
+from fne.describing.settings import CAPTIONER, Caption
 from fne.describing.write import Writer, caption_search
 from fne.evaluation.protocols import read_scored_catalog
 from fne.evaluation.score_captions import evaluate_captions, images_to_caption, meteor_scores, write_scores

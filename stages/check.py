@@ -11,34 +11,42 @@ from pathlib import Path
 
 import click
 
-from fne.cli.check import SECTIONS, check_params
+from fne.cli.check import check_params
 from fne.core.errors import InputError, LinesError
 from fne.core.files import write_text
-from fne.core.options import TABLE, params_option
+from fne.core.options import OUTPUT, TABLE, params_option
+from fne.core.settings import parameter_files
 from fne.core.stage import stage
 from fne.core.terminal import say
-from fne.matching.applied_settings import applies
+from fne.experiments.effective_settings import DEFAULT, PIPELINES, SECTIONS, write_settings
 from fne.store.catalog import CAPTIONS_FILE
 
 
-@stage(*(name for name in SECTIONS if name != "runtime"), applied=applies)
+@stage(*(name for name in SECTIONS if name != "runtime"))
 @click.argument("checked", type=TABLE)
+@click.argument("settings", type=OUTPUT)
+@click.option("--pipeline", type=click.Choice(list(PIPELINES)), default=DEFAULT, show_default=True)
 @params_option
-def main(checked: Path, params: Path) -> None:
-    """Refuse faults of the parameter file, and write the constant file CHECKED."""
+def main(checked: Path, settings: Path, pipeline: str, params: Path) -> None:
+    """Refuse faults of the parameter files, and write the constant file CHECKED.
+
+    SETTINGS are the effective settings of the pipeline, for tables and comparisons of its results.
+    """
     # Before anything is refused: DVC has removed the file, and nothing else must be missing afterwards.
     write_text(checked, "The parameters were valid.\n")
     # Git takes a file of the same size and second for unchanged: `git checkout` would keep what DVC wrote.
-    with suppress(OSError):
-        os.utime(params)
+    for file in parameter_files(params):
+        with suppress(OSError):
+            os.utime(file)
     try:
         # Without a catalog, there may still be a store to import.
         sections = check_params(params, early=not CAPTIONS_FILE.exists())
     except InputError as error:
         raise LinesError(
             f"{error.message}\nNo result was removed; set a valid value, or restore the committed ones with "
-            f"`git checkout {params}`"
+            f"`git checkout {params} {settings}`"
         ) from None
+    write_settings(settings, params, pipeline, sections)
     say(f"{params}: {len(sections)} sections, all valid")
 
 

@@ -8,8 +8,8 @@ from fne.core import stat_cache
 from fne.core.device import prepare_device
 from fne.core.launch import start
 from fne.core.options import INPUT, OUTPUT, params_option
-from fne.core.settings import load_key, load_runtime
 from fne.core.processes import joined
+from fne.core.settings import load_key, load_runtime
 from fne.core.stage import stage
 from fne.finetuning.encode import TunedRows
 from fne.matching.data import Pairs

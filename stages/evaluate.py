@@ -8,8 +8,8 @@ from fne.core import stat_cache
 from fne.core.device import prepare_device
 from fne.core.launch import start
 from fne.core.options import INPUT, OUTPUT, params_option
-from fne.core.settings import load_runtime, load_section
 from fne.core.processes import joined
+from fne.core.settings import load_runtime, load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.evaluation.protocols import Evaluate, choose_folds, refuse_leaks

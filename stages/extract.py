@@ -10,7 +10,7 @@ from fne.core.settings import load_key, load_runtime, load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.extraction.cost import shard_advice
-from fne.extraction.extractor import Extract, build_extractor
+from fne.extraction.extractor import build_extractor
 from fne.extraction.finished_rows import (
     Scratch,
     fetchable_from,
@@ -20,6 +20,7 @@ from fne.extraction.finished_rows import (
 )
 from fne.extraction.read_images import ImageFiles
 from fne.extraction.run import COMPUTERS, Report, extract
+from fne.extraction.settings import Extract
 from fne.extraction.weights import load_weights
 from fne.store.artifact import Sections
 from fne.store.catalog import image_root, read_images

@@ -15,8 +15,9 @@ from fne.experiments.presets import FOLDER
 from fne.experiments.tables import find_paper_row
 from fne.report.facts import head, history_unit
 from fne.report.gallery import choose_gallery
-from fne.report.page import Report, make_thumbnails, render
+from fne.report.page import make_thumbnails, render
 from fne.report.record import page_record, pages_of_other_catalogs
+from fne.report.settings import Report
 from fne.report.sources import read_evaluation, read_history, read_training, read_tuning
 from fne.store.catalog import image_root, read_captions, read_images
 from fne.store.lineage import check_records, recorded_lineage

@@ -13,8 +13,8 @@ from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.describing.annotations import write_tagged
 from fne.describing.concepts import recorded_source
-from fne.describing.model_file import TAGGER, read_describing_model
-from fne.describing.settings import Tag
+from fne.describing.model_file import read_describing_model
+from fne.describing.settings import TAGGER, Tag
 from fne.describing.write import Writer, tagged_images
 from fne.evaluation.protocols import FULL, metrics_name, read_scored_catalog
 from fne.evaluation.score_tags import images_to_tag, score_tags, write_tag_scores

@@ -9,14 +9,13 @@ from fne.core.launch import is_first, start
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.settings import load_runtime, load_section
 from fne.core.stage import stage
-from fne.matching.applied_settings import applies
 from fne.matching.imported import Encode, Similarity, read_imported, write_imported
 from fne.matching.model_file import IMPORTED
 from fne.matching.run import run_training
 from fne.matching.settings import Train
 
 
-@stage("train", "encode.source", applied=applies)
+@stage("train", "encode.source")
 @click.argument("embeddings", type=INPUT)
 @click.argument("captions", type=INPUT)
 @click.argument("tokens", type=INPUT)

@@ -3,68 +3,56 @@
 All faults of all sections are reported in one message.
 """
 
+import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import click
 
-from fne.core.dvc import DvcError, apply_overrides, split_sweeps
-from fne.core.settings import flattened
+from fne.core.dvc import DvcError, apply_overrides, pipeline_files, split_sweeps
 from fne.core.errors import InputError, LinesError
 from fne.core.options import params_option
-from fne.core.settings import Runtime, Section, load_params, not_one_of, parse_section
+from fne.core.settings import (
+    Runtime,
+    Section,
+    file_of,
+    flattened,
+    load_params,
+    not_one_of,
+    parameter_files,
+    parse_section,
+    read_yaml,
+)
 from fne.core.terminal import say
-from fne.datasets.demo.dataset import Render
 from fne.datasets.location import file_fault
 from fne.datasets.read import Catalog
-from fne.describing.settings import Caption, Tag, TrainCaptioner, TrainTagger
-from fne.evaluation.protocols import Evaluate
 from fne.experiments.comparable import DEMO_ROOT
-from fne.extraction.extractor import ALGORITHMS, AUTO, Extract
-from fne.extraction.forward_pass import refuse_unfitting
-from fne.extraction.networks import find_backbone
-from fne.extraction.timm_networks import is_timm
-from fne.extraction.weights import (
+from fne.experiments.effective_settings import RUNTIME, SECTIONS, effective
+from fne.extraction.layers import OUTPUTS, TAPS
+from fne.extraction.settings import (
+    ALGORITHM_NAMES,
+    ALL,
+    AUTO,
+    Extract,
     File,
     Torchvision,
+    is_timm,
     named_file,
     parse_weights,
-    read_header,
-    says_its_input,
 )
-from fne.features.embeddings import ALL, OF_VIEWS, ONE_LAYER, Embed, kept_layers
+from fne.features.embeddings import OF_VIEWS, ONE_LAYER, Embed, kept_layers
 from fne.features.write_embeddings import EXTRACTED
-from fne.finetuning.settings import OFF, WITH_GRADIENT, Finetune, kind_fault
-from fne.finetuning.tuned_network import trained_taps
-from fne.matching.imported import Encode
+from fne.finetuning.settings import OFF, WITH_GRADIENT, kind_fault
 from fne.matching.settings import Train, unused_vectors_message
-from fne.report.page import Report
 from fne.store.catalog import is_annotation_file
 from fne.store.layout import MANIFEST
 from fne.text.caption_vectors import is_caption_store
 from fne.text.vocabulary import Tokenize
 from fne.text.word_vectors import NO_VECTORS, is_no_vectors
-
-SECTIONS: dict[str, type[Section]] = {
-    "render": Render,
-    "catalog": Catalog,
-    "extract": Extract,
-    "embed": Embed,
-    "tokenize": Tokenize,
-    "train": Train,
-    "finetune": Finetune,
-    "encode": Encode,
-    "train_tagger": TrainTagger,
-    "tag": Tag,
-    "train_captioner": TrainCaptioner,
-    "caption": Caption,
-    "evaluate": Evaluate,
-    "report": Report,
-    "runtime": Runtime,
-}
 
 
 @click.command()
@@ -79,8 +67,11 @@ SECTIONS: dict[str, type[Section]] = {
     multiple=True,
     help="Check with this override, as for `dvc exp run`; repeatable.",
 )
-@click.option("--show", is_flag=True, help="Also print the settings that apply to the training.")
-def check(params: Path, demo: bool, overrides: tuple[str, ...], show: bool) -> None:
+@click.option("--show", is_flag=True, help="Print the keys that apply, with values, defaults and meaning.")
+@click.argument("sections", nargs=-1, type=click.Choice(list(SECTIONS)), metavar="[SECTION]...")
+def check(
+    params: Path, demo: bool, overrides: tuple[str, ...], show: bool, sections: tuple[str, ...]
+) -> None:
     """Validate all parameters before anything is computed.
 
     Reports every unknown key, wrong type, unknown variant and missing file, with the allowed
@@ -89,81 +80,135 @@ def check(params: Path, demo: bool, overrides: tuple[str, ...], show: bool) -> N
     \b
       fne check                                               the parameter file
       fne check -S train.loss=max_hinge -S train.margin=0.1   overrides, before they are run
-      fne check --show                                        chosen variants and their keys
+      fne check -S ++train.clip=2.0                           a key that stands in no file
+      fne check --show train embed                            the keys that apply, and what they mean
     """
     if overrides and demo:
         raise click.UsageError("give either -S or --demo")
+    if sections and not show:
+        raise click.UsageError("sections are named for --show")
     if overrides:
-        check_overrides(params, overrides, show)
+        check_overrides(params, overrides, show, sections)
         return
-    sections = check_params(params)
+    found = check_params(params)
     if demo:
-        check_demo(params, sections)
-    say(f"{params}: {len(sections)} sections, all valid")
+        check_demo(params, found)
+    say(f"{params}: {len(found)} sections, all valid")
     if show:
-        say(applied_settings(sections["train"]))
+        show_settings(params, found, sections)
 
 
 def check_params(path: Path, early: bool = False) -> dict[str, Any]:
-    """Validate a parameter file and return its sections.
+    """Validate a parameter file and those of the pipelines beside it, and return their sections.
 
     Args:
         early: whether the store that `embed.source` names may still be made, which is only warned about.
     """
     params = load_params(path)
-    faults = _unknown_sections(params)
+    faults = [f"{path}: {fault}" for fault in _unknown_sections(params)]
     sections: dict[str, Any] = {}
     for name, schema in SECTIONS.items():
         sections[name], found = parse_section(params, name, schema)
         if found:
-            faults.append(f"section '{name}': {'; '.join(found)}")
-    faults += _missing_files(path.parent, sections["catalog"], sections["extract"])
-    faults += _missing_vectors(path.parent, sections["tokenize"])
-    faults += _no_fixed_words(sections["tokenize"], sections["train"])
-    faults += _unused_vectors(path.parent, sections["tokenize"], sections["train"])
-    faults += _too_few_positions(sections["tokenize"], sections["train"])
+            faults.append(f"{file_of(path, name)}: section '{name}': {'; '.join(found)}")
+    general = _missing_files(path.parent, sections["catalog"], sections["extract"])
+    general += _missing_vectors(path.parent, sections["tokenize"])
+    general += _no_fixed_words(sections["tokenize"], sections["train"])
+    general += _unused_vectors(path.parent, sections["tokenize"], sections["train"])
+    general += _too_few_positions(sections["tokenize"], sections["train"])
     missing = _missing_source(path.parent, sections["embed"])
-    faults += missing * (not early)
-    faults += _missing_layer(sections["extract"], sections["embed"])
-    faults += _untunable(sections)
-    faults += _unknown_algorithm(sections["runtime"])
+    general += missing * (not early)
+    general += _missing_layer(sections["extract"], sections["embed"])
+    general += _untunable(sections)
+    general += _unknown_algorithm(sections["runtime"])
+    general += _missing_keys(path.parent, params)
+    faults += [f"{path}: {fault}" for fault in general]
     if faults:
-        raise LinesError("\n".join(f"{path}: {fault}" for fault in faults))
+        raise LinesError("\n".join(faults))
     for fault in missing:
         say(f"Warning: {path}: {fault}", err=True)
     return sections
 
 
-def check_overrides(path: Path, overrides: Sequence[str], show: bool) -> None:
+def check_overrides(path: Path, overrides: Sequence[str], show: bool, named: Sequence[str] = ()) -> None:
     """Check a parameter file with overrides, including all combinations of a sweep.
 
-    The file is not changed.
+    No file is changed: what is checked are copies in a folder that has links to all else.
     """
     faults = _unknown_keys(load_params(path), overrides)
     if faults:
         raise LinesError("\n".join(f"{path}: {fault}" for fault in faults))
+    own = [each for each in overrides if ":" not in each.partition("=")[0]]
+    others: dict[str, list[str]] = {}
+    for each in overrides:
+        file, colon, rest = each.partition(":")
+        if colon and "=" not in file:
+            others.setdefault(file, []).append(rest)
     try:
-        for sweep in split_sweeps(path, overrides):
-            named = f"{path} with {' '.join(sweep)}"
-            # In the same folder, because the paths in the file are relative to it.
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".check-", suffix=".yaml") as file:
-                changed = path.with_name(Path(file.name).name)
-                changed.write_bytes(path.read_bytes())
+        for sweep in split_sweeps(path, own) if own else [[]]:
+            told = f"{path} with {' '.join([*sweep, *(each for each in overrides if each not in own)])}"
+            with tempfile.TemporaryDirectory(dir=path.parent, prefix=".check-") as folder:
+                changed = _copy_of(path, Path(folder))
                 apply_overrides(changed, sweep)
+                for file, values in others.items():
+                    apply_overrides(Path(folder, file), values)
                 try:
                     sections = check_params(changed)
                 except InputError as error:
-                    raise LinesError(error.message.replace(str(changed), named)) from None
-            say(f"{named}: all valid")
-            if show:
-                say(applied_settings(sections["train"]))
+                    raise LinesError(error.message.replace(str(changed), told)) from None
+                say(f"{told}: all valid")
+                if show:
+                    show_settings(changed, sections, named)
     except DvcError as error:
         raise InputError(f"-S: {error}") from None
 
 
-def applied_settings(train: Train) -> str:
-    """Return the settings of the training that apply, one line per key, with the names for `-S`."""
-    return "\n".join(f"  train.{key}: {value}" for key, value in sorted(flattened(train.applied()).items()))
+def _copy_of(path: Path, folder: Path) -> Path:
+    """Return a copy of a parameter file in a folder that stands for its own, with the pipelines' files."""
+    for entry in path.parent.iterdir():
+        if entry.name not in (path.name, "pipelines") and not entry.name.startswith(".check-"):
+            (folder / entry.name).symlink_to(entry.resolve())
+    for file in parameter_files(path):
+        target = folder / file.relative_to(path.parent)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(file.read_bytes())
+    return folder / path.name
+
+
+def show_settings(params: Path, sections: Mapping[str, Any], named: Sequence[str]) -> None:
+    """Print the keys that apply, with the default of each that a file changes, and their meaning."""
+    content = load_params(params)
+    rows = []
+    for name in named or [name for name in SECTIONS if name != RUNTIME]:
+        defaults = flattened(SECTIONS[name]().model_dump())
+        meanings = descriptions(SECTIONS[name])
+        for place, setting in effective(name, sections[name], content.get(name) or {}).items():
+            key = place.removeprefix(f"{name}.")
+            changed = setting.value != defaults[key]
+            default = f"default {_shown(defaults[key])}" if changed else ""
+            rows.append([place, _shown(setting.value), default, meanings[key]])
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row in rows:
+        say("  ".join(f"{cell:<{width}}" for cell, width in zip(row, [*widths, 0], strict=True)).rstrip())
+
+
+def descriptions(schema: type[Section], prefix: str = "") -> dict[str, str]:
+    """Return what each key of a section means, by its name for `-S`."""
+    nested = schema.nested()
+    found: dict[str, str] = {}
+    for key, field in schema.model_fields.items():
+        if key in nested:
+            found |= descriptions(nested[key], f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = field.description or ""
+    return found
+
+
+def _shown(value: Any) -> str:
+    """Return a value as YAML writes it in one line."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shown, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def check_demo(path: Path, sections: dict[str, Any]) -> None:
@@ -176,18 +221,23 @@ def check_demo(path: Path, sections: dict[str, Any]) -> None:
         )
 
 
-def _unknown_keys(params: dict[str, Any], overrides: Sequence[str]) -> list[str]:
-    """Find overrides of keys that the file does not have, which DVC would refuse without a reason."""
-    known = flattened(params)
+def _unknown_keys(params: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
+    """Find overrides that DVC would refuse, or take for new keys that no section has."""
+    files = set(flattened(params))
+    known = {f"{name}.{key}" for name, schema in SECTIONS.items() for key in flattened(schema().model_dump())}
     faults = []
     for override in overrides:
-        key = override.partition("=")[0]
-        if key in known or any(each.startswith(f"{key}.") for each in known):
-            continue
-        same = [each for each in known if each.rpartition(".")[2] == key.rpartition(".")[2]]
-        close = same or get_close_matches(key, known, n=1)
-        hint = f" (did you mean {' or '.join(repr(each) for each in close)}?)" if close else ""
-        faults.append(f"there is no key '{key}'{hint}")
+        given = override.partition("=")[0].rpartition(":")[2]
+        key = given.lstrip("+~")
+        # A whole block or section may be replaced or removed.
+        if key not in known and not any(each.startswith(f"{key}.") for each in known):
+            if not given.startswith("~"):
+                same = [each for each in known if each.rpartition(".")[2] == key.rpartition(".")[2]]
+                close = sorted(same) or get_close_matches(key, known, n=1)
+                hint = f" (did you mean {' or '.join(repr(each) for each in close)}?)" if close else ""
+                faults.append(f"there is no key '{key}'{hint}")
+        elif given == key and key not in files and not any(each.startswith(f"{key}.") for each in files):
+            faults.append(f"'{key}' does not stand in a file, and has its default; use -S ++{override}")
     return faults
 
 
@@ -219,35 +269,54 @@ def _weights_faults(weights: Path, extract: Extract) -> list[str]:
             "your own weights file"
         ]
     try:
-        if weights.suffix in (".yaml", ".yml"):
-            named = parse_weights(weights)
-            if isinstance(named, File):
-                _refuse_unfitting(named_file(weights, named), extract)
-            if isinstance(named, Torchvision) and extract.backbone not in named.sha256:
-                return [
-                    f"{place} {weights} has none for {extract.backbone}, only for {', '.join(named.sha256)}"
-                ]
-            return []
-        _refuse_unfitting(weights, extract)
-        # The configuration of a network of timm says it.
-        if extract.input != AUTO or is_timm(extract.backbone) or says_its_input(weights):
-            return []
+        if weights.suffix not in (".yaml", ".yml"):
+            return _fitting_faults(weights, extract)
+        named = parse_weights(weights)
+        if isinstance(named, File):
+            return _fitting_faults(named_file(weights, named), extract, named=True)
     except InputError as error:
         return [f"{place} {error.message}"]
+    if isinstance(named, Torchvision) and extract.backbone not in named.sha256:
+        return [f"{place} {weights} has none for {extract.backbone}, only for {', '.join(named.sha256)}"]
+    return []
+
+
+def _fitting_faults(weights: Path, extract: Extract, named: bool = False) -> list[str]:
+    """Check the header of a weights file; `named`: a YAML file names it and says what it expects."""
+    # They import torch, which a file that only names weights does not need.
+    from fne.extraction.forward_pass import refuse_unfitting
+    from fne.extraction.weights import read_header, says_its_input
+
+    # `_missing_layer` reports an unknown network, and unknown layers.
+    with suppress(UnknownNetworkError):
+        known = _known_layers(extract.backbone)
+        layers = extract.layers if set(extract.layers) <= set(known[0] + known[1]) else ALL
+        refuse_unfitting(extract.backbone, read_header(weights), layers)
+    # The configuration of a network of timm says how images are fed.
+    if named or extract.input != AUTO or is_timm(extract.backbone) or says_its_input(weights):
+        return []
     return [
         f"section 'extract': input: {weights} does not say how its weights expect images; set it to "
         "torchvision (RGB, 0..1, mean and deviation of ImageNet) or caffe (BGR, 0..255, mean pixel)"
     ]
 
 
-def _refuse_unfitting(weights: Path, extract: Extract) -> None:
-    header = read_header(weights)
+class UnknownNetworkError(InputError):
+    """A network that timm does not have."""
+
+
+def _known_layers(backbone: str) -> tuple[list[str], list[str]]:
+    """Return the names of the layers and of the further outputs of a network."""
+    if not is_timm(backbone):
+        taps, outputs = TAPS[backbone], OUTPUTS.get(backbone, ())
+        return [tap.layer for tap in taps], [tap.layer for tap in outputs]
+    from fne.extraction.timm_networks import open_timm  # torch and timm: slow to import
+
     try:
-        known = find_backbone(extract.backbone).names
-    except InputError:
-        return  # `_missing_layer` says so, as it does for unknown layers
-    named = extract.layers if set(extract.layers) <= set(known) else ALL
-    refuse_unfitting(extract.backbone, header, named)
+        found = open_timm(backbone)
+    except InputError as error:
+        raise UnknownNetworkError(error.message) from None
+    return [tap.layer for tap in found.taps], [tap.layer for tap in found.outputs]
 
 
 def _root_fault(root: Path, catalog: Catalog) -> str | None:
@@ -288,7 +357,7 @@ def _too_few_positions(tokenize: Tokenize | None, train: Train | None) -> list[s
     """Find captions that need not fit the positions of a text CNN."""
     if not tokenize or not train or train.method != "steps" or train.text_encoder != "text_cnn":
         return []
-    positions = train.text_encoders["text_cnn"].model_dump()["positions"]
+    positions = train.text_cnn.positions
     if 1 <= tokenize.longest <= positions:
         return []
     return [
@@ -311,19 +380,20 @@ def _missing_layer(extract: Extract | None, embed: Embed | None) -> list[str]:
     if not extract or not embed or embed.source != EXTRACTED:
         return []
     try:
-        backbone = find_backbone(extract.backbone)
-    except InputError as error:
+        known = _known_layers(extract.backbone)
+    except UnknownNetworkError as error:
         return [f"section 'extract': backbone: {error.message}"]
+    names = [*known[0], *known[1]]
     if extract.layers == ALL:
-        layers, whose = [tap.layer for tap in backbone.taps], f"the layers of {extract.backbone}"
-        if embed.layer in backbone.names:
+        layers, whose = known[0], f"the layers of {extract.backbone}"
+        if embed.layer in names:
             whose += f"; extract '{embed.layer}' with extract.layers=[{embed.layer}]"
     else:
-        unknown = [name for name in extract.layers if name not in backbone.names]
+        unknown = [name for name in extract.layers if name not in names]
         if unknown:
-            known = not_one_of(unknown[0], backbone.names)
-            return [f"section 'extract': layers: {known}, the layers of {extract.backbone}"]
-        layers = [name for name in backbone.names if name in extract.layers]
+            told = not_one_of(unknown[0], names)
+            return [f"section 'extract': layers: {told}, the layers of {extract.backbone}"]
+        layers = [name for name in names if name in extract.layers]
         whose = "the layers of extract.layers"
     if extract.views == "each" and embed.kind != OF_VIEWS:
         return [
@@ -363,6 +433,8 @@ def _untunable(sections: dict[str, Any]) -> list[str]:
             "section 'finetune': image_class_weight and text_class_weight need the classifier of an instance "
             "loss in `train`; set both to 0, or train.image_class_weight to 1.0"
         ]
+    from fne.finetuning.tuned_network import trained_taps  # torch: slow to import
+
     try:
         trained_taps(extract.backbone, embed.layer, finetune.first)
     except InputError as error:
@@ -370,7 +442,37 @@ def _untunable(sections: dict[str, Any]) -> list[str]:
     return []
 
 
-def _unknown_algorithm(runtime: Runtime | None) -> list[str]:
-    if not runtime or runtime.algorithm in (AUTO, *ALGORITHMS):
+def _missing_keys(folder: Path, params: Mapping[str, Any]) -> list[str]:
+    """Find keys that pipeline files name: DVC takes them from the parameter files, and knows no default."""
+    known = {*params, *flattened(params)}
+    named = {key: pipeline for pipeline in pipeline_files(folder) for key in _named_keys(folder / pipeline)}
+    return [
+        f"'{key}' is missing, which {pipeline} names; add it with its default, {_default_of(key)}"
+        for key, pipeline in named.items()
+        if key not in known and not any(each.startswith(f"{key}.") for each in known)
+    ]
+
+
+def _named_keys(pipeline: Path) -> list[str]:
+    """Return the sections and keys that a pipeline file names as parameters or in templates."""
+    if not pipeline.is_file():
         return []
-    return [f"section 'runtime': algorithm: {not_one_of(runtime.algorithm, (AUTO, *ALGORITHMS))}"]
+    stages = read_yaml(pipeline).get("stages")
+    found = re.findall(r"\$\{([\w.]+)\}", pipeline.read_text(encoding="utf-8"))
+    for stage in stages.values() if isinstance(stages, dict) else []:
+        for each in stage.get("params", []) if isinstance(stage, dict) else []:
+            found += [each] if isinstance(each, str) else [key for keys in each.values() for key in keys]
+    return [key for key in dict.fromkeys(found) if key.partition(".")[0] in SECTIONS]
+
+
+def _default_of(key: str) -> str:
+    section, _, name = key.partition(".")
+    return (
+        f"`{name}: {_shown(flattened(SECTIONS[section]().model_dump())[name])}`" if name else f"`{key}: {{}}`"
+    )
+
+
+def _unknown_algorithm(runtime: Runtime | None) -> list[str]:
+    if not runtime or runtime.algorithm in (AUTO, *ALGORITHM_NAMES):
+        return []
+    return [f"section 'runtime': algorithm: {not_one_of(runtime.algorithm, (AUTO, *ALGORITHM_NAMES))}"]

@@ -113,8 +113,9 @@ def import_weights(source: Path, target: Path, backbone: str | None) -> str:
 def recognize_network(store: Path, photos: Path) -> str:
     """Record the network of `extract` in a store whose rows it computes, and return what was compared."""
     from fne.core.device import prepare_device  # torch: slow to import
-    from fne.extraction.extractor import Extract, build_extractor
+    from fne.extraction.extractor import build_extractor
     from fne.extraction.recorded_extractor import record_network
+    from fne.extraction.settings import Extract
     from fne.extraction.weights import load_weights
 
     try:

@@ -60,7 +60,9 @@ class Section(BaseModel):
     def nested(cls) -> "dict[str, type[Section]]":
         """Return the blocks of the section by their names."""
         kinds = {name: field.annotation for name, field in cls.model_fields.items()}
-        return {name: kind for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Section)}
+        return {
+            name: kind for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Section)
+        }
 
     def chosen(self) -> set[str]:
         """Return the names of the variants in use, which are values of the section's keys."""
@@ -69,7 +71,7 @@ class Section(BaseModel):
         return {each for each in listed if isinstance(each, str)}
 
     def effective(self) -> dict[str, Any]:
-        """Return the keys that apply with their values: the block of a variant that is not chosen does not."""
+        """Return the keys that apply, with their values: blocks of variants that are not chosen do not."""
         return self.model_dump(exclude=self.nested().keys() - self.chosen() - {*self.common})
 
     def applied(self) -> dict[str, Any]:
@@ -113,6 +115,12 @@ def not_one_of(name: str, allowed: Iterable[str]) -> str:
     return f"{name!r} is not one of {', '.join(repr(each) for each in allowed)}"
 
 
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Return the mapping of a YAML file."""
+    content = _read_once.get(path)
+    return parse_yaml(read_bytes(path, IN_PROJECT) if content is None else content, str(path))
+
+
 def parameter_files(path: Path) -> list[Path]:
     """Return a parameter file, and those of the pipelines beside it."""
     return [path, *sorted(path.parent.glob(PIPELINES))]
@@ -123,8 +131,7 @@ def load_params(path: Path) -> dict[str, Any]:
     sections: dict[str, Any] = {}
     owners: dict[str, Path] = {}
     for file in parameter_files(path):
-        content = _read_once.get(file)
-        found = parse_yaml(read_bytes(file, IN_PROJECT) if content is None else content, str(file))
+        found = read_yaml(file)
         for name in found.keys() & sections.keys():
             raise InputError(f"{file}: section '{name}' stands in {owners[name]} too; remove one of them")
         sections |= found
@@ -134,11 +141,7 @@ def load_params(path: Path) -> dict[str, Any]:
 
 def file_of(path: Path, section: str) -> Path:
     """Return which file holds a section: a parameter file, or that of a pipeline beside it."""
-    for file in parameter_files(path)[1:]:
-        content = _read_once.get(file)
-        if section in parse_yaml(read_bytes(file, IN_PROJECT) if content is None else content, str(file)):
-            return file
-    return path
+    return next((each for each in parameter_files(path)[1:] if section in read_yaml(each)), path)
 
 
 @contextmanager
@@ -297,7 +300,9 @@ class Runtime(Section):
     No stage lists this section as a dependency, so another number of cores does not repeat hours of work.
     """
 
-    device: Annotated[str, one_of(["auto", "cpu", "cuda"])] = Field("auto", description="where torch computes")
+    device: Annotated[str, one_of(["auto", "cpu", "cuda"])] = Field(
+        "auto", description="where torch computes"
+    )
     threads: int = Field(
         0, ge=0, description="threads of torch, except in training, which has its own key; 0: torch decides"
     )

@@ -25,11 +25,10 @@ from typing import Any
 import click
 
 from fne.core.dvc import NO_RECORDS, content_md5, pipeline_outs, project_path
-from fne.core.settings import flattened
 from fne.core.errors import InputError
 from fne.core.files import deferring
 from fne.core.options import INPUT, OUTPUT
-from fne.core.settings import load_params, reading_once
+from fne.core.settings import flattened, load_params, reading_once
 from fne.core.signals import explain_interrupt
 from fne.core.stat_cache import VerifiedFiles
 
@@ -37,8 +36,6 @@ SHOWN = 3  # changes in a message
 AGAIN = "nothing was published; run `dvc repro` again, finished work is kept"
 # A folder with one of these is a store or a history.
 OWN_FILES = ("manifest.json", "history.json")
-# Whether a flattened key of a section applies.
-Applies = Callable[[str, Mapping[str, Any]], bool]
 # The inputs of the running stage.
 _inputs: list[Path] = []
 
@@ -81,14 +78,12 @@ class StageCommand(click.Command):
         keys: Sequence[str],
         paths: Sequence[str],
         files: Sequence[Path],
-        applied: Applies,
         **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
         self.keys = keys
         self.paths = paths
         self.files = files
-        self.applied = applied
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the stage and publish its outputs."""
@@ -98,13 +93,13 @@ class StageCommand(click.Command):
         refuse_foreign_folders(outputs)
         with (
             explain_interrupt(),
-            publishing(ctx.params["params"], self.keys, self.paths, inputs, outputs, self.applied),
+            publishing(ctx.params["params"], self.keys, self.paths, inputs, outputs),
         ):
             return super().invoke(ctx)
 
 
 def stage(
-    *keys: str, paths: Sequence[str] = (), files: Sequence[Path] = (), applied: Applies = applies
+    *keys: str, paths: Sequence[str] = (), files: Sequence[Path] = ()
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Return the decorator of a stage's command, which takes `params_option`.
 
@@ -113,7 +108,7 @@ def stage(
         paths: the keys whose values are inputs of the stage, such as `extract.weights`.
         files: further inputs, which are the same in every project.
     """
-    return click.command(cls=StageCommand, keys=keys, paths=paths, files=files, applied=applied)
+    return click.command(cls=StageCommand, keys=keys, paths=paths, files=files)
 
 
 @contextmanager
@@ -123,7 +118,6 @@ def publishing(
     paths: Sequence[str],
     inputs: Iterable[Path],
     outputs: Iterable[Path],
-    applied: Applies = applies,
 ) -> Iterator[None]:
     """Publish outputs at the end of the block, if the settings, inputs and code are the same as now.
 
@@ -132,13 +126,13 @@ def publishing(
     """
     with reading_once(params):
         content = load_params(params)
-        settings = applied_settings(content, keys, applied)
+        settings = listed_settings(content, keys)
         named = [value for key in paths if isinstance(value := _value(content, key), str)]
         places = [*inputs, *map(Path, named)]
         before = file_states(places)
 
         def check() -> None:
-            changes = [*_changed_settings(params, keys, applied, settings), *_changed_files(before, places)]
+            changes = [*_changed_settings(params, keys, settings), *_changed_files(before, places)]
             changes += _changed_code()
             if changes:
                 more = f"; and {len(changes) - SHOWN} more changes" if len(changes) > SHOWN else ""
@@ -171,10 +165,8 @@ def input_digests(records: VerifiedFiles = NO_RECORDS) -> dict[str, str]:
     return found
 
 
-def applied_settings(
-    params: Mapping[str, Any], keys: Iterable[str], applied: Applies = applies
-) -> dict[str, Any]:
-    """Return the values of the keys that apply, by their names for `-S`; what is missing is left out."""
+def listed_settings(params: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """Return the values of sections and keys, by their names for `-S`; what is missing is left out."""
     found: dict[str, Any] = {}
     for key in keys:
         section, _, rest = key.partition(".")
@@ -182,9 +174,7 @@ def applied_settings(
         if not isinstance(content, dict):
             continue
         for name, value in flattened(content).items():
-            # A block that is listed by itself applies whatever variant is chosen.
-            listed = name == rest or name.startswith(f"{rest}.") if rest else applied(name, content)
-            if listed:
+            if not rest or name == rest or name.startswith(f"{rest}."):
                 found[f"{section}.{name}"] = value
     return found
 
@@ -226,11 +216,9 @@ def _value(params: Mapping[str, Any], key: str) -> Any:
     return content.get(name) if isinstance(content, dict) else None
 
 
-def _changed_settings(
-    params: Path, keys: Sequence[str], applied: Applies, before: Mapping[str, Any]
-) -> list[str]:
+def _changed_settings(params: Path, keys: Sequence[str], before: Mapping[str, Any]) -> list[str]:
     with reading_once(params):
-        now = applied_settings(load_params(params), keys, applied)
+        now = listed_settings(load_params(params), keys)
     missing = "no value"
     return [
         f"{params}: {key} changed from {before.get(key, missing)!r} to {now.get(key, missing)!r}"

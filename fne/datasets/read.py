@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -22,7 +22,7 @@ from fne.datasets.examine_images import Finding, examine_all, findings_file
 from fne.datasets.location import NONE, image_folder
 from fne.datasets.readers import AUTO, READERS, read_dataset
 from fne.datasets.readers.base import Reading, Record, path_fault, refuse
-from fne.datasets.readers.table import COLUMNS, Columns
+from fne.datasets.readers.table import AUTOMATIC, Columns
 from fne.datasets.rejects import Reject
 from fne.store.catalog import SPLITS, Captioned, Image, refuse_duplicate_photos
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+
 from fne.core.errors import InputError
 from fne.describing.settings import TagConcepts, WordConcepts
 from fne.store.catalog import Captioned, captioned_in, in_split

@@ -7,7 +7,7 @@ from fne.core.errors import InputError
 from fne.core.terminal import printable
 from fne.describing.annotations import CAPTIONS_FORMAT, read_tagged, read_written
 from fne.describing.model_file import FORMAT, read_describing_file, read_describing_model
-from fne.describing.model_file import TAGGER as TAGGER_NAME
+from fne.describing.settings import TAGGER as TAGGER_NAME
 from fne.store.artifact import Contents, Done, Kind, Lines, names_format, repeated, summary
 from fne.store.layout import not_finite
 from fne.store.tensors import WeightsFile, read_description, weight_lines, weights_kind

@@ -9,8 +9,8 @@ import torch
 from fne.core import stat_cache
 from fne.core.device import prepare_device
 from fne.core.errors import InputError
-from fne.core.settings import Runtime
 from fne.core.processes import ALONE, Processes, joined
+from fne.core.settings import Runtime
 from fne.core.signals import graceful_stop
 from fne.describing.concept_head import log_odds
 from fne.describing.inputs import Inputs, read_inputs

@@ -91,7 +91,8 @@ class DescribingSection(TrainingSection):
         "group", description="whose norm is clipped; groups are the concept head and the decoder"
     )
     rows: Annotated[str, one_of(("raw", "standardized", "unit"))] = Field(
-        "standardized", description="image rows before the model: by the training rows, length one, as they are"
+        "standardized",
+        description="image rows before the model: by the training rows, length one, as they are",
     )
     concept_head: Annotated[str, one_of(("hidden", "linear"))] = Field(
         "linear", description="what predicts concepts; hidden has one layer before them"
@@ -103,11 +104,12 @@ class DescribingSection(TrainingSection):
         1.0, ge=0, description="the weight of the concepts' loss, beside that of the sequence"
     )
     concept_bias: Initial = Field(
-        "frequency", description="initial biases of the concept head: log odds of the training images, or zero"
+        "frequency",
+        description="initial biases of the concept head: log odds of the training images, or zero",
     )
     condition: Annotated[str, one_of(("concepts", "embedding", "hidden"))] = Field(
         "concepts",
-        description="what the decoder is conditioned on: probabilities of concepts, the hidden layer, the row",
+        description="input of the decoder: probabilities of concepts, the hidden layer, or the image row",
     )
     inject: Annotated[str, one_of(("bias", "every", "input", "output", "state"))] = Field(
         "state",
@@ -128,8 +130,8 @@ class DescribingSection(TrainingSection):
     batch: Count = Field(32, description="captions, or images of a tagger, per step")
     learns: Annotated[list[Learned], PerPhase] = Field(
         ["separately", "jointly"],
-        description="what a phase trains: concept head and decoder separately, the latter from true concepts; "
-        "both jointly; one of them alone",
+        description="what a phase trains: both parts separately, the decoder from true concepts; "
+        "both jointly; or one of them alone",
     )
     concept_head_rate: Annotated[list[Rate], PerPhase] = Field(
         [0.0003], description="the learning rate of the concept head"

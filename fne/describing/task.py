@@ -18,8 +18,7 @@ from fne.describing.data import Examples, SequenceBatch
 from fne.describing.decoder import Dropout, draw_dropout
 from fne.describing.losses import MULTILABEL_LOSSES, MultilabelLoss
 from fne.describing.model import DescribingModel
-from fne.describing.model_file import TAGGER
-from fne.describing.settings import DescribingSection
+from fne.describing.settings import TAGGER, DescribingSection
 from fne.describing.validation import Validation
 from fne.training.best_epoch import Point, Scores
 from fne.training.task import Loss, ParameterGroup

@@ -17,7 +17,7 @@ from fne.store.checksums import parse_metrics, write_metrics
 
 INPUTS = ("embeddings", "tokens")
 # What the settings of the file come from.
-SECTIONS: Sections = {"evaluate": {}, "train.methods.cca": {}, "train.threads": {}}
+SECTIONS: Sections = {"baseline": {}, "evaluate": {}}
 # The metrics that the file holds.
 KEPT = ("image_to_text", "text_to_image", "rsum", "chance", "images", "captions")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fne.core.errors import InputError
-from fne.describing.model_file import CAPTIONER
+from fne.describing.settings import CAPTIONER
 from fne.evaluation.baseline import baseline_artifact
 from fne.evaluation.metrics.recall import chosen_by, small_split_warning
 from fne.evaluation.score_captions import best_baseline

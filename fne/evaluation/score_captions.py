@@ -15,7 +15,7 @@ import numpy as np
 from fne.core.errors import InputError
 from fne.describing.annotations import Written
 from fne.describing.data import reference_sentences
-from fne.describing.model_file import CAPTIONER
+from fne.describing.settings import CAPTIONER
 from fne.evaluation.caption_baselines import (
     consensus_captions,
     constant_caption,

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fne.experiments.effective_settings import Settings
 from fne.experiments.presets import (
     DEMO,
     FNE,
@@ -35,8 +36,7 @@ from fne.experiments.presets import (
     papers,
     split_address,
 )
-from fne.experiments.runs import Counts, Result, Run, Settings, is_imported
-from fne.matching.applied_settings import applies
+from fne.experiments.runs import Counts, Result, Run, is_imported
 
 EXTRACT = "extract."
 DEMO_ROOT = "data/demo"
@@ -130,13 +130,15 @@ def matches_preset(settings: Settings, overrides: Overrides, scoring: bool = Fal
     )
     for key, value in overrides.items():
         section, name = key.split(".", 1)
-        if not applies(name, settings.get(section, {})) or (section == "evaluate" and not scoring):
+        if section == "evaluate" and not scoring:
             continue
         # The counts of images and captions replace the section `catalog`, and the lineage replaces `extract`.
         if section in ("catalog", "extract") and section not in settings:
             continue
-        if name not in settings.get(section, {}):
+        if section not in settings:
             return False
+        if name not in settings[section]:  # it does not apply; the key that decides this has another value
+            continue
         recorded = settings[section][name]
         if key in PER_PHASE:
             recorded, value = _expand_phases(recorded, phases), _expand_phases(value, phases)

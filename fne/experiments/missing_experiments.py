@@ -14,19 +14,20 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from fne.core.settings import flattened
 from fne.core.errors import InputError
 from fne.core.files import file_digest
-from fne.core.settings import load_params, not_one_of, parse_section
+from fne.core.settings import load_params, not_one_of, parse_section, put
 from fne.core.terminal import say
 from fne.datasets.location import NONE, dataset_root
 from fne.datasets.read import Catalog, resolve_splits
 from fne.datasets.readers import read_dataset
 from fne.experiments.comparable import DEMO_ROOT, EXTRACT, find_methods, has_images_of, matches_preset
 from fne.experiments.presets import DEMO, FNE, Overrides, Preset, arguments, load, preset, split_address
-from fne.experiments.runs import Run, Settings, open_runs, split_counts, split_digests
+from fne.experiments.effective_settings import Settings, settings_of
+from fne.experiments.runs import Run, open_runs, split_counts, split_digests
 from fne.experiments.tables import STARTS, is_described, load_table, printed_rows, printed_starts
-from fne.extraction.weights import DESCRIPTION, Description, File, Torchvision, parse_weights
+from fne.extraction.settings import File, Torchvision, parse_weights
+from fne.extraction.weights import DESCRIPTION, Description
 from fne.features.write_embeddings import EXTRACTED
 from fne.store.catalog import Captioned
 
@@ -81,7 +82,7 @@ def plan_missing(
             f"for a row of its own, use `dvc exp run $(fne preset NAME) {pipeline}`"
         )
     chosen, paper = dataset or load_table(address)["dataset"], split_address(address)[0]
-    settings = load_params(params)
+    settings = settings_of(load_params(params))
     experiments = plan(address, chosen, following, seeds, only, own_rows)
     fault = data_set_fault(chosen, settings, paper)
     if own_rows and fault:
@@ -229,8 +230,11 @@ def _vectors_obstacle(tokenize: dict[str, Any], wanted: Preset) -> str | None:
 def _data_obstacle(catalog: dict[str, Any], wanted: Preset) -> str | None:
     """Compare the splits of the annotations, which are read without the images, with those of the paper."""
     paper = split_address(wanted.name)[0]
-    own = {key.split(".")[1]: value for key, value in wanted.overrides.items() if key.startswith("catalog.")}
-    settings, faults = parse_section({"catalog": catalog | own}, "catalog", Catalog)
+    own = {key.removeprefix("catalog."): value for key, value in wanted.overrides.items() if key.startswith("catalog.")}
+    content: dict[str, Any] = {}
+    for key, value in (catalog | own).items():
+        put(content, key, value)
+    settings, faults = parse_section({"catalog": content}, "catalog", Catalog)
     if settings is None:
         raise InputError(f"params.yaml: section 'catalog': {'; '.join(faults)}")
     root, annotations = dataset_root(settings.root, settings.format, settings.annotations)
@@ -262,7 +266,7 @@ def _converted_from(file: Path) -> str | None:
 
 def _has_same_data(settings: Settings, params: Settings, overrides: Overrides) -> bool:
     """Return whether recorded settings have the data and the weights that `params` and a preset name."""
-    now = {section: flattened(params.get(section, {})) for section in DATA_SECTIONS}
+    now = {section: params.get(section, {}) for section in DATA_SECTIONS}
     return all(
         overrides.get(f"{section}.{key}", now[section].get(key)) == value
         for section in DATA_SECTIONS

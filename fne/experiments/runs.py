@@ -1,9 +1,9 @@
 """Finished runs of a DVC project: those of the work tree and of its experiments.
 
-The settings of a run come from its `dvc.lock`, which Git keeps for every experiment, whatever `params.yaml`
-says now. What the lock does not record (the number of images per split, the weights) comes from the artifacts
-of the run, found in the DVC cache by their hash. Nothing is fetched from a remote: what is not on this
-machine is reported as unknown.
+The settings of a run are the effective ones that its stage `check` wrote (`metrics/settings.json`), which Git
+keeps for every experiment, whatever `params.yaml` or the code say now. What Git does not keep (the number of
+images per split, the weights) comes from the artifacts of the run, found in the DVC cache by their hash.
+Nothing is fetched from a remote: what is not on this machine is reported as unknown.
 """
 
 import json
@@ -32,20 +32,27 @@ from fne.core.dvc import (
     read_stages,
     revision_files,
 )
-from fne.core.settings import flattened
 from fne.core.errors import InputError
 from fne.core.files import text_digest
-from fne.core.settings import parse_yaml
+from fne.core.settings import flattened, parse_yaml
 from fne.core.terminal import say
 from fne.evaluation.baseline import baseline_of, parse_baseline
 from fne.evaluation.ranks_file import RANKS as RANKS_LAYOUT
-from fne.matching.applied_settings import applies
+from fne.experiments.effective_settings import (
+    DEFAULT,
+    PARAMS,
+    Settings,
+    parse_settings,
+    pipeline_of_section,
+    settings_file,
+    settings_of,
+)
 from fne.store.arrays import Arrays, read_arrays
 from fne.store.catalog import SPLITS, Captioned, read_captions
 from fne.store.checksums import parse_metrics
 
 WORKSPACE = "workspace"
-PARAMS = "params.yaml"
+CHECK = "check"  # the stages that validate parameters
 METRICS = "metrics/retrieval.json"
 RANKS = "metrics/ranks.h5"
 BASELINE = "metrics/baseline.json"
@@ -69,7 +76,6 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 Found = TypeVar("Found")
 
 Numbers = tuple[float | None, ...]  # the metrics of both directions; None for one that is not known
-Settings = dict[str, dict[str, Any]]  # section: key, nested ones as `-S` names them: value
 Counts = dict[str, tuple[int, int]]  # split: images, captions
 
 
@@ -114,15 +120,10 @@ class Run:
         """The seed of the training."""
         return self.settings.get("train", {}).get("seed")
 
-    def applied(self, section: str) -> dict[str, Any]:
-        """Return the keys of a section that apply."""
-        keys = self.settings.get(section, {})
-        return {key: value for key, value in keys.items() if applies(key, keys)}
-
     @property
     def experiment(self) -> str:
         """A key that is equal for runs that differ only in the seed of the training."""
-        sections = {name: self.applied(name) for name in RESULT_SECTIONS}
+        sections = {name: dict(self.settings.get(name, {})) for name in RESULT_SECTIONS}
         sections["train"].pop("seed", None)
         if is_imported(self.settings):
             sections["encode"] = dict(self.settings["encode"])
@@ -202,7 +203,8 @@ class RecordedRuns:
         queue = self._repo.experiments.celery_queue
         waiting = [entry.stash_rev for entry in (*queue.iter_queued(), *queue.iter_active())]
         texts = [self._file_reader(revision)(PARAMS) for revision in waiting]
-        return [_current_keys(parse_yaml(text, PARAMS)) for text in texts if text is not None]
+        # They have not run: the code of today would compute them.
+        return [settings_of(parse_yaml(text, PARAMS)) for text in texts if text is not None]
 
     def run(self, name: str) -> Run:
         """Return the run of an experiment, of a revision, or of `WORKSPACE`; an error lists what there is."""
@@ -218,10 +220,10 @@ class RecordedRuns:
             content = read(metrics)
             if content is None:
                 continue
-            settings, hashes = recorded(read_stages(self._pipelines, read, f"{name}: "), PARAMS)
-            # As in `_read`: metrics that the lock does not record are of an unknown run.
-            if bytes_md5(content) != hashes.get(metrics):
+            found = self._recorded(name, read, metrics, pipeline_of_section(section))
+            if found is None:
                 continue
+            settings, hashes = found
             try:
                 results = next(iter(parse_metrics(content).values()))
             except (*UNREADABLE, StopIteration):
@@ -252,10 +254,10 @@ class RecordedRuns:
         metrics = read(METRICS)
         if read(LOCK) is None or metrics is None:
             return None
-        settings, hashes = recorded(read_stages(self._pipelines, read, f"{name}: "), PARAMS)
-        # In the work tree, the metrics may be older or newer than the lock: they are then of an unknown run.
-        if bytes_md5(metrics) != hashes.get(METRICS):
+        found = self._recorded(name, read, METRICS, DEFAULT)
+        if found is None:
             return None
+        settings, hashes = found
         try:
             results, started = parse_results(metrics), parse_started(metrics)
         except UNREADABLE:
@@ -266,6 +268,39 @@ class RecordedRuns:
         baseline = _baseline(read(BASELINE), hashes, results)
         validation = _validation(read, settings, hashes)
         return Run(name, settings, results, started, hashes, ranks, counts, digests, baseline, validation)
+
+    def _recorded(
+        self, name: str, read: Read, metrics: str, pipeline: str
+    ) -> tuple[Settings, dict[str, str]] | None:
+        """Return the settings of a run and DVC's hash of each path, or None if they are not known.
+
+        In the work tree, metrics or settings may be older or newer than the lock: they are of another run.
+        """
+        given, hashes = recorded(read_stages(self._pipelines, read, f"{name}: "))
+        if bytes_md5(read(metrics) or b"") != hashes.get(metrics):
+            return None
+        settings: Settings = {}
+        for file in dict.fromkeys([settings_file(DEFAULT), settings_file(pipeline)]):
+            content = read(file)
+            if content is None or bytes_md5(content) != hashes.get(file):
+                say(f"{name} is left out: its {file} is not what {LOCK} records; run `dvc repro`", err=True)
+                return None
+            try:
+                settings |= parse_settings(content)
+            except ValueError as error:
+                say(f"{name} is left out: {file}: damaged ({error}); run `dvc repro --force check`", err=True)
+                return None
+        for section, keys in given.items():
+            for key, value in keys.items():
+                made = settings.get(section, {}).get(key, value)
+                if as_list(made) != as_list(value):
+                    say(
+                        f"{name} is left out: it was made with {section}.{key} = {value!r}, but "
+                        f"{settings_file(pipeline)} has {made!r}; run `dvc repro`",
+                        err=True,
+                    )
+                    return None
+        return settings, hashes
 
     def _ranks(self, hashes: dict[str, str]) -> Arrays | None:
         path = self._artifact(RANKS, hashes)
@@ -394,8 +429,8 @@ def parse_started(content: bytes) -> bool | None:
     return bool(recorded[0]) if recorded else None
 
 
-def recorded(stages: Iterable[Stage], params: str) -> tuple[Settings, dict[str, str]]:
-    """Return what lock files record of a run: the settings by section, and DVC's hash of each path.
+def recorded(stages: Iterable[Stage]) -> tuple[Settings, dict[str, str]]:
+    """Return what lock files record of a run: parameters of files by section, and DVC's hash of each path.
 
     Where two pipeline files disagree, the one in the root counts. What a stage read and another one has
     written anew since then is of another run, so such a stage does not count.
@@ -408,13 +443,24 @@ def recorded(stages: Iterable[Stage], params: str) -> tuple[Settings, dict[str, 
     for stage in current:
         hashes |= stage.outs
     # What a section was is known best from the stage of its name: another one may have run earlier.
-    listed = [(stage, key, value) for stage in current for key, value in stage.params.get(params, {}).items()]
+    listed = [
+        (stage, key, value)
+        for stage in current
+        if _name(stage) != CHECK  # it may have run later than what it does not decide
+        for values in stage.params.values()
+        for key, value in values.items()
+    ]
     for _, key, value in sorted(listed, key=lambda each: _name(each[0]) == each[1].partition(".")[0]):
         # A stage lists entire sections, or single keys such as `train.seed`.
         section, _, name = key.partition(".")
         content = {name: value} if name else value
-        settings.setdefault(section, {}).update(content if isinstance(content, dict) else {})
-    return _current_keys(settings), hashes
+        settings.setdefault(section, {}).update(flattened(content) if isinstance(content, dict) else {})
+    return settings, hashes
+
+
+def as_list(value: Any) -> Any:
+    """Return a value as it is compared: of a key per phase, one value is a list of one."""
+    return value if isinstance(value, list) else [value]
 
 
 def _without_stale(stages: Sequence[Stage]) -> list[Stage]:
@@ -432,11 +478,6 @@ def _without_stale(stages: Sequence[Stage]) -> list[Stage]:
 
 def _name(stage: Stage) -> str:
     return stage.address.rpartition(":")[2]
-
-
-def _current_keys(recorded: Settings) -> Settings:
-    """Return recorded sections with flattened keys."""
-    return {name: flattened(keys) for name, keys in recorded.items() if isinstance(keys, dict)}
 
 
 def _read_or_none(open_file: Callable[..., Any], *arguments: Any, **options: Any) -> bytes | None:

@@ -36,7 +36,7 @@ PROJECT, PANEL, SERIES = "study.project", "study.panel", "study.series"
 PROJECTION = re.compile(r"(pca|random):([1-9][0-9]{0,4})")
 OWN = (PROJECT, PANEL, SERIES)
 # What the seed of a training replaces.
-SEEDS = ("train.seed", "train.methods.cca.seed", "train.methods.ridge.seed")
+SEEDS = ("train.seed", "train.cca.seed", "train.ridge.seed")
 Overrides = dict[str, Any]
 
 

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from fne.core.settings import flattened
 from fne.core.errors import InputError
 from fne.core.files import text_digest
+from fne.core.settings import flattened
 from fne.evaluation.intervals import LEVEL, Interval, Ranked
 from fne.evaluation.metrics.recall import chance_of_rsum, has_started, sum_of_recalls, summarize
 from fne.evaluation.paired import (

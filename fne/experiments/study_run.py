@@ -25,10 +25,9 @@ import numpy as np
 import torch
 
 from fne.core.device import prepare_device, use_training_threads
-from fne.core.settings import flattened, put
 from fne.core.errors import InputError
 from fne.core.files import text_digest
-from fne.core.settings import Runtime, Section, load_params, load_runtime, parse_section
+from fne.core.settings import Runtime, Section, flattened, load_params, load_runtime, parse_section, put
 from fne.core.terminal import format_time
 from fne.datasets.location import dataset_root
 from fne.datasets.read import Catalog, read_catalog
@@ -37,11 +36,11 @@ from fne.experiments.study_results import StudyResult, find_result, keep_result
 from fne.features.embeddings import EMBEDDINGS, Embed, kept_features
 from fne.features.standardize import fit
 from fne.features.write_embeddings import open_source, write_embeddings
-from fne.matching.closed_form import ClosedForm, align_pairs, to_matcher, word_features
+from fne.matching.closed_form import align_pairs, to_matcher, word_features
 from fne.matching.data import MatchingInputs, Pairs, read_inputs
 from fne.matching.methods import make_model
 from fne.matching.model import Matcher
-from fne.matching.settings import Train
+from fne.matching.settings import ClosedForm, Train
 from fne.matching.validate import rank_pairs
 from fne.store.artifact import Artifact, Lineage
 from fne.store.catalog import Captioned, captioned_in, read_captions, split_ids, write_captions
@@ -134,11 +133,11 @@ def run_study(
 def settings_of(params: Mapping[str, Any], overrides: Mapping[str, Any], place: str) -> Settings:
     """Return the sections of `params.yaml` with overrides; one message names all faults."""
     content = {name: dict(params.get(name, {})) for name in SECTIONS}
-    known = flattened(content)
+    known = flattened({name: schema().model_dump() for name, schema in SECTIONS.items()})
     faults = []
     for key, value in overrides.items():
         if key not in known and key.partition(".")[0] in SECTIONS:
-            faults.append(f"params.yaml has no key '{key}'")
+            faults.append(f"there is no key '{key}'")
         elif key not in known:
             faults.append(f"'{key}' is in no section of a study ({', '.join(SECTIONS)})")
         put(content, key, value)
@@ -152,10 +151,10 @@ def settings_of(params: Mapping[str, Any], overrides: Mapping[str, Any], place: 
     if settings.tokenize.vectors != NO_WORDS:
         raise InputError(f"{place}: tokenize.vectors: a study has no pretrained word vectors; use {NO_WORDS}")
     method = settings.train.method
-    own = settings.train.methods.get(method)
-    if isinstance(own, ClosedForm) and own.choose_on != "val":
+    own = settings.train.closed_form if method != "steps" else None
+    if own is not None and own.choose_on != "val":
         raise InputError(
-            f"{place}: train.methods.{method}.choose_on must be 'val', the inner validation of a fold, got "
+            f"{place}: train.{method}.choose_on must be 'val', the inner validation of a fold, got "
             f"'{own.choose_on}'"
         )
     return settings
@@ -308,8 +307,8 @@ class Workspace:
 
         A closed form is fitted here, because the cells of a fold share the features of the words.
         """
-        own = train.methods.get(train.method)
-        if not isinstance(own, ClosedForm):
+        own = train.closed_form
+        if train.method == "steps" or own is None:
             made = make_model(train, inputs, self._job)
             return made.matcher, made.done.kept.scores.main, {"epoch": float(made.done.kept.epoch)}
 

@@ -19,8 +19,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from fne.core.settings import flattened
 from fne.core.errors import InputError
+from fne.core.settings import flattened
 from fne.evaluation.metrics.recall import RECALLS, chance_of_rsum, small_split_warning
 from fne.experiments.comparable import (
     comparable_result,

@@ -21,7 +21,7 @@ from fne.core.files import file_digest, replacing
 from fne.core.outputs import check_output
 from fne.core.stat_cache import file_state
 from fne.extraction.networks import BACKBONES, build_backbone
-from fne.extraction.preprocess import CAFFE, InputFormat
+from fne.extraction.settings import CAFFE, InputFormat
 from fne.extraction.weights import DESCRIPTION, Description, State
 
 # Field numbers of NetParameter, and of a layer's name and blobs in either layout.

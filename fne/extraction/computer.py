@@ -25,9 +25,10 @@ from fne.core.errors import InputError
 from fne.core.settings import Runtime
 from fne.core.terminal import say
 from fne.extraction.cost import RunStatistics, time_per_image
-from fne.extraction.extractor import Extract, Extractor
+from fne.extraction.extractor import Extractor
 from fne.extraction.finished_rows import hardware_name
 from fne.extraction.read_images import PREFETCHED, ImageFiles, read_ahead
+from fne.extraction.settings import Extract
 
 # Batches that a GPU has queued besides the one whose rows are waited for.
 AHEAD = 2

@@ -13,98 +13,32 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
-from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
 from fne.core.device import download, is_gpu
 from fne.core.errors import InputError
-from fne.core.settings import OneOf, Section, one_of
 from fne.core.terminal import say
 from fne.extraction.fast_convolutions.crop_sharing import convolve_directly, share_crops, unsupported_reason
 from fne.extraction.fast_convolutions.winograd import numba_unsupported_reason, winograd_convolve
-from fne.extraction.forward_pass import (
-    ACTIVATIONS,
-    ALL,
-    Network,
-    activations,
-    build_network,
-    crop_activations,
-)
-from fne.extraction.networks import BACKBONES
-from fne.extraction.preprocess import (
-    CROP,
-    CROPS,
-    INPUTS,
-    RESIZES,
-    SIDE,
-    TORCHVISION,
-    InputFormat,
-    Resize,
-    normalize,
-    resize_for,
-)
-from fne.extraction.timm_networks import is_timm
-from fne.extraction.weights import AUTO as AS_THE_WEIGHTS_SAY
+from fne.extraction.forward_pass import Network, activations, build_network, crop_activations
+from fne.extraction.layers import CROP
+from fne.extraction.preprocess import CROPS, Resize, normalize, resize_for
+from fne.extraction.settings import AUTO, SIDE, TORCHVISION, ExtractorSettings, InputFormat
 from fne.extraction.weights import Weights
 from fne.store.images import DECODER_VERSION
 from fne.store.layout import Layer, view_layers
 
-AUTO = "auto"
 # Increased whenever the same image would give another row.
 EXTRACTOR_VERSION = 1
 # Increased whenever an algorithm would give other bits; without an entry, an algorithm has its first version.
 ALGORITHM_VERSIONS = {"winograd": 2}
 PRECISIONS = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
-# What becomes of the crops of an image: their mean, or a view each, which keeps its own columns.
-VIEWS = ("each", "mean")
-
 RowFunction = Callable[[Tensor], Tensor]
-
-
-def check_layers(value: object) -> object:
-    """Admit `all` or a list of names, with one message for everything else."""
-    if isinstance(value, str) and value == ALL:
-        return value
-    if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
-        raise ValueError(f"expected 'all' or a list of layer names, got {value!r}")
-    if len(set(value)) < len(value):
-        raise ValueError(f"a layer is named twice in {value}")
-    return value
-
-
-class BackboneName(OneOf):
-    """Refuses every name but those of `BACKBONES` and `timm/NAME`; timm itself is not asked here."""
-
-    def __call__(self, name: str) -> str:
-        """Return the name if it is allowed."""
-        return name if is_timm(name) else super().__call__(name)
-
-
-class ExtractorSettings(Section):
-    """The keys of the section `extract` that determine the values of a row."""
-
-    backbone: Annotated[
-        str, AfterValidator(BackboneName((*sorted(BACKBONES), "timm/NAME"))), Field(examples=["vgg16"])
-    ]
-    activations: Annotated[str, one_of(ACTIVATIONS)]
-    resize: Annotated[str, one_of(RESIZES)]
-    crops: Annotated[str, one_of(CROPS)]
-    views: Annotated[str, one_of(VIEWS), Field(examples=["mean"])]
-    layers: Annotated[str | list[str], BeforeValidator(check_layers), Field(examples=["all"])]
-    precision: Annotated[str, one_of(PRECISIONS)]
-
-
-class Extract(ExtractorSettings):
-    """The section `extract` of `params.yaml`; settings of speed are in `runtime`."""
-
-    weights: Annotated[str, Field(min_length=1)]
-    input: Annotated[str, one_of([AS_THE_WEIGHTS_SAY, *INPUTS]), Field(examples=["auto"])]
-    shards: Annotated[int, Field(ge=1, le=9999)]
 
 
 @dataclass(frozen=True)

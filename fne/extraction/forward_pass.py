@@ -9,17 +9,15 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from fne.core.errors import InputError
-from fne.extraction.layers import Backbone, Tap, first_of, is_part
+from fne.extraction.layers import CROP, Backbone, Tap, first_of, is_part
 from fne.extraction.networks import build_backbone, find_backbone
-from fne.extraction.preprocess import CROP
-from fne.extraction.timm_networks import is_timm
+from fne.extraction.settings import ALL, is_timm
 from fne.extraction.weights import State, Weights
 from fne.store.layout import Layer
 
 # Whether the values of a layer are taken after its ReLU or before it.
 ACTIVATIONS = ("post_relu", "pre_relu")
 # All layers of a backbone, without its further outputs.
-ALL = "all"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fne.core.dvc import project_path
-from fne.extraction.preprocess import INPUTS
+from fne.extraction.settings import INPUTS
 from fne.extraction.weights import has_digest
 from fne.store.artifact import Artifact, Source
 from fne.store.layout import plan_shards

@@ -8,53 +8,18 @@ and returns (crops, channels, 224, 224); `crops(image, side)` returns crops of a
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Literal
 
 import numpy as np
 import torch
 from PIL import Image
-from pydantic import Field
 from torch import Tensor
 
-from fne.core.settings import Section
+from fne.extraction.layers import CROP
+from fne.extraction.settings import SIDE, TORCHVISION, InputFormat
 
-SIDE = 256
-CROP = 224
 FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 
 Resize = Callable[[Image.Image], Tensor]
-PerChannel = Annotated[list[float], Field(min_length=3, max_length=3)]
-
-
-class InputFormat(Section):
-    """How weights expect images."""
-
-    channels: Literal["rgb", "bgr"]  # the order of `mean` and `deviation` too
-    range: Literal[1, 255]  # the largest value of a pixel before `mean` is subtracted
-    mean: PerChannel
-    deviation: Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=3, max_length=3)]
-    filter: Literal["bicubic", "bilinear"]  # of the resizing, a key of `FILTERS`
-    size: Annotated[int, Field(ge=16, le=4096)]  # of resized images, before crops are taken
-
-
-# Mean and deviation of the ImageNet images, as used in the training of most of torchvision's weights.
-TORCHVISION = InputFormat(
-    channels="rgb",
-    range=1,
-    mean=[0.485, 0.456, 0.406],
-    deviation=[0.229, 0.224, 0.225],
-    filter="bilinear",
-    size=SIDE,
-)
-# As the publishers of Caffe's VGG networks say: BGR, zero-centered by the mean pixel, not scaled.
-CAFFE = InputFormat(
-    channels="bgr",
-    range=255,
-    mean=[103.939, 116.779, 123.68],
-    deviation=[1.0, 1.0, 1.0],
-    filter="bilinear",
-    size=SIDE,
-)
 
 
 def squash(image: Image.Image, size: int = SIDE, resample: str = "bilinear") -> Tensor:
@@ -118,4 +83,3 @@ def _cut(image: Tensor, corners: list[tuple[int, int]], side: int) -> Tensor:
 
 RESIZES: dict[str, Callable[..., Tensor]] = {"shorter_side": shorter_side, "squash": squash}
 CROPS = {"center": center, "five": five, "ten": ten}
-INPUTS = {"caffe": CAFFE, "torchvision": TORCHVISION}

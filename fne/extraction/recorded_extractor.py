@@ -18,9 +18,9 @@ from fne.core.errors import InputError
 from fne.core.files import read_bytes
 from fne.core.settings import Runtime
 from fne.core.terminal import say
-from fne.extraction.extractor import AUTO, Extractor, ExtractorSettings, build_extractor
-from fne.extraction.preprocess import InputFormat
+from fne.extraction.extractor import Extractor, build_extractor
 from fne.extraction.run import check_finite
+from fne.extraction.settings import AUTO, ExtractorSettings, InputFormat
 from fne.extraction.weights import Weights, load_weights
 from fne.store.artifact import Artifact, merge
 from fne.store.images import UndecodableError, decode_bytes

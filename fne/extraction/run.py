@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.core.settings import Runtime
 from fne.core.progress import Progress, progress
+from fne.core.settings import Runtime
 from fne.core.terminal import say
 from fne.extraction.computer import Computer, Job, Log, open_local
 from fne.extraction.cost import KEPT_BY_DVC, RunStatistics, announcement, format_workers, summary
-from fne.extraction.extractor import Extract, Extractor
+from fne.extraction.extractor import Extractor
 from fne.extraction.finished_rows import LockedJournal, Scratch
-from fne.extraction.preprocess import InputFormat
 from fne.extraction.ray.driver import open_ray
 from fne.extraction.read_images import ImageFiles
+from fne.extraction.settings import Extract, InputFormat
 from fne.extraction.weights import describe_input
 from fne.store.catalog import Image
 from fne.store.layout import Layer, plan_shards

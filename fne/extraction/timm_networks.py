@@ -28,9 +28,8 @@ from torch import Tensor, nn
 
 from fne.core.errors import InputError
 from fne.extraction.layers import Backbone, Tap, first_of, is_part
-from fne.extraction.preprocess import InputFormat
+from fne.extraction.settings import TIMM, InputFormat
 
-PREFIX = "timm/"
 POOLED = "pooled"
 LISTS = (nn.ModuleList, nn.Sequential)
 IMAGES = 2  # passed through the network; a layer has a row for each
@@ -41,15 +40,10 @@ NO_ACTIVATIONS = (nn.MultiheadAttention, nn.Softmax, nn.Softmax2d, nn.LogSoftmax
 Value = tuple[int, int]
 
 
-def is_timm(name: str) -> bool:
-    """Return whether a backbone is a network of timm."""
-    return name.startswith(PREFIX) and len(name) > len(PREFIX)
-
-
 def build_timm(name: str) -> nn.Module:
     """Return a network without its classifier, in inference mode, with weights that the caller replaces."""
     timm = _import_timm()
-    own = name.removeprefix(PREFIX)
+    own = name.removeprefix(TIMM)
     if not timm.is_model(own):
         close = get_close_matches(own.partition(".")[0], timm.list_models(), n=3)
         hint = f"did you mean {' or '.join(close)}?" if close else "timm.list_models() lists all"

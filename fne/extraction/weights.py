@@ -13,36 +13,43 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.error import URLError
 from zipfile import is_zipfile
 
 import torch
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
 from fne.core.errors import InputError
 from fne.core.files import check_regular, file_digest, readable_os_errors, text_digest
-from fne.core.settings import Section, load_params
+from fne.core.settings import Section
 from fne.core.stat_cache import file_state, remembered_digest
 from fne.extraction.networks import build_backbone, find_backbone
-from fne.extraction.preprocess import INPUTS, TORCHVISION, InputFormat
-from fne.extraction.timm_networks import is_timm
+from fne.extraction.settings import (
+    AUTO,
+    INPUTS,
+    PREFIX,
+    TORCHVISION,
+    File,
+    InputFormat,
+    NamedInput,
+    Random,
+    Torchvision,
+    is_timm,
+    named_file,
+    parse_weights,
+)
 from fne.store.artifact import Artifact
 
-AUTO = "auto"
 # The entry of a safetensors file's metadata that holds a `Description` as JSON.
 DESCRIPTION = "fne_weights"
 MAX_HEADER = 100_000_000  # bytes, as safetensors has it
 IN_TORCH_CACHE = "torch keeps this file for all programs: move it aside to download it again"
-PREFIX = 8  # how many digits of its SHA-256 the name of a file of torchvision contains
 
 State = dict[str, Tensor]
-# Of a whole file, or its first eight digits, which are all that torchvision publishes.
-Sha256 = Annotated[str, Field(pattern=f"^([0-9a-f]{{{PREFIX}}}|[0-9a-f]{{64}})$")]
-NamedInput = InputFormat | Literal["caffe", "torchvision"]
 
 
 @dataclass(frozen=True)
@@ -59,34 +66,6 @@ class Description(Section):
 
     input: InputFormat
     source_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-
-
-class Random(Section):
-    """Untrained weights, drawn from a seed."""
-
-    kind: Literal["random"]
-    seed: Annotated[int, Field(ge=0, lt=2**32)]
-    input: NamedInput = "torchvision"
-
-
-class Torchvision(Section):
-    """Weights of torchvision by name, with the SHA-256, or its first eight digits, of each file."""
-
-    kind: Literal["torchvision"]
-    name: str
-    sha256: dict[str, Sha256]
-
-
-class File(Section):
-    """Another file, relative to the YAML file, with its SHA-256 and how its weights expect images."""
-
-    kind: Literal["file"]
-    file: Annotated[str, Field(min_length=1)]
-    sha256: Sha256
-    input: NamedInput
-
-
-Named = Random | Torchvision | File
 
 
 def load_weights(path: Path, backbone: str, wanted: str | InputFormat = AUTO) -> Weights:
@@ -115,24 +94,6 @@ def load_weights(path: Path, backbone: str, wanted: str | InputFormat = AUTO) ->
     if isinstance(named, File):
         return replace(_from_named_file(path, named), input=feeding)
     return Weights(_random_artifact(path, named, backbone), _draw_random(backbone, named.seed), feeding)
-
-
-def parse_weights(path: Path) -> Named:
-    """Return the content of a YAML file that names weights, or all its faults in one error."""
-    adapter: TypeAdapter[Named] = TypeAdapter(Annotated[Named, Field(discriminator="kind")])
-    try:
-        return adapter.validate_python(load_params(path))
-    except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise InputError(f"{path}: {faults}; see weights/random.yaml and weights/imagenet.yaml") from None
-
-
-def named_file(path: Path, named: File) -> Path:
-    """Return the weights file that a YAML file names."""
-    file = path.parent / named.file
-    if not file.is_file():
-        raise InputError(f"{path}: names '{named.file}', but there is no {file}; save the file there")
-    return file
 
 
 def has_digest(path: Path, backbone: str, digest: str) -> bool:

@@ -441,7 +441,7 @@ class Embed(Section):
     source: str = Field(
         "features/activations",
         min_length=1,
-        description="the extracted activations, or the folder of a store that `fne import` or `fne join` wrote",
+        description="the extracted activations, or a store that `fne import` or `fne join` wrote",
     )
     kind: Annotated[str, one_of(EMBEDDINGS)] = Field(
         "fne",

@@ -19,7 +19,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from fne.core.errors import InputError
-from fne.extraction.preprocess import CROP, FILTERS
+from fne.extraction.layers import CROP
+from fne.extraction.preprocess import FILTERS
 from fne.extraction.read_images import read_ahead, read_pixels
 from fne.store.catalog import Image as ImageFile
 

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from fne.core.errors import InputError
 from fne.core.files import text_digest
-from fne.extraction.preprocess import CROPS, InputFormat, Resize, normalize
+from fne.extraction.preprocess import CROPS, Resize, normalize
 from fne.extraction.read_images import ImageFiles, read_ahead
+from fne.extraction.settings import InputFormat
 from fne.finetuning.data import Crop, CropReader, RandomCrops
 from fne.finetuning.tuned_network import TunedNetwork
 from fne.store.catalog import Image

@@ -19,15 +19,16 @@ from fne.core import stat_cache
 from fne.core.device import free_memory, prepare_device, synchronize
 from fne.core.errors import InputError
 from fne.core.files import text_digest
-from fne.core.settings import Runtime
 from fne.core.processes import ALONE, Processes, joined
+from fne.core.settings import Runtime
 from fne.core.signals import graceful_stop
 from fne.core.terminal import format_bytes, format_time, say
 from fne.extraction.computer import GPU_BATCH
-from fne.extraction.extractor import ExtractorSettings
 from fne.extraction.forward_pass import build_network
+from fne.extraction.layers import CROP
 from fne.extraction.networks import BACKBONES
-from fne.extraction.preprocess import CROP, TORCHVISION, InputFormat, resize_for
+from fne.extraction.preprocess import resize_for
+from fne.extraction.settings import TORCHVISION, ExtractorSettings, InputFormat
 from fne.extraction.weights import load_weights
 from fne.finetuning.data import Crop, CropChoices, RandomCrops
 from fne.finetuning.network_rows import NetworkRows, Photos
@@ -52,8 +53,9 @@ from fne.text.tokens import Tokens, read_tokens
 from fne.training.finished_runs import Finished, training_key
 from fne.training.history import write_history
 from fne.training.loop import Schedule
-from fne.training.optimizers import SgdNesterov, sgd_nesterov
+from fne.training.optimizers import sgd_nesterov
 from fne.training.run import Job, train_or_load
+from fne.training.settings import SgdNesterov
 
 MEMORY_HINT = "lower runtime.batch or finetune.batch, or train fewer layers with finetune.first"
 

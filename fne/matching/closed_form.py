@@ -47,6 +47,7 @@ COARSE = 1e-3
 # A holdout takes at most this fraction of the training images.
 MOST_HELD = 0.2
 
+
 @dataclass(frozen=True)
 class CaptionedImages:
     """The captions of some images: those of the first image, then those of the second, and so on."""

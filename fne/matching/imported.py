@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
-
 from fne.core.settings import Section, one_of
 from fne.core.terminal import say
 from fne.matching.classifier_file import write_classifier

@@ -118,4 +118,3 @@ def check_memory(
     if wanted > free:
         raise InputError(f"{figures}; lower train.embed_dim, or use ++train.instance.classes")
     return figures
-

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from fne.core.device import prepare_device
-from fne.core.settings import Runtime
 from fne.core.processes import joined
+from fne.core.settings import Runtime
 from fne.core.signals import graceful_stop
 from fne.core.terminal import say
 from fne.evaluation.metrics.collapse import not_started
@@ -29,6 +29,7 @@ from fne.matching.data import read_inputs
 from fne.matching.methods import make_model
 from fne.matching.model_file import write_model
 from fne.matching.settings import Train, require_precision
+from fne.matching.task import objectives
 from fne.store.artifact import Artifact
 from fne.store.checksums import write_metrics
 from fne.training.finished_runs import Finished

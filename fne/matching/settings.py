@@ -78,9 +78,9 @@ class TextCnn(Section):
     width: float = Field(
         0.125, gt=0, le=16, description="a factor on all channels; 1.0 has 30.3 million weights"
     )
-    blocks: Annotated[
-        list[Annotated[int, Field(ge=1, le=1000)]], Field(min_length=4, max_length=4)
-    ] = Field([3, 4, 6, 1], description="residual blocks of each of the four stages")
+    blocks: Annotated[list[Annotated[int, Field(ge=1, le=1000)]], Field(min_length=4, max_length=4)] = Field(
+        [3, 4, 6, 1], description="residual blocks of each of the four stages"
+    )
     positions: int = Field(
         32,
         ge=1,
@@ -178,14 +178,12 @@ class Train(TrainingSection):
         description="what training by steps starts from: random weights, the closed form of that block with "
         "`embed_dim` dimensions, or auto: cca if the model has its parts, otherwise random",
     )
-    image_head: Annotated[str, one_of(("dual_path", "linear", "linear_bias", "mlp", "mlp_bn_first"))] = (
-        Field("linear_bias", description="what maps an embedding into the joint space")
+    image_head: Annotated[str, one_of(("dual_path", "linear", "linear_bias", "mlp", "mlp_bn_first"))] = Field(
+        "linear_bias", description="what maps an embedding into the joint space"
     )
     text_encoder: Annotated[
         str,
-        one_of(
-            ("bigru", "bilstm", "bow", "bow_mlp", "bow_mlp_bn_first", "gru", "lstm", "text_cnn", "tfidf")
-        ),
+        one_of(("bigru", "bilstm", "bow", "bow_mlp", "bow_mlp_bn_first", "gru", "lstm", "text_cnn", "tfidf")),
     ] = Field("tfidf", description="what maps a caption into the joint space")
     similarity: Annotated[str, one_of(("cosine", "euclidean", "order", "order_root"))] = Field(
         "cosine", description="the score of an image and a caption"
@@ -216,20 +214,17 @@ class Train(TrainingSection):
         description="one learning rate, or a fraction of the root mean square that each tensor starts with",
     )
     reduce: Annotated[str, one_of(("mean", "mean_violating", "sum"))] = Field(
-        "sum", description="how violations are combined: summed, or the mean of all selected or violating ones"
+        "sum",
+        description="how violations are combined: summed, or the mean of all selected or violating ones",
     )
     image_anchors: float = Field(1.0, ge=0, lt=1000, description="the weight of wrong captions of an image")
-    caption_anchors: float = Field(
-        1.0, ge=0, lt=1000, description="the weight of wrong images of a caption"
-    )
+    caption_anchors: float = Field(1.0, ge=0, lt=1000, description="the weight of wrong images of a caption")
     rectified: bool = Field(
         False, description="rank by the vectors after ReLU while training; encode gives those before it"
     )
     loss: Annotated[
         list[
-            Annotated[
-                str, one_of(("hard_hinge", "max_hinge", "semi_hard_hinge", "sum_hinge", "top_k_hinge"))
-            ]
+            Annotated[str, one_of(("hard_hinge", "max_hinge", "semi_hard_hinge", "sum_hinge", "top_k_hinge"))]
         ],
         PerPhase,
     ] = Field(["sum_hinge"], description="the ranking loss")

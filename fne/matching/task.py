@@ -92,9 +92,7 @@ def objectives(settings: Train) -> list[Objective]:
 def rate_factors(settings: Train) -> list[RateFactors]:
     """Return the factors on the learning rate in each phase."""
     bias = settings.instance.bias_rate
-    return [
-        RateFactors(*(values[key] for key in FACTORS), bias) for values in settings.phase_values()
-    ]
+    return [RateFactors(*[*(values[key] for key in FACTORS), bias]) for values in settings.phase_values()]
 
 
 def _objective(settings: Train, values: Mapping[str, Any]) -> Objective:

@@ -3,7 +3,8 @@
 Every encoder is called as `encoder(words, embed_dim, settings)` with a table of word vectors, and returns a
 module that maps padded words (captions, longest) and lengths (captions) to (captions, embed_dim). The module
 is called as `module(words, lengths, step)`, where `step` is a `fne.core.distributed_layers.Step` while
-training. A caption has at least one word, and padding is never read as a word, whatever its values are. `settings`
+training. A caption has at least one word, and padding is never read as a word, whatever its values are.
+`settings`
 is the encoder's block of `train`, or None if it has none.
 
 On the CPU, a GRU in one direction is computed by `PackedGru` instead of `torch.nn.GRU`. It

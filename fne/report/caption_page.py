@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fne.describing.annotations import Written
-from fne.describing.model_file import CAPTIONER
+from fne.describing.settings import CAPTIONER
 from fne.evaluation.score_captions import CONSENSUS, CONSTANT, NEAREST, CaptionScores
 from fne.report.description_page import Frame, choose_thirds, render_description
 from fne.store.catalog import Captioned

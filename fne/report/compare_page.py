@@ -179,7 +179,7 @@ def changed_settings(a: Run, b: Run) -> list[Change]:
     """Return the settings that apply and differ, and inputs that differ under the same name."""
     changes = []
     for section in RESULT_SECTIONS:
-        texts_a, texts_b = (flatten(run.applied(section)) for run in (a, b))
+        texts_a, texts_b = (flatten(run.settings.get(section, {})) for run in (a, b))
         for key in dict.fromkeys([*texts_a, *texts_b]):
             before, after = texts_a.get(key, "-"), texts_b.get(key, "-")
             if before != after:

@@ -10,14 +10,12 @@ import hashlib
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
-from pydantic import Field
 
 from fne.core.errors import InputError
-from fne.core.settings import Section
 from fne.evaluation.baseline import Baseline
 from fne.evaluation.metrics.recall import chosen_by
 from fne.experiments.tables import PaperRow
@@ -44,13 +42,6 @@ THUMBNAIL_QUALITY = 80  # of the JPEG
 
 EVALUATED = "evaluated here"
 MODELS = ("model", "tuned", "tagger", "captioner")  # in lineages
-
-
-class Report(Section):
-    """The `report` section of `params.yaml`: the gallery shows `examples` images and as many sentences."""
-
-    examples: int = Field(12, ge=0, description="images and sentences in the gallery")
-    seed: int = Field(0, ge=0, description="random seed of the choice of examples")
 
 
 def render(

@@ -20,7 +20,8 @@ from fne.core.errors import InputError
 from fne.core.files import plain_cell, write_text
 from fne.core.outputs import check_output
 from fne.core.settings import load_params, not_one_of, parse_section
-from fne.describing.model_file import CAPTIONER, TAGGER, DescribingFile, read_describing_file
+from fne.describing.model_file import DescribingFile, read_describing_file
+from fne.describing.settings import CAPTIONER, TAGGER
 from fne.search.open_project import ExternalImage, Project, QueryImage, parse_query
 from fne.store.artifact import Artifact, merge
 from fne.store.rows import Rows

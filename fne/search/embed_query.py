@@ -19,8 +19,8 @@ from PIL.Image import new as new_picture
 from torch import Tensor
 
 from fne.core.errors import InputError
-from fne.core.settings import Runtime
 from fne.core.progress import Progress
+from fne.core.settings import Runtime
 from fne.core.terminal import say
 from fne.extraction.computer import LocalComputer
 from fne.extraction.extractor import Extractor

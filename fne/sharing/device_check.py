@@ -38,16 +38,18 @@ from fne.core.settings import load_runtime, load_section
 from fne.datasets.demo.drawing import draw
 from fne.datasets.demo.scenes import generator, scenes
 from fne.extraction.computer import GPU_BATCH, compute_rows, open_queue
-from fne.extraction.extractor import PRECISIONS, Extract, Extractor, build_extractor
+from fne.extraction.extractor import PRECISIONS, Extractor, build_extractor
+from fne.extraction.settings import Extract
 from fne.extraction.weights import Weights, load_weights
 from fne.features.embeddings import Embed
 from fne.matching.data import PairBatch, PairDraw
 from fne.matching.instance_loss import Classes, new_instance
-from fne.matching.model import new_matcher
+from fne.matching.model import new_matcher, shape_of
 from fne.matching.settings import Train
-from fne.matching.task import MatchingData, MatchingTask
+from fne.matching.task import MatchingData, MatchingTask, objectives
 from fne.store.images import decode_bytes
 from fne.training.loop import Trainer
+from fne.training.run import schedule_of
 from fne.training.task import ParameterGroup
 
 IMAGES, FEWEST = 16, 4  # drawn images, and how many at least on a slow CPU
@@ -388,7 +390,9 @@ def _random_training(
         classes = Classes(loss, {name: int(name) % count for name in ids})
     data = MatchingData(pairs, pairs, PairDraw([], settings.seed, settings.batch, settings.captions))
     task = MatchingTask(matcher, objectives(settings), data, classes=classes)
-    return Trainer(task, schedule_of(settings, [each.title for each in objectives(settings)])), PairBatch(ids, ids)
+    return Trainer(task, schedule_of(settings, [each.title for each in objectives(settings)])), PairBatch(
+        ids, ids
+    )
 
 
 def _machine(device: torch.device) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from fne.core.dvc import link_function, open_repo
 from fne.core.errors import InputError
 from fne.core.files import is_alive
 from fne.core.settings import Runtime, load_key
-from fne.extraction.weights import Torchvision, parse_weights
+from fne.extraction.settings import Torchvision, parse_weights
 from fne.sharing.folders import LINKS, ignores_umask, is_shared
 from fne.sharing.scratch_folder import damaged_rows, describe_scratch
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from fne.core.dvc import LOCK, Stage, content_md5, project_path, recorded_stages
-from fne.core.settings import flattened
 from fne.core.errors import InputError
+from fne.core.settings import flattened
 from fne.store.artifact import Artifact, Lineage, merge
 from fne.store.catalog import record_of
 

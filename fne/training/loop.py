@@ -25,7 +25,6 @@ from fne.training.optimizers import clip_gradients, flatten, restore
 from fne.training.task import AnyBatch, ParameterGroup, Task
 
 
-
 @dataclass(frozen=True)
 class Schedule:
     """How a task is trained."""

@@ -28,9 +28,7 @@ class Job:
     processes: Processes = ALONE
 
 
-def schedule_of(
-    settings: TrainingSection, titles: Sequence[str], validate_start: bool = False
-) -> Schedule:
+def schedule_of(settings: TrainingSection, titles: Sequence[str], validate_start: bool = False) -> Schedule:
     """Return how to train, with a title per phase for the progress bar."""
     own = getattr(settings, settings.optimizer, None)
     phases = [

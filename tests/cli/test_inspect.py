@@ -7,7 +7,8 @@ from click.testing import CliRunner
 
 from fne.cli import main
 from fne.matching.classifier_file import write_classifier
-from fne.matching.instance_loss import Classes, InstanceSettings, new_instance
+from fne.matching.instance_loss import Classes, new_instance
+from fne.matching.settings import InstanceLoss
 from fne.matching.model import Shape, new_matcher
 from fne.matching.model_file import write_model
 from fne.store.arrays import write_arrays
@@ -285,7 +286,7 @@ def test_a_pipe_in_the_place_of_an_artifact_is_refused_at_once(tmp_path, monkeyp
 
 def test_a_classifier_tells_its_classes(folder):
     made_from = Artifact(Path("m"), "model", "d" * 64, {}, {})
-    settings = InstanceSettings(classes=0, dropout=0.5, bias=False, bias_rate=2.0)
+    settings = InstanceLoss(classes=0, dropout=0.5, bias=False, bias_rate=2.0)
     classes = Classes(new_instance(3, 4, settings, seed=0), {"a": 0, "b": 1, "c": 2})
     path = folder / "classifier.safetensors"
     write_classifier(path, classes, {"seed": 0}, made_from)

@@ -18,10 +18,11 @@ from fne.core.dvc import content_md5
 from fne.core.files import file_digest
 from fne.core.stat_cache import FileState
 from fne.datasets.rejects import Reject, write_rejects
-from fne.extraction.preprocess import TORCHVISION
+from fne.extraction.settings import TORCHVISION
 from fne.extraction.weights import load_weights
 from fne.matching.classifier_file import FORMAT, read_classifier, write_classifier
-from fne.matching.instance_loss import Classes, InstanceSettings, new_instance
+from fne.matching.instance_loss import Classes, new_instance
+from fne.matching.settings import InstanceLoss
 from fne.matching.model import Shape, new_matcher
 from fne.matching.model_file import write_model
 from fne.report.record import page_record
@@ -97,7 +98,7 @@ def model(settings) -> str:
 
 
 def classifier(digest) -> None:
-    settings = InstanceSettings(classes=0, dropout=0.5, bias=False, bias_rate=2.0)
+    settings = InstanceLoss(classes=0, dropout=0.5, bias=False, bias_rate=2.0)
     classes = Classes(new_instance(4, 2, settings, seed=0), {each: place for place, each in enumerate(IDS)})
     write_classifier(CLASSIFIER, classes, {}, Artifact(MODEL, "model", digest))
 

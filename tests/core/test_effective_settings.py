@@ -1,4 +1,5 @@
-from fne.core.effective_settings import applies, put
+from fne.core.effective_settings import applies
+from fne.core.settings import put
 
 
 def test_a_nested_key_leaves_the_others_of_its_block():

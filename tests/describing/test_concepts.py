@@ -2,14 +2,8 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
-from fne.describing.concepts import (
-    ORDERS,
-    FromWords,
-    concept_source,
-    concepts_from_tags,
-    concepts_from_words,
-    tag_sequences,
-)
+from fne.describing.concepts import ORDERS, concept_source, concepts_from_tags, concepts_from_words, tag_sequences
+from fne.describing.settings import WordConcepts
 from fne.store.catalog import Captioned
 
 CAPTIONS = {
@@ -124,7 +118,7 @@ def test_nothing_to_take_concepts_from_is_an_error():
     ("stop_words", "expected"), [("keep", {"a", "dog", "is", "running"}), ("drop", {"dog", "running"})]
 )
 def test_words_without_content_are_tags_only_if_they_are_kept(stop_words, expected):
-    source = concept_source("words", FromWords(count=10, min_images=2, stop_words=stop_words))
+    source = concept_source("words", WordConcepts(count=10, min_images=2, stop_words=stop_words))
     records = [Captioned(n, "train", (f"A dog is running {n}.",), ()) for n in "xy"]
     assert set(source.choose(records).names) == expected
     assert source.names(records[0]) == expected | {"x"}  # a rare word stays true, so it counts against recall

@@ -23,7 +23,7 @@ from fne.experiments.missing_experiments import (
     runnable_methods,
 )
 from fne.experiments.presets import load, preset
-from fne.extraction.preprocess import INPUTS
+from fne.extraction.settings import INPUTS
 from fne.extraction.weights import DESCRIPTION
 from tests.support import paper_runs
 from tests.support.imports import ROOT

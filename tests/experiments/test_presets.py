@@ -25,7 +25,7 @@ from fne.experiments.presets import (
     preset,
 )
 from fne.experiments.tables import TRAINED_BY
-from fne.extraction.extractor import Extract
+from fne.extraction.settings import Extract
 from fne.features.embeddings import Embed
 from fne.finetuning.settings import Finetune
 from fne.matching.applied_settings import applies

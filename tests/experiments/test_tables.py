@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from fne.core.effective_settings import put
+from fne.core.settings import put
 from fne.core.errors import InputError
 from fne.experiments import comparable
 from fne.experiments.presets import description_names, load, names, preset, split_address

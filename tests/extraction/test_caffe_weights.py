@@ -10,7 +10,7 @@ from fne.core.errors import InputError
 from fne.extraction import caffe_weights
 from fne.extraction.caffe_weights import NotCaffeError, convert_caffemodel, read_caffemodel
 from fne.extraction.networks import Backbone, Tap
-from fne.extraction.preprocess import CAFFE
+from fne.extraction.settings import CAFFE
 from fne.extraction.weights import load_weights
 
 OLD, NEW = "old", "new"

@@ -13,7 +13,7 @@ from fne.core.errors import InputError
 from fne.core.files import text_digest
 from fne.extraction import extractor
 from fne.extraction.extractor import ALGORITHMS, build_extractor, choose_algorithm
-from fne.extraction.preprocess import CAFFE, TORCHVISION
+from fne.extraction.settings import CAFFE, TORCHVISION
 from fne.extraction.weights import Weights, load_weights
 from fne.store.artifact import Artifact
 from tests.support.extraction import red_extractor

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
-from fne.extraction.preprocess import CAFFE, TORCHVISION
+from fne.extraction.settings import CAFFE, TORCHVISION
 from fne.extraction.recorded_extractor import (
     Agreement,
     choose_photos,

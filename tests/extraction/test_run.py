@@ -15,7 +15,8 @@ from fne.extraction import run as extraction
 from fne.extraction.computer import LocalComputer
 from fne.extraction.extractor import build_extractor
 from fne.extraction.finished_rows import Scratch
-from fne.extraction.preprocess import CAFFE, RESIZES, TORCHVISION
+from fne.extraction.settings import CAFFE, TORCHVISION
+from fne.extraction.preprocess import RESIZES
 from fne.extraction.read_images import ImageFiles
 from fne.extraction.run import (
     COMPUTERS,

@@ -18,7 +18,8 @@ from fne.extraction.extractor import build_extractor
 from fne.extraction.fast_convolutions.crop_sharing import unsupported_reason
 from fne.extraction.forward_pass import build_network, crop_activations
 from fne.extraction.networks import build_backbone, find_backbone
-from fne.extraction.timm_networks import is_timm, open_timm
+from fne.extraction.settings import is_timm
+from fne.extraction.timm_networks import open_timm
 from fne.extraction.weights import Weights, load_weights
 from fne.store.artifact import Artifact
 from fne.store.rows import Rows

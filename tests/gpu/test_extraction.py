@@ -11,7 +11,8 @@ from torch.cuda.amp import common as autocast_mode
 
 from fne.core.errors import InputError
 from fne.extraction import extractor as extraction
-from fne.extraction.extractor import ALGORITHMS, PRECISIONS, ExtractorSettings, build_extractor
+from fne.extraction.extractor import ALGORITHMS, PRECISIONS, build_extractor
+from fne.extraction.settings import ExtractorSettings
 from fne.extraction.fast_convolutions import crop_sharing
 from fne.extraction.networks import BACKBONES, build_backbone
 from fne.extraction.preprocess import CROPS

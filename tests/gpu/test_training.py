@@ -10,7 +10,8 @@ from fne.evaluation.score_retrieval import evaluate
 from fne.matching import encode, task
 from fne.matching.hard_negatives import LossChoices
 from fne.matching.image_heads import IMAGE_HEADS
-from fne.matching.instance_loss import Classes, InstanceSettings, class_numbers, new_instance
+from fne.matching.instance_loss import Classes, class_numbers, new_instance
+from fne.matching.settings import InstanceLoss
 from fne.matching.losses import LOSSES
 from fne.matching.model import Shape, new_matcher
 from fne.matching.similarities import SIMILARITIES
@@ -98,7 +99,7 @@ def test_every_optimizer_steps_on_a_gpu_with_one_read_per_step(pairs, name, clip
 
 def test_two_terms_and_classes_train_on_a_gpu_with_one_read_per_step(pairs):
     objective = Objective("max_hinge", LossChoices(reduce="mean"), 0.5, 2.0, 1.0, 0.1)
-    own = InstanceSettings(classes=0, dropout=0.5, bias=True, bias_rate=2.0)
+    own = InstanceLoss(classes=0, dropout=0.5, bias=True, bias_rate=2.0)
     schedule = Schedule([Phase("both", 0.01, 1, 1)], 0, adam, 2.0, "global", 0)
     with pretended_gpu() as gpu:
         classes = Classes(new_instance(10, 8, own, seed=0).to(CUDA), class_numbers(pairs.image_ids))

@@ -1,4 +1,5 @@
-from fne.matching.applied_settings import CLOSED_FORM, applies
+from fne.matching.settings import CLOSED_FORM
+from fne.matching.applied_settings import applies
 
 
 def test_the_block_of_a_method_applies_where_it_is_the_method_or_the_start():

@@ -4,11 +4,12 @@ from torch import nn
 
 from fne.core.distributed_layers import Step, SyncBatchNorm
 from fne.core.processes import Processes
-from fne.matching.branches import BranchSettings, MeanOfWords, dual_path, mlp, mlp_bn_first
+from fne.matching.settings import Branch
+from fne.matching.branches import MeanOfWords, dual_path, mlp, mlp_bn_first
 from tests.support.processes import in_processes
 
 BRANCHES = {"dual_path": dual_path, "mlp": mlp, "mlp_bn_first": mlp_bn_first}
-SETTINGS = BranchSettings(
+SETTINGS = Branch(
     hidden=[8], dropout=0.5, batch_norm_momentum=0.1, batch_norm_epsilon=1e-5, initial="xavier"
 )
 
@@ -18,7 +19,7 @@ def step_of(processes: Processes, total: int) -> Step:
     return Step(torch.Generator().manual_seed(3), total, slice(start, stop), processes)
 
 
-def branch(name: str, seed: int = 0, settings: BranchSettings = SETTINGS) -> nn.Module:
+def branch(name: str, seed: int = 0, settings: Branch = SETTINGS) -> nn.Module:
     torch.manual_seed(seed)
     return BRANCHES[name](6, 4, settings).double()
 

@@ -4,7 +4,8 @@ import torch
 
 from fne.core.errors import InputError
 from fne.matching.classifier_file import FORMAT, read_classifier, write_classifier
-from fne.matching.instance_loss import Classes, InstanceSettings, new_instance
+from fne.matching.instance_loss import Classes, new_instance
+from fne.matching.settings import InstanceLoss
 from fne.store.artifact import Artifact
 from fne.store.tensors import write_sealed
 
@@ -12,7 +13,7 @@ MODEL = Artifact("models/matching.safetensors", "model", "d" * 64, {"margin": [0
 
 
 def test_a_classifier_comes_back_with_the_classes_of_the_sorted_images(tmp_path):
-    settings = InstanceSettings(classes=0, dropout=0.5, bias=True, bias_rate=2.0)
+    settings = InstanceLoss(classes=0, dropout=0.5, bias=True, bias_rate=2.0)
     loss = new_instance(3, 4, settings, seed=1)
     write_classifier(tmp_path / "c", Classes(loss, {"b.jpg": 2, "a.jpg": 0, "c.jpg": 1}), {"seed": 1}, MODEL)
     found = read_classifier(tmp_path / "c")

@@ -7,14 +7,8 @@ from torch.func import functional_call
 from fne.core.distributed_layers import Step
 from fne.core.errors import InputError
 from fne.core.processes import Processes
-from fne.matching.instance_loss import (
-    Instance,
-    InstanceSettings,
-    check_memory,
-    class_numbers,
-    classifier_bytes,
-    new_instance,
-)
+from fne.matching.instance_loss import Instance, check_memory, class_numbers, classifier_bytes, new_instance
+from fne.matching.settings import InstanceLoss
 from tests.support.processes import in_processes
 
 
@@ -135,7 +129,7 @@ def test_the_memory_covers_weights_gradients_momentum_and_scores():
 
 
 def test_the_seed_decides_the_first_weights():
-    settings = InstanceSettings(classes=0, dropout=0.5, bias=False, bias_rate=2.0)
+    settings = InstanceLoss(classes=0, dropout=0.5, bias=False, bias_rate=2.0)
     first, again, other = (new_instance(5, 4, settings, seed).weight for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)

@@ -8,20 +8,15 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-from fne.core.effective_settings import put
+from fne.core.settings import put
 from fne.core.errors import InputError
 from fne.core.processes import ALONE
 from fne.core.signals import StoppedError
 from fne.matching import methods
 from fne.matching.data import MatchingInputs, Pairs
 from fne.matching.hard_negatives import LossChoices
-from fne.matching.instance_loss import (
-    Classes,
-    InstanceSettings,
-    class_numbers,
-    classifier_bytes,
-    new_instance,
-)
+from fne.matching.instance_loss import Classes, class_numbers, classifier_bytes, new_instance
+from fne.matching.settings import InstanceLoss
 from fne.matching.methods import label_images, make_model
 from fne.matching.model import Shape, new_matcher
 from fne.matching.settings import Train
@@ -226,7 +221,7 @@ def test_training_and_its_checkpoints_take_no_more_memory_than_announced(pairs, 
     assert announced > 250e6
 
     def train(count, seen):
-        settings = InstanceSettings(classes=0, dropout=0.5, bias=False, bias_rate=2.0)
+        settings = InstanceLoss(classes=0, dropout=0.5, bias=False, bias_rate=2.0)
         matcher = new_matcher(Shape("linear", "bow", "cosine", False, 16, 12, 5, dim), seed=0)
         objective = Objective("sum_hinge", LossChoices(), 0.2, 0.0, 1.0, 1.0)
         sgd = OPTIMIZERS["sgd_nesterov"]

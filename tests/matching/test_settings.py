@@ -7,7 +7,7 @@ from fne.core.settings import load_section
 from fne.matching.hard_negatives import LossChoices
 from fne.matching.settings import Train, require_positions
 from fne.matching.task import RateFactors
-from fne.matching.text_encoders import BIDIRECTIONAL
+from fne.matching.settings import BIDIRECTIONAL
 
 GOOD = """
 train:

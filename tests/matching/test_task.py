@@ -9,7 +9,8 @@ from torch.nn import functional
 from fne.core.distributed_layers import Step
 from fne.matching.hard_negatives import LossChoices
 from fne.matching.image_heads import IMAGE_HEADS
-from fne.matching.instance_loss import Classes, InstanceSettings, class_numbers, new_instance
+from fne.matching.instance_loss import Classes, class_numbers, new_instance
+from fne.matching.settings import InstanceLoss
 from fne.matching.model import Shape, new_matcher
 from fne.matching.task import RATE_OF_ZEROS, RATES, MatchingOptions, MatchingTask, Objective, RateFactors
 from fne.matching.text_encoders import TEXT_ENCODERS
@@ -85,7 +86,7 @@ def new_shape():
 
 
 def new_task(pairs, *objectives, dropout=0.5, dtype=torch.float32, batch=4, **choices):
-    settings = InstanceSettings(classes=0, dropout=dropout, bias=True, bias_rate=2.0)
+    settings = InstanceLoss(classes=0, dropout=dropout, bias=True, bias_rate=2.0)
     classes = Classes(new_instance(10, 8, settings, seed=0).to(dtype), class_numbers(pairs.image_ids))
     matcher = new_matcher(new_shape(), seed=0).to(dtype)
     data = matching_data(Doubled(pairs) if dtype == torch.float64 else pairs, batch)

@@ -6,7 +6,8 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from fne.core.errors import InputError
-from fne.matching.text_encoders import TEXT_ENCODERS, Gru, PackedGru, last_states
+from fne.matching.text_encoders import PackedGru, TEXT_ENCODERS, last_states
+from fne.matching.settings import Gru
 from fne.matching.word_table import word_table
 from tests.support.variants import examples
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from fne.core.effective_settings import put
+from fne.core.settings import put
 from tests.support.imports import ROOT
 
 # A small world, a fast network, a short training: a minute for all stages.

@@ -1,7 +1,7 @@
 """Settings for tests: default values, with changes."""
 
 from fne.core.settings import Runtime
-from fne.extraction.extractor import Extract, ExtractorSettings
+from fne.extraction.settings import Extract, ExtractorSettings
 
 
 def runtime(**changes) -> Runtime:

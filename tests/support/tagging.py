@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from ruamel.yaml import YAML
 
-from fne.core.effective_settings import put
+from fne.core.settings import put
 from fne.core.settings import parse_section
 from fne.datasets.demo.dataset import Render, describe_dataset
 from fne.describing.inputs import Inputs, read_inputs

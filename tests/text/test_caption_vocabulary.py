@@ -2,14 +2,7 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
-from fne.text.caption_vocabulary import (
-    END,
-    UNKNOWN,
-    WORDS,
-    alphanumeric_words,
-    choose_caption_words,
-    ptb_words,
-)
+from fne.text.caption_vocabulary import CUTS, END, UNKNOWN, alphanumeric_words, choose_caption_words, ptb_words
 
 SENTENCES = [["a", "dog", "runs"], ["a", "dog"], ["a", "cat"]]
 
@@ -85,5 +78,5 @@ def test_alphanumeric_words_have_letters_and_digits_only():
 
 
 def test_every_way_of_cutting_takes_any_text():
-    for cut in WORDS.values():
+    for cut in CUTS.values():
         assert cut("<script>\u2603 \U0001f600</script>\n") is not None

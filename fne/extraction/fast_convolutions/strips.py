@@ -17,7 +17,8 @@ from itertools import product
 
 from torch import Tensor
 
-from fne.extraction.preprocess import CROP, SIDE
+from fne.extraction.layers import CROP
+from fne.extraction.settings import SIDE
 
 
 @dataclass(frozen=True)

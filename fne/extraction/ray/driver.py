@@ -24,9 +24,10 @@ from fne.core.errors import InputError
 from fne.core.settings import Runtime
 from fne.core.signals import StopRequest, graceful_stop
 from fne.extraction.computer import ComputedRows, Computer, Job, Log, default_batch
-from fne.extraction.extractor import Extract, Extractor
+from fne.extraction.extractor import Extractor
 from fne.extraction.ray.cluster import Allocation, allocate_workers, cluster_name, connect
 from fne.extraction.ray.worker import Description, Worker, WorkerResult, fingerprint
+from fne.extraction.settings import Extract
 from fne.store.catalog import Image
 
 # How often an image may kill a worker that computes nothing else, and how often a worker may die while it

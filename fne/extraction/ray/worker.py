@@ -24,9 +24,10 @@ from fne.core.errors import InputError
 from fne.core.settings import Runtime
 from fne.core.terminal import say
 from fne.extraction.computer import compute_rows, open_queue
-from fne.extraction.extractor import Extract, Extractor, build_extractor
+from fne.extraction.extractor import Extractor, build_extractor
 from fne.extraction.finished_rows import hardware_name
 from fne.extraction.read_images import read_pixels
+from fne.extraction.settings import Extract
 from fne.extraction.weights import load_weights
 from fne.store.catalog import Image
 

@@ -12,7 +12,9 @@ from fne.extraction.fast_convolutions.strips import (
     pooled,
     shared_crops,
 )
-from fne.extraction.preprocess import CROP, CROPS, SIDE
+from fne.extraction.layers import CROP
+from fne.extraction.preprocess import CROPS
+from fne.extraction.settings import SIDE
 from tests.support.networks import VGG16, VGG19, smooth_images
 
 WEIGHT = torch.randn(3, 3, 3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) / 4

@@ -1,0 +1,119 @@
+"""Effective settings: every key that applies, with its value and whether a file or the code says it.
+
+Each pipeline's stage `check` writes them beside the metrics, and Git keeps them with every experiment. Tables
+and comparisons read this record: what a lock file has are only the keys that stood in a file, and defaults
+may be others today.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fne.core.settings import Runtime, Section, flattened, load_params
+from fne.datasets.demo.dataset import Render
+from fne.datasets.read import Catalog
+from fne.describing.settings import Caption, Tag, TrainCaptioner, TrainTagger
+from fne.evaluation.protocols import Evaluate
+from fne.extraction.settings import Extract
+from fne.features.embeddings import Embed
+from fne.finetuning.settings import Finetune
+from fne.matching.imported import Encode
+from fne.matching.settings import Baseline, Train
+from fne.report.settings import Report
+from fne.store.checksums import parse_metrics, write_metrics
+from fne.text.vocabulary import Tokenize
+
+PARAMS = "params.yaml"
+DEFAULT = "default"  # the pipeline in the root; a file does not say a key
+RUNTIME = "runtime"  # decides no result
+# The sections of each pipeline.
+PIPELINES: dict[str, dict[str, type[Section]]] = {
+    DEFAULT: {
+        "render": Render,
+        "catalog": Catalog,
+        "extract": Extract,
+        "embed": Embed,
+        "tokenize": Tokenize,
+        "train": Train,
+        "encode": Encode,
+        "baseline": Baseline,
+        "evaluate": Evaluate,
+        "report": Report,
+        RUNTIME: Runtime,
+    },
+    "finetuning": {"finetune": Finetune},
+    "tagging": {"train_tagger": TrainTagger, "tag": Tag},
+    "captioning": {"train_captioner": TrainCaptioner, "caption": Caption},
+}
+SECTIONS = {name: schema for sections in PIPELINES.values() for name, schema in sections.items()}
+
+Settings = dict[str, dict[str, Any]]  # section: key, nested ones as `-S` names them: value
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One key that applies."""
+
+    value: Any
+    given: bool  # whether a file says it
+
+
+def effective(name: str, section: Section, given: Mapping[str, Any]) -> dict[str, Setting]:
+    """Return the keys of a section that apply, by their names for `-S`; `given`: what the file has of it."""
+    known = flattened(given)
+    return {
+        f"{name}.{key}": Setting(value, key in known) for key, value in flattened(section.effective()).items()
+    }
+
+
+def pipeline_params(pipeline: str) -> str:
+    """Return the parameter file of a pipeline."""
+    return PARAMS if pipeline == DEFAULT else f"pipelines/{pipeline}/{PARAMS}"
+
+
+def pipeline_of_section(section: str) -> str:
+    """Return the pipeline that a section belongs to."""
+    return next(name for name, sections in PIPELINES.items() if section in sections)
+
+
+def settings_file(pipeline: str) -> str:
+    """Return where a pipeline's effective settings are."""
+    return "metrics/settings.json" if pipeline == DEFAULT else f"metrics/{pipeline}_settings.json"
+
+
+def write_settings(path: Path, params: Path, pipeline: str, sections: Mapping[str, Any]) -> None:
+    """Write the effective settings of a pipeline, those of files and those of the code apart."""
+    content = load_params(params)
+    found: dict[str, Setting] = {}
+    for name in PIPELINES[pipeline]:
+        if name != RUNTIME:
+            found |= effective(name, sections[name], content.get(name) or {})
+    origins = {pipeline_params(pipeline): True, DEFAULT: False}
+    write_metrics(
+        path,
+        {
+            origin: {key: each.value for key, each in sorted(found.items()) if each.given is given}
+            for origin, given in origins.items()
+        },
+    )
+
+
+def parse_settings(content: bytes) -> Settings:
+    """Return recorded settings by section; `ValueError` if the file is damaged."""
+    found: Settings = {}
+    for values in parse_metrics(content).values():
+        if not isinstance(values, dict):
+            raise ValueError("it has no settings")
+        for name, value in values.items():
+            section, _, key = name.partition(".")
+            found.setdefault(section, {})[key] = value
+    return found
+
+
+def settings_of(params: Mapping[str, Any]) -> Settings:
+    """Return the effective settings of the sections of a parameter file, with the defaults of this code."""
+    return {
+        name: flattened(schema.model_validate(params.get(name) or {}).effective())
+        for name, schema in SECTIONS.items()
+    }
