@@ -38,8 +38,8 @@ SETTINGS = {
     "train.rates": "equal",
     "train.image_head": "dual_path",
     "train.text_encoder": "bow_mlp",
-    "train.text_encoders.bow_mlp.hidden": [256],
-    "train.text_encoders.bow_mlp.dropout": 0.25,
+    "train.bow_mlp.hidden": [256],
+    "train.bow_mlp.dropout": 0.25,
     "train.rectified": True,
     "train.embed_dim": 256,
     "train.word_dim": 64,
@@ -51,7 +51,7 @@ SETTINGS = {
     "train.reduce": "mean_violating",
     "train.image_class_weight": 1.0,
     "train.text_class_weight": 1.0,
-    "train.terms.instance.dropout": 0.25,
+    "train.instance.dropout": 0.25,
     "finetune.learning_rate": 0.005,
     "finetune.first": "conv5_1",
     "finetune.batch": 16,
@@ -153,7 +153,7 @@ def tiny(folder: Path) -> None:
     """Run with drawn images and the first layer of AlexNet."""
     small = {"extract.backbone": "alexnet", "extract.layers": ["conv1"], "embed.layer": "conv1"}
     small |= {"train.epochs": 1, "train.embed_dim": 8, "train.word_dim": 8, "finetune.first": "conv1"}
-    small |= {"train.text_encoders.bow_mlp.hidden": [8], "finetune.batch": 4, "finetune.candidates": 8}
+    small |= {"train.bow_mlp.hidden": [8], "finetune.batch": 4, "finetune.candidates": 8}
     weights = ROOT / "weights/random.yaml"
     measure(draw_dataset(folder), weights, folder / "project", 1, SETTINGS | small)
 

@@ -155,7 +155,9 @@ def check_overrides(path: Path, overrides: Sequence[str], show: bool, named: Seq
                 try:
                     sections = check_params(changed)
                 except InputError as error:
-                    raise LinesError(error.message.replace(str(changed), told)) from None
+                    raise LinesError(
+                        error.message.replace(str(changed), told).replace(f"{folder}/", "")
+                    ) from None
                 say(f"{told}: all valid")
                 if show:
                     show_settings(changed, sections, named)
@@ -467,9 +469,8 @@ def _named_keys(pipeline: Path) -> list[str]:
 
 def _default_of(key: str) -> str:
     section, _, name = key.partition(".")
-    return (
-        f"`{name}: {_shown(flattened(SECTIONS[section]().model_dump())[name])}`" if name else f"`{key}: {{}}`"
-    )
+    default = flattened(SECTIONS[section]().model_dump()).get(name)
+    return f"`{key}: {{}}`" if default is None else f"`{name}: {_shown(default)}`"
 
 
 def _unknown_algorithm(runtime: Runtime | None) -> list[str]:

@@ -22,8 +22,8 @@ from fne.datasets.location import NONE, dataset_root
 from fne.datasets.read import Catalog, resolve_splits
 from fne.datasets.readers import read_dataset
 from fne.experiments.comparable import DEMO_ROOT, EXTRACT, find_methods, has_images_of, matches_preset
-from fne.experiments.presets import DEMO, FNE, Overrides, Preset, arguments, load, preset, split_address
 from fne.experiments.effective_settings import Settings, settings_of
+from fne.experiments.presets import DEMO, FNE, Overrides, Preset, arguments, load, preset, split_address
 from fne.experiments.runs import Run, open_runs, split_counts, split_digests
 from fne.experiments.tables import STARTS, is_described, load_table, printed_rows, printed_starts
 from fne.extraction.settings import File, Torchvision, parse_weights
@@ -230,7 +230,11 @@ def _vectors_obstacle(tokenize: dict[str, Any], wanted: Preset) -> str | None:
 def _data_obstacle(catalog: dict[str, Any], wanted: Preset) -> str | None:
     """Compare the splits of the annotations, which are read without the images, with those of the paper."""
     paper = split_address(wanted.name)[0]
-    own = {key.removeprefix("catalog."): value for key, value in wanted.overrides.items() if key.startswith("catalog.")}
+    own = {
+        key.removeprefix("catalog."): value
+        for key, value in wanted.overrides.items()
+        if key.startswith("catalog.")
+    }
     content: dict[str, Any] = {}
     for key, value in (catalog | own).items():
         put(content, key, value)

@@ -1,6 +1,7 @@
 """The methods of the papers as overrides of `params.yaml`.
 
-A preset sets every key that decides what is trained, and which images are validated and scored. It sets
+A preset sets every key that decides what is trained, and which images are validated and scored, whatever the
+parameter files say: those that a paper's file leaves out get their defaults. It sets
 nothing else: the folder of the data set, the weights of the network and, where the paper needs one, the file
 of word vectors stay as the user has them, and so does the extraction where the preset names no encoder.
 
@@ -19,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from fne.core.errors import InputError
-from fne.core.settings import load_params
+from fne.core.settings import flattened, parse_section, put, read_yaml
+from fne.experiments.effective_settings import DEFAULT, SECTIONS, pipeline_of_section, pipeline_params
 from fne.experiments.grids import Footnotes, numbered
 
 FOLDER = Path(__file__).parents[2] / "papers"
@@ -41,7 +43,20 @@ PER_PHASE = (
     "train.classifier_rate",
     "train.gain_rate",
 )
-SECTIONS = ("render", "catalog", "extract", "embed", "tokenize", "train", "finetune", "evaluate")
+# Keys that presets do not add: the user's data and weights, seeds, and what decides no result.
+LEFT = {
+    "embed.source",
+    "evaluate.top",
+    "extract.input",
+    "extract.shards",
+    "extract.weights",
+    "tokenize.vectors",
+    *(
+        f"{name}.{key}"
+        for name in ("train", "train_captioner", "train_tagger")
+        for key in ("seed", "threads")
+    ),
+}
 # Whether the image network is tuned; the other keys of its section matter only then.
 TUNING = "finetune.epochs"
 WIDTH = 34  # of the column of names in the list of presets
@@ -164,13 +179,43 @@ def preset(name: str, dataset: str, following: str = "paper") -> Preset:
 def arguments(overrides: Mapping[str, Any]) -> list[str]:
     """Return overrides as arguments of `dvc exp run`, without spaces or quotes.
 
+    With `++`, DVC adds a key that does not stand in the file, and replaces one that does.
+
     Example:
         >>> arguments({"train.loss": ["sum_hinge", "max_hinge"], "train.absolute": True})
-        ['-S', 'train.loss=[sum_hinge,max_hinge]', '-S', 'train.absolute=true']
+        ['-S', '++train.loss=[sum_hinge,max_hinge]', '-S', '++train.absolute=true']
+        >>> arguments({"train_tagger.units": 64})
+        ['-S', 'pipelines/tagging/params.yaml:++train_tagger.units=64']
     """
     return [
-        argument for key, value in overrides.items() for argument in ("-S", f"{key}={_format_value(value)}")
+        argument
+        for key, value in overrides.items()
+        for argument in ("-S", f"{_file(key)}++{key}={_format_value(value)}")
     ]
+
+
+def _file(key: str) -> str:
+    """Return the parameter file of a key as `-S` takes it; none is the one in the root."""
+    pipeline = pipeline_of_section(key.partition(".")[0])
+    return "" if pipeline == DEFAULT else f"{pipeline_params(pipeline)}:"
+
+
+def completed(overrides: Overrides) -> Overrides:
+    """Return overrides with the defaults of all further keys that apply to their sections."""
+    content: Overrides = {}
+    for key, value in overrides.items():
+        put(content, key, value)
+    found = dict(overrides)
+    for name in (
+        content.keys() - {"catalog", "render"} - ({"finetune"} if not overrides.get(TUNING) else set())
+    ):
+        section, faults = parse_section(content, name, SECTIONS[name])
+        if section is None:
+            raise ValueError(f"a preset has faults in section '{name}': {'; '.join(faults)}")
+        for key, value in flattened(section.effective()).items():
+            if f"{name}.{key}" not in LEFT:
+                found.setdefault(f"{name}.{key}", value)
+    return found
 
 
 def list_presets(dataset: str, following: str) -> str:
@@ -189,7 +234,7 @@ def list_presets(dataset: str, following: str) -> str:
 
 @cache
 def _load(path: Path) -> dict[str, Any]:
-    return load_params(path)
+    return read_yaml(path)
 
 
 def _folders() -> list[str]:
@@ -329,7 +374,8 @@ def _description_preset(paper: str, name: str, dataset: str, following: str) -> 
     overrides[f"{section}.patience"] = overrides[f"{section}.epochs"]
     about_dataset = pipeline.get("notes_for", rules["notes_for"])[dataset]
     notes = [*pipeline["notes"], *rules["notes_of"][name], *about_dataset]
-    return Preset(f"{paper}/{name}", dataset, following, overrides, [rules["notes"][note] for note in notes])
+    texts = [rules["notes"][note] for note in notes]
+    return Preset(f"{paper}/{name}", dataset, following, completed(overrides), texts)
 
 
 def _own_preset(name: str) -> Preset:
@@ -351,7 +397,9 @@ def _in_order(overrides: Overrides) -> Overrides:
         overrides = {
             key: value for key, value in overrides.items() if key == TUNING or not key.startswith("finetune.")
         }
-    ordered = sorted(overrides.items(), key=lambda item: SECTIONS.index(item[0].split(".")[0]))
+    ordered = sorted(
+        completed(overrides).items(), key=lambda item: list(SECTIONS).index(item[0].split(".")[0])
+    )
     return {key: _collapse_phases(value) if key in PER_PHASE else value for key, value in ordered}
 
 
@@ -382,7 +430,7 @@ def _main_settings(chosen: Preset) -> str:
     if value["method"] != "steps":
         return f"method {value['method']}"
     losses, rates = _listed(value["loss"]), _listed(value["learning_rate"])
-    k = f"({value['losses.top_k_hinge.k']})" if value["loss"] == "top_k_hinge" else ""
+    k = f"({value['top_k_hinge.k']})" if value["loss"] == "top_k_hinge" else ""
     absolute = " abs" if value["absolute"] else ""
     loss = "+".join(each.removesuffix("_hinge") for each in losses) + k
     tuning = chosen.overrides.get(TUNING, 0)

@@ -40,7 +40,7 @@ from fne.matching.closed_form import align_pairs, to_matcher, word_features
 from fne.matching.data import MatchingInputs, Pairs, read_inputs
 from fne.matching.methods import make_model
 from fne.matching.model import Matcher
-from fne.matching.settings import ClosedForm, Train
+from fne.matching.settings import Train
 from fne.matching.validate import rank_pairs
 from fne.store.artifact import Artifact, Lineage
 from fne.store.catalog import Captioned, captioned_in, read_captions, split_ids, write_captions

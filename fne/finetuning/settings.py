@@ -26,27 +26,56 @@ Weight = Annotated[float, Field(ge=0, lt=1e6)]
 class Finetune(Section):
     """How the image network is trained; lists have one value per phase."""
 
-    epochs: Annotated[list[Annotated[int, Field(ge=0)]], PerPhase, Field(examples=[0])]
-    learning_rate: Annotated[list[Rate], PerPhase, Field(examples=[0.01])]
-    seed: Annotated[int, Field(ge=0, lt=2**32, examples=[0])]
-    threads: TrainingThreads
-    first: Annotated[str, Field(min_length=1, examples=["all"])]
-    batch: Annotated[int, Field(ge=4, multiple_of=2, examples=[32])]
-    candidates: Annotated[int, Field(ge=1, examples=[256])]
-    margin: Annotated[float, Field(gt=0, examples=[1.0])]
-    rank_weight: Annotated[Weight, Field(examples=[2.0])]
-    image_class_weight: Annotated[Weight, Field(examples=[1.0])]
-    text_class_weight: Annotated[Weight, Field(examples=[0.1])]
-    cnn_rate: Annotated[Rate, Field(examples=[0.01])]
-    cnn_bias_rate: Annotated[Rate, Field(examples=[0.2])]
-    cnn_gain_rate: Annotated[Rate, Field(examples=[0.01])]
-    cnn_first_rate: Annotated[Rate, Field(examples=[0.001])]
-    momentum: Annotated[float, Field(gt=0, lt=1, examples=[0.9])]
-    weight_decay: Annotated[float, Field(ge=0, lt=1, examples=[0.0001])]
-    crop_share: Annotated[float, Field(gt=0, le=1, examples=[0.8])]
-    crop_aspect: Annotated[float, Field(ge=1, le=10, examples=[1.333])]
-    mirror: Annotated[bool, Field(examples=[True])]
-    keep: Annotated[str, one_of(KEEP), Field(examples=["last"])]
+    epochs: Annotated[list[Annotated[int, Field(ge=0)]], PerPhase] = Field(
+        [0], description="epochs, or a list with one value per phase"
+    )
+    learning_rate: Annotated[list[Rate], PerPhase] = Field([0.01], description="the learning rate")
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
+        0, description="random seed of batches, captions, crops and dropout"
+    )
+    threads: TrainingThreads = Field(2, description="threads of the CPU, on any machine, as in `train`")
+    first: Annotated[str, Field(min_length=1)] = Field(
+        "all", description="the first layer of the network that is trained, such as conv5_1; all: every layer"
+    )
+    batch: Annotated[int, Field(ge=4, multiple_of=2)] = Field(
+        32,
+        description="images per step, an even number; half of them are anchors with a caption of their own",
+    )
+    candidates: Annotated[int, Field(ge=1)] = Field(
+        256, description="captions from which the nearest wrong one of each anchor is taken"
+    )
+    margin: Annotated[float, Field(gt=0)] = Field(
+        1.0, description="by how much a true pair must score higher than a wrong one"
+    )
+    rank_weight: Weight = Field(
+        2.0, description="the weight of the ranking loss: the sum over the anchors, divided by the images"
+    )
+    image_class_weight: Weight = Field(
+        1.0, description="the weight of the instance loss of images, with the classifier of `train`"
+    )
+    text_class_weight: Weight = Field(0.1, description="the weight of the instance loss of captions")
+    cnn_rate: Rate = Field(0.01, description="a factor on the learning rate of the weights of the network")
+    cnn_bias_rate: Rate = Field(0.2, description="a factor on the learning rate of its biases")
+    cnn_gain_rate: Rate = Field(
+        0.01, description="a factor on the learning rate of the gains of its batch normalization"
+    )
+    cnn_first_rate: Rate = Field(0.001, description="a factor on the learning rate of its first convolution")
+    momentum: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.9, description="Nesterov's momentum of stochastic gradient descent"
+    )
+    weight_decay: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0001, description="L2 penalty of all trained weights"
+    )
+    crop_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.8, description="a random crop has at least this fraction of the area of its image"
+    )
+    crop_aspect: Annotated[float, Field(ge=1, le=10)] = Field(
+        1.333, description="the largest ratio of the sides of a crop"
+    )
+    mirror: bool = Field(True, description="whether half of the crops are mirrored")
+    keep: Annotated[str, one_of(KEEP)] = Field(
+        "last", description="the weights that a phase passes on and training ends with"
+    )
 
     @model_validator(mode="after")
     def _off_or_on(self) -> Self:

@@ -91,8 +91,8 @@ def test_word_vectors_that_would_be_ignored_are_refused(project):
     result = check()
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: params.yaml: section 'tokenize': tokenize.vectors is 'glove.txt', but train.methods.cca.text is "
-        "'tfidf', which has no use for word vectors; use -S train.methods.cca.text=vectors, or -S "
+        "Error: params.yaml: section 'tokenize': tokenize.vectors is 'glove.txt', but train.cca.text is "
+        "'tfidf', which has no use for word vectors; use -S train.cca.text=vectors, or -S "
         "train.text_encoder=gru\n",
     )
     change("text_encoder: tfidf", "text_encoder: gru")
@@ -333,9 +333,9 @@ def test_show_prints_only_the_keys_of_the_chosen_variants(project, loss, applies
     printed = check("-S", f"train.loss={loss}", "--show").output
     assert "  train.embed_dim: 512\n" in printed
     assert "  train.start: cca\n" in printed
-    assert ("train.methods.cca.dim" in printed, "train.methods.ridge.dim" in printed) == (True, False)
-    assert ("train.losses.max_hinge.hardest" in printed) == applies
-    assert "train.losses.top_k_hinge" not in printed
+    assert ("train.cca.dim" in printed, "train.ridge.dim" in printed) == (True, False)
+    assert ("train.max_hinge.hardest" in printed) == applies
+    assert "train.top_k_hinge" not in printed
 
 
 TUNABLE = ("train.image_class_weight=1.0", "extract.layers=[fc7]", "embed.kind=plain", "finetune.epochs=2")

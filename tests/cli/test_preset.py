@@ -18,7 +18,7 @@ def test_standard_output_has_only_the_overrides_in_one_line():
 
 
 def test_following_the_code_gives_other_overrides():
-    assert "train.losses.max_hinge.hardest=candidate" in invoke("FC7-MH", "--following", "code").stdout
+    assert "train.max_hinge.hardest=candidate" in invoke("FC7-MH", "--following", "code").stdout
 
 
 def test_the_list_has_every_name_and_the_footnotes():

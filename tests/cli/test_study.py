@@ -21,7 +21,7 @@ def test_a_study_is_run_shown_and_drawn(study, tmp_path):
         "studies/small: 15 training runs run; show them with `fne study show studies/small.yaml`\n"
     )
     assert "2 hypotheses, recorded in studies/small" in result.stderr
-    outputs = ["--html", "page.html", "--figure", "figure.svg", "--cells", "cells.csv"]
+    outputs = ["--html", "page.html", "--figure", "figure.svg", "--cells", "csv"]
     shown = study("show", "studies/small.yaml", *outputs)
     assert shown.exit_code == 0, shown.output
     assert shown.stdout.startswith("A study\n")
@@ -29,7 +29,7 @@ def test_a_study_is_run_shown_and_drawn(study, tmp_path):
     assert shown.stderr == "15 of 15 training runs are finished\n"
     assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     assert (tmp_path / "figure.svg").read_text(encoding="utf-8").startswith("<svg")
-    with (tmp_path / "cells.csv").open(encoding="utf-8", newline="") as file:
+    with (tmp_path / "csv").open(encoding="utf-8", newline="") as file:
         cells = list(csv.DictReader(file))
     assert [each["cell"] for each in cells[:2]] == ["small/all/ternary", "small/all/z"]
     assert len(cells) == 5

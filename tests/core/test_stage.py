@@ -90,7 +90,7 @@ def test_settings_that_do_not_apply_and_comments_may_change(old, new):
 
 def test_a_block_that_is_listed_by_itself_applies_whatever_is_chosen():
     params = load_params(Path("params.yaml"))
-    assert applied_settings(params, ["train.losses.max_hinge"]) == {"train.losses.max_hinge.hardest": "query"}
+    assert applied_settings(params, ["train.max_hinge"]) == {"train.max_hinge.hardest": "query"}
     assert applied_settings(params, ["train"]) == {"train.margin": 0.2, "train.loss": "sum_hinge"}
 
 

@@ -86,8 +86,8 @@ def test_concepts_that_say_little_are_named():
     concepts = concepts_from_words({"1": [["a", "b", "c"]], "2": [["a", "d", "e"]]}, count=1)
     coverage, always = concepts.warnings()
     assert coverage == (
-        "the 1 concepts cover 33% of the occurrences, less than 80%; raise train_tagger.concept_sources.words.count "
-        "(for a captioner: train_captioner.concept_sources.words.count), or lower min_images there"
+        "the 1 concepts cover 33% of the occurrences, less than 80%; raise train_tagger.words.count "
+        "(for a captioner: train_captioner.words.count), or lower min_images there"
     )
     assert always == "every training image has 'a', which cannot tell images separately"
     assert concepts_from_tags(TAGS).warnings() == []

@@ -58,7 +58,7 @@ def test_a_run_that_matches_the_paper_in_all_respects_belongs_to_its_row():
         run(result=Result("test", "full", (None, *NUMBERS[1:]), 1000, 5000)),
         run(embed_dim=1024),
         run(epochs=199),
-        run("FNE-MH", **{"losses.max_hinge.hardest": "candidate"}),
+        run("FNE-MH", **{"max_hinge.hardest": "candidate"}),
         run(dataset="demo"),
     ],
     ids=lambda other: describe(other),
@@ -169,10 +169,10 @@ def test_a_run_without_a_row_is_described(other, description):
 
 
 def test_a_key_of_a_loss_that_was_not_chosen_does_not_matter():
-    other = run(**{"losses.max_hinge.hardest": "candidate"})
+    other = run(**{"max_hinge.hardest": "candidate"})
     assert find_method(other, "flickr8k") == ("FNE-SH", "flickr8k", "paper")
     assert other.experiment == run().experiment
-    assert run("FNE-MH", **{"losses.max_hinge.hardest": "candidate"}).experiment != run("FNE-MH").experiment
+    assert run("FNE-MH", **{"max_hinge.hardest": "candidate"}).experiment != run("FNE-MH").experiment
 
 
 ENTITIES = {"train": (29783, 148915), "val": (1000, 5000), "test": (1000, 5000)}

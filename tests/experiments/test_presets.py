@@ -102,7 +102,7 @@ def test_the_paper_is_followed_by_default():
     assert found["train.learning_rate"] == [0.001, 0.0001]
     assert (found["train.margin"], found["train.epochs"], found["train.patience"]) == (0.05, 200, 200)
     assert (found["train.similarity"], found["train.absolute"]) == ("order", True)
-    assert (found["train.losses.max_hinge.hardest"], found["train.image_head"], found["train.optimizer"]) == (
+    assert (found["train.max_hinge.hardest"], found["train.image_head"], found["train.optimizer"]) == (
         "query",
         "linear",
         "adam",
@@ -115,12 +115,12 @@ def test_the_code_differs_from_the_paper_in_ten_ways():
     assert {key: (paper[key], code[key]) for key in paper if paper[key] != code[key]} == {
         "tokenize.end_of_sentence": (False, True),
         "train.image_head": ("linear", "linear_bias"),
-        "train.losses.max_hinge.hardest": ("query", "candidate"),
+        "train.max_hinge.hardest": ("query", "candidate"),
         "train.optimizer": ("adam", "adam_uncorrected"),
         "train.clip_by": ("global", "tensor"),
         "train.validate_every": (0, 100),
         "train.last_batch": ("keep", "drop"),
-        "train.text_encoders.gru.initial": ("torch", "orthogonal"),
+        "train.gru.initial": ("torch", "orthogonal"),
         "train.learning_rate": (0.001, 0.0001),
         "train.epochs": (200, 300),
         "train.patience": (200, 300),
@@ -428,7 +428,7 @@ def test_systems_of_another_paper_are_an_encoder_and_a_method_or_a_method_alone(
         "embed.layer": "fc7",
         "embed.rows": "none",
     }
-    assert (found["train.loss"], found["train.losses.top_k_hinge.k"], found["train.reduce"]) == (
+    assert (found["train.loss"], found["train.top_k_hinge.k"], found["train.reduce"]) == (
         "top_k_hinge",
         10,
         "sum",
@@ -450,7 +450,7 @@ def test_stage_one_of_the_dual_path_networks_is_that_of_the_published_code():
     rate = found["train.learning_rate"]
     rates = [rate * found[f"train.{key}_rate"] for key in ("words", "classifier", "gain")]
     assert [rate, *rates] == pytest.approx([0.01, 1e-4, 0.001, 0.02])
-    assert rates[1] * found["train.terms.instance.bias_rate"] == pytest.approx(0.002)
+    assert rates[1] * found["train.instance.bias_rate"] == pytest.approx(0.002)
     assert {key: found[key] for key in found if key.startswith(("extract.", "embed."))} == {
         "extract.backbone": "resnet50",
         "extract.activations": "post_relu",
@@ -465,11 +465,11 @@ def test_stage_one_of_the_dual_path_networks_is_that_of_the_published_code():
         "embed.layers": "all",
     }
     assert (found["train.epochs"], found["train.keep"], found["train.margin"]) == (240, "last", 1.0)
-    assert (found["train.terms.instance.dropout"], found["train.terms.instance.bias"]) == (0.75, True)
+    assert (found["train.instance.dropout"], found["train.instance.bias"]) == (0.75, True)
     on_coco = settings("dual-path/VGG19-I", "coco")
-    assert (on_coco["train.epochs"], on_coco["train.terms.instance.dropout"]) == (75, 0.5)
-    assert on_coco["train.image_heads.dual_path.hidden"] == [4096]
-    assert (on_coco["extract.activations"], on_coco["train.terms.instance.bias"]) == ("pre_relu", False)
+    assert (on_coco["train.epochs"], on_coco["train.instance.dropout"]) == (75, 0.5)
+    assert on_coco["train.dual_path.hidden"] == [4096]
+    assert (on_coco["extract.activations"], on_coco["train.instance.bias"]) == ("pre_relu", False)
 
 
 def test_stage_two_of_the_dual_path_networks_is_that_of_the_published_code():
@@ -518,7 +518,7 @@ def test_k_means_classes_are_the_same_fraction_of_the_images_on_every_data_set()
     images = {"coco": 113_287, "flickr30k": 29_783, "flickr8k": 6_000}
     for name, fraction in (("I-K3000", 3_000 / 113_287), ("ResNet50-I-K10000", 10_000 / 113_287)):
         for dataset, count in images.items():
-            classes = settings(f"dual-path/{name}", dataset)["train.terms.instance.classes"]
+            classes = settings(f"dual-path/{name}", dataset)["train.instance.classes"]
             assert classes == round(fraction * count)
 
 
@@ -533,7 +533,7 @@ def test_a_key_in_a_block_of_a_variant_is_set_only_for_the_chosen_one():
 def test_the_demo_of_another_paper_is_small_and_needs_no_word_vectors():
     found = settings("two-branch/K10", "demo")
     assert (found["tokenize.vectors"], found["train.words"]) == ("weights/no_words.yaml", "learned")
-    assert found["train.image_heads.mlp.hidden"] == found["train.text_encoders.bow_mlp.hidden"] == [128]
+    assert found["train.mlp.hidden"] == found["train.bow_mlp.hidden"] == [128]
 
 
 @pytest.mark.parametrize(
@@ -559,7 +559,7 @@ def test_presets_for_own_data_set_every_key_of_the_training(name):
     # Parts that a closed form implies, seed and threads, and how clipping by zero would be done.
     keys = ("image_head", "text_encoder", "similarity", "seed", "threads", "clip_by")
     implied = {f"train.{key}" for key in keys}
-    assert applied - set(overrides) <= implied | {"train.methods.cca.dim"}
+    assert applied - set(overrides) <= implied | {"train.cca.dim"}
 
 
 def test_the_defaults_train_as_the_preset_for_own_data_does():
@@ -632,7 +632,7 @@ def test_the_ablations_differ_in_what_their_names_say():
     assert (ours["units"], ours["word_dim"], ours["learning_rate"]) == (512, 256, 0.0001)
     assert (ria["condition"], ria["concept_loss"], ria["learns"]) == ("embedding", "none", "jointly")
     assert (fixed["inject"], fixed["order"]) == ("output", "frequent_first")
-    assert chosen("tags-S-CNN-RNN-Tag1K")["user_tag_readers.user.count"] == 1000
+    assert chosen("tags-S-CNN-RNN-Tag1K")["user.count"] == 1000
     assert [chosen(f"CNN-{loss}")["concept_loss"] for loss in ("logistic", "softmax", "warp")] == [
         "logistic",
         "softmax",

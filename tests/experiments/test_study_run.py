@@ -232,7 +232,7 @@ def test_a_closed_form_that_does_not_choose_on_the_inner_validation_is_refused(t
     with pytest.raises(InputError) as caught:
         run_study(load_study(path), tmp_path / "params.yaml", tmp_path / "out", lambda line: None)
     assert caught.value.message == (
-        f"{path}: small/all/ternary: train.methods.cca.choose_on must be 'val', the inner validation of a fold, "
+        f"{path}: small/all/ternary: train.cca.choose_on must be 'val', the inner validation of a fold, "
         "got 'train'"
     )
 

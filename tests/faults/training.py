@@ -49,9 +49,9 @@ BRANCHES = {"image_head": "mlp", "text_encoder": "bow_mlp", "embed_dim": 64}
 INSTANCE = {
     "image_head": "dual_path",
     "text_encoder": "text_cnn",
-    "text_encoders.text_cnn.width": 0.02,
-    "text_encoders.text_cnn.blocks": [1, 1, 1, 1],
-    "text_encoders.text_cnn.positions": 8,
+    "text_cnn.width": 0.02,
+    "text_cnn.blocks": [1, 1, 1, 1],
+    "text_cnn.positions": 8,
     "embed_dim": 64,
     "optimizer": "sgd_nesterov",
     "learning_rate": 0.01,

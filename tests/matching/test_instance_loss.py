@@ -116,7 +116,7 @@ def test_too_large_a_classifier_is_refused_with_the_figures():
         check_memory(113_287, 2048, 32, free=19 * 10**8)
     assert caught.value.message == (
         "the classifier of 113,287 images and 2,048 dimensions takes 2.9 GB with its gradient and momentum, "
-        "1.9 GB are free; lower train.embed_dim, or use train.terms.instance.classes"
+        "1.9 GB are free; lower train.embed_dim, or use train.instance.classes"
     )
 
 

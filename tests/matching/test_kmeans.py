@@ -48,5 +48,5 @@ def test_there_are_at_most_as_many_classes_as_rows(classes):
     with pytest.raises(InputError) as caught:
         k_means(np.zeros((10, 2)), classes, seed=0)
     assert caught.value.message == (
-        f"train.terms.instance.classes is {classes}, but there are 10 training images; use 1 to 10"
+        f"train.instance.classes is {classes}, but there are 10 training images; use 1 to 10"
     )

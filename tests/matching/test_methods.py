@@ -45,8 +45,8 @@ FROM_CCA = {
     "batch": 4,
     "epochs": 3,
     "learning_rate": 0.02,
-    "methods.cca.min_count": 1,
-    "methods.cca.image_regularization": [3.0],
+    "cca.min_count": 1,
+    "cca.image_regularization": [3.0],
 }
 
 
@@ -76,7 +76,7 @@ def equal(one, other):
 
 @pytest.mark.parametrize("method", ["cca", "ridge"])
 def test_training_starts_exactly_at_the_closed_form(inputs, tmp_path, method):
-    changes = {"methods.ridge.min_count": 1}
+    changes = {"ridge.min_count": 1}
     closed, done, _ = make_model(
         settings(method=method, **{f"methods.{method}.dim": 2}, **changes), inputs, job(tmp_path)
     )
@@ -89,7 +89,7 @@ def test_training_starts_exactly_at_the_closed_form(inputs, tmp_path, method):
 
 
 def test_steps_that_do_not_improve_the_closed_form_leave_it_as_it_is(inputs, tmp_path):
-    closed, *_ = make_model(settings(method="cca", **{"methods.cca.dim": 2}), inputs, job(tmp_path))
+    closed, *_ = make_model(settings(method="cca", **{"cca.dim": 2}), inputs, job(tmp_path))
     found, done, _ = make_model(settings(learning_rate=1e-12, patience=1), inputs, job(tmp_path))
     assert done.kept.epoch == 0
     assert equal(weights(found), weights(closed))
@@ -97,7 +97,7 @@ def test_steps_that_do_not_improve_the_closed_form_leave_it_as_it_is(inputs, tmp
 
 def test_training_improves_the_closed_form_and_keeps_the_best(inputs, tmp_path):
     by_steps = settings(
-        start="ridge", epochs=20, patience=20, learning_rate=0.05, **{"methods.ridge.min_count": 1}
+        start="ridge", epochs=20, patience=20, learning_rate=0.05, **{"ridge.min_count": 1}
     )
     done = make_model(by_steps, inputs, job(tmp_path)).done
     assert [point.epoch for point in done.points] == list(range(21))
@@ -210,7 +210,7 @@ def test_more_classes_than_images_are_refused(pairs):
     with pytest.raises(InputError) as caught:
         label_images(pairs, 11, seed=0)
     assert caught.value.message == (
-        "train.terms.instance.classes is 11, but there are 10 training images; use 1 to 10"
+        "train.instance.classes is 11, but there are 10 training images; use 1 to 10"
     )
 
 

@@ -296,7 +296,7 @@ def test_a_start_from_a_closed_form_applies_its_block_and_no_word_dim(tmp_path):
     assert (applied["methods"]["cca"]["dim"], applied["methods"]["cca"]["text_dim"]) == (8, 1500)
     assert list(applied["methods"]) == ["cca"]
     assert (settings.shape(16, 12).word_dim, settings.shape(16, 12).embed_dim) == (9, 8)
-    assert settings.given() == {"start": "cca", "methods.cca.dim": None}
+    assert settings.given() == {"start": "cca", "cca.dim": None}
 
 
 @pytest.mark.parametrize(

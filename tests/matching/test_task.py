@@ -174,8 +174,8 @@ def test_each_kind_of_parameter_has_its_own_rate(pairs):
     assert sorted(found["words"]) == ["model.text_encoder.bias", "model.text_encoder.words.weight"]
     assert all("norm" in name and name.endswith(".weight") for name in found["gains"])
     assert len(found["gains"]) == sum(name.endswith("running_var") for name in task.trained.state_dict())
-    assert found["classifier"] == ["losses.instance.weight"]
-    assert found["classifier_bias"] == ["losses.instance.bias"]
+    assert found["classifier"] == ["instance.weight"]
+    assert found["classifier_bias"] == ["instance.bias"]
     assert sorted(name for names in found.values() for name in names) == sorted(names.values())
     task.start_phase(1)  # the classifier is not used, and factors of one make one group
     assert [group.name for group in task.parameter_groups()] == ["weights"]
@@ -293,6 +293,6 @@ def test_an_instance_loss_that_stays_at_chance_is_detected(pairs, objective, los
     message = (
         "the instance loss stays at ln(10) = 2.30, that of chance: nothing is learned yet. With many classes "
         "the first fall can take many epochs; raise train.learning_rate or train.classifier_rate, or lower "
-        "train.terms.instance.dropout"
+        "train.instance.dropout"
     )
     assert task.warning(0, points) == (message if warned else None)

@@ -349,8 +349,8 @@ def test_vectors_that_a_closed_form_ignores_are_refused(run, method):
     other = ", or -S train.text_encoder=gru" if method == "steps" else ""
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: params.yaml: tokenize.vectors is 'glove.txt', but train.methods.cca.text is 'tfidf', which has no "
-        f"use for word vectors; use -S train.methods.cca.text=vectors{other}\n",
+        "Error: params.yaml: tokenize.vectors is 'glove.txt', but train.cca.text is 'tfidf', which has no "
+        f"use for word vectors; use -S train.cca.text=vectors{other}\n",
     )
 
 
@@ -377,9 +377,9 @@ DUAL_PATH = {
     "train": {
         "image_head": "dual_path",
         "text_encoder": "text_cnn",
-        "text_encoders.text_cnn.width": 0.02,
-        "text_encoders.text_cnn.blocks": [1, 1, 1, 1],
-        "text_encoders.text_cnn.positions": 8,
+        "text_cnn.width": 0.02,
+        "text_cnn.blocks": [1, 1, 1, 1],
+        "text_cnn.positions": 8,
         "optimizer": "sgd_nesterov",
         "learning_rate": 0.01,
         "rectified": True,
@@ -409,7 +409,7 @@ def test_an_instance_loss_leaves_a_classifier_beside_the_model(run):
 
 def test_k_means_classes_are_in_the_classifier(run):
     change_params(Path(), DUAL_PATH)
-    change_params(Path(), {"train": {"terms.instance.classes": 3, "terms.instance.bias": True}})
+    change_params(Path(), {"train": {"instance.classes": 3, "instance.bias": True}})
     result = run(*READY, "train")
     assert result.exit_code == 0
     found = read_classifier(Path("models/classifier.safetensors"))
@@ -432,14 +432,14 @@ def test_a_classifier_that_does_not_fit_into_memory_is_refused_before_the_first_
     assert (result.exit_code, result.stderr) == (
         2,
         "Error: the classifier of 12 images and 8 dimensions takes 0.0 MB with its gradient and momentum, 0.0 MB "
-        "are free; lower train.embed_dim, or use train.terms.instance.classes\n",
+        "are free; lower train.embed_dim, or use train.instance.classes\n",
     )
     assert not Path("models/matching.safetensors").exists()
 
 
 def test_captions_that_are_too_long_are_refused_before_the_first_step(run):
     change_params(Path(), DUAL_PATH)
-    change_params(Path(), {"train": {"text_encoders.text_cnn.positions": 2}})
+    change_params(Path(), {"train": {"text_cnn.positions": 2}})
     result = run(*READY, "train")
     assert (result.exit_code, result.stderr) == (
         2,

@@ -92,7 +92,7 @@ def test_a_data_set_without_captions_is_tagged(train, tmp_path):
 
 
 def test_words_of_captions_can_be_concepts(train, tmp_path):
-    change_params(tmp_path, {"train_tagger": {"concepts": "words", "concept_sources.words.count": 12}})
+    change_params(tmp_path, {"train_tagger": {"concepts": "words", "words.count": 12}})
     write_world(tmp_path, [replace(record, tags=()) for record in WORLD])
     result = train()
     assert result.exit_code == 0, result.output

@@ -96,7 +96,7 @@ def test_the_block_of_a_variant_that_is_not_chosen_does_not_count():
 def test_a_value_that_settings_have_in_another_form_is_compared_as_it_was_given():
     train = {"start": "auto", "embed_dim": 256, "methods": {"cca": {"dim": 512}}}
     made = train | {"start": "cca", "methods": {"cca": {"dim": 256}}}
-    given = {"start": "auto", "methods.cca.dim": None}
+    given = {"start": "auto", "cca.dim": None}
     lock(train)
     recorded_lineage(model(made, given))
     lock(train | {"start": "random"})

@@ -9,7 +9,7 @@ from fne.experiments.runs import CAPTIONS, HISTORY, IMAGES, Result, Run
 from fne.store.arrays import Arrays, read_arrays
 from tests.support.report import SENTENCES, write_history, write_run
 
-SETTINGS = {"train": {"margin": 0.2, "seed": 0, "loss": "sum_hinge", "losses.max_hinge.hardest": "query"}}
+SETTINGS = {"train": {"margin": 0.2, "seed": 0, "loss": "sum_hinge", "max_hinge.hardest": "query"}}
 NUMBERS = (10.0, 20.0, 30.0, 4.0, 10.0, 20.0, 30.0, 4.0)
 
 

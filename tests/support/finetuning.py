@@ -135,9 +135,9 @@ def small_task(
 MADE_ONCE = ("extract", "standardize", "embed", "tokenize", "train")
 TRAIN = {
     "image_head": "dual_path",
-    "image_heads.dual_path.hidden": [12],
+    "dual_path.hidden": [12],
     "text_encoder": "bow_mlp",
-    "text_encoders.bow_mlp.hidden": [12],
+    "bow_mlp.hidden": [12],
     "embed_dim": 8,
     "word_dim": 6,
     "batch": 6,

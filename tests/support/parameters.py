@@ -29,7 +29,7 @@ Change a value in the file and run `dvc repro`, or try it with `dvc exp run -S k
 is the only place of values.
 
 Some keys belong to one variant only. They stand in a block of that variant, for example
-`train.losses.max_hinge.hardest`, and have no effect while another variant is chosen.
+`train.max_hinge.hardest`, and have no effect while another variant is chosen.
 """
 # The meanings of keys whose comments in `params.yaml` only list their choices.
 MEANINGS = {
