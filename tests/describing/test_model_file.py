@@ -38,7 +38,7 @@ def write_captioner(path, shape=SHAPE):
     return path
 
 
-def test_a_describing_is_read_back_with_everything_that_was_written(tmp_path):
+def test_a_describing_model_is_read_back_with_everything_that_was_written(tmp_path):
     made, digest = write(tmp_path / "m.safetensors")
     found, file = read_describing_model(tmp_path / "m.safetensors")
     assert found.shape == made.shape
@@ -81,9 +81,9 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     with pytest.raises(InputError) as caught:
         read_describing_file(path)
     assert caught.value.message == (
-        f"{path}: needs a version of fne that reads fne-model 2; this one reads fne-describer up to 1"
+        f"{path}: needs a version of fne that reads fne-model 2; this one reads fne-describer up to 2"
     )
-    write_sealed(path, {"format": "fne-describer", "version": 1}, {"w": torch.zeros(1)})
+    write_sealed(path, {"format": "fne-describer", "version": 2}, {"w": torch.zeros(1)})
     with pytest.raises(InputError) as caught:
         read_describing_model(path)
     assert caught.value.message == (
