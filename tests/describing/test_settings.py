@@ -25,7 +25,7 @@ def test_the_shipped_sections_are_valid():
     [
         (
             {"condition": "hidden", "learns": "jointly"},
-            "condition 'hidden' needs concept head 'hidden': a linear one has no hidden layer",
+            "condition 'hidden' needs concept_head 'hidden': a linear one has no hidden layer",
         ),
         ({"concept_loss": "none"}, "learns 'separately' needs a concept_loss, which is 'none'"),
         (
@@ -80,7 +80,7 @@ def tagger_faults(**changes):
         ({"cell": "lstmm"}, "cell: 'lstmm' is not one of 'gru', 'lstm', 'lstm_relu', 'rnn_relu'"),
         (
             {"condition": "hidden"},
-            "condition 'hidden' needs concept head 'hidden': a linear one has no hidden layer",
+            "condition 'hidden' needs concept_head 'hidden': a linear one has no hidden layer",
         ),
         (
             {"concept_loss": "none", "learns": "concept_head"},
