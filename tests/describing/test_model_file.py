@@ -25,11 +25,11 @@ TAGS = Vocabulary(Concepts(["a", "b", "c", "d"], [4, 3, 2, 1], 5, 1.0, []), None
 WORDS = CaptionWords(["a", "dog", "</s>"], [3, 2, 1], 1, 2)
 CAPTIONS = Vocabulary(Concepts(["a", "dog"], [2, 1], 2, 0.8, []), WORDS)
 SHAPE = DescribingShape(4, "standardized", 2, 0, "concepts", WORDS.outputs, 5, 6, "lstm", "state")
-HINTED = {"user_tags": 2, "user_tag_hidden": 3}
+READS_USER_TAGS = {"user_tags": 2, "user_tag_hidden": 3}
 
 
 def write(path, **changes):
-    made = describer(**HINTED | changes)
+    made = describer(**READS_USER_TAGS | changes)
     return made, write_describing_model(path, made, TAGS, {"seed": 1}, LINEAGE)
 
 
@@ -94,7 +94,7 @@ def test_a_file_of_something_else_is_refused(tmp_path):
 
 def test_weights_that_do_not_fit_the_shape_are_refused(tmp_path):
     path = tmp_path / "m.safetensors"
-    made = describer(**HINTED)
+    made = describer(**READS_USER_TAGS)
     with torch.no_grad():
         made.decoder.words = torch.nn.Parameter(torch.zeros(2, 2))
     write_describing_model(path, made, TAGS, {}, {})
