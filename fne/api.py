@@ -44,7 +44,7 @@ class Catalog:
         root: the folder that the paths of the images start from.
         captions: the captions of each image; none for an image of the split `gallery`.
         tags: the tags of each image.
-        user tags: the noisy tags of each image, if the data set has any.
+        user_tags: the noisy tags of each image, if the data set has any.
         split: the split of each image: `train`, `val`, `test` or `gallery`.
 
     Example:
@@ -105,7 +105,7 @@ class Catalog:
             raise InputError(f"{file}: {error}") from None
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one dictionary per image: id, split, file, width, height, captions, tags and user tags.
+        """Return one dictionary per image: id, split, file, width, height, captions, tags and user_tags.
 
         Example:
             >>> first = fne.load_catalog(project).records()[0]

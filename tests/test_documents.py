@@ -111,7 +111,7 @@ def test_every_python_module_exists(words):
 
 # Overrides that are valid only beside others of the same command.
 QUANTILES = {"thresholds": "quantiles", "low": 0.4, "high": 0.6}
-RIA = {"condition": "embedding", "concept_loss": "none", "learns": "joint"}
+RIA = {"condition": "embedding", "concept_loss": "none", "learns": "jointly"}
 TOGETHER = dict.fromkeys(["embed.thresholds=quantiles", "embed.low=0.4", "embed.high=0.6"], QUANTILES)
 TOGETHER |= dict.fromkeys(["train_tagger.condition=embedding", "train_tagger.concept_loss=none"], RIA)
 

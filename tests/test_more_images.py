@@ -53,7 +53,7 @@ def add_row() -> None:
 
 @pytest.mark.parametrize(("split", "known"), [("test", True), ("train", False), ("val", False)])
 @pytest.mark.parametrize("stage", ["train_tagger", "train_captioner"])
-def test_a_describing_is_trained_again_only_for_images_that_it_reads(folder, stage, split, known):
+def test_a_describing_model_is_trained_again_only_for_images_that_it_reads(folder, stage, split, known):
     if stage == "train_tagger":
         tagging.write_project(folder, tagging.scenes(60))
         texts, tags = ("There is a red circle.",), ("red", "circle")

@@ -69,10 +69,8 @@ def test_equal_inputs_give_equal_bytes(project, tmp_path):
 
 def test_a_training_key_runs_training_and_what_follows_it(project):
     output = dvc(project, "exp", "run", "--name", "narrow", "-S", "train.margin=0.1")
-    assert stages_run(output) == [
-        "check",
-        *AFTER_TRAIN,
-    ]  # the baseline depends on features and captions alone
+    # The baseline depends on features and captions alone.
+    assert stages_run(output) == ["check", *AFTER_TRAIN]
     table = dvc(project, "exp", "show", "--only-changed", "--csv")
     assert "narrow" in table
     assert "train.margin" in table

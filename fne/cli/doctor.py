@@ -22,7 +22,7 @@ from fne.sharing.scratch_folder import prune_rows
 @click.option(
     "--prune",
     metavar="NAME",
-    help="Remove finished rows from the scratch folder, by name or 'all', or finished 'training runs'.",
+    help="Remove finished rows from the scratch folder, by name or 'all', or finished 'training_runs'.",
 )
 @click.option(
     "--share", type=OUTPUT, metavar="DIR", help="Share the cache and the scratch folder with a group, in DIR."

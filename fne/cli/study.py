@@ -85,7 +85,7 @@ def run(
         " --official" if official else "",
         f" --images {images}" if images else "",
     )
-    say(f"{target}: {ran} training runs run; show them with `fne study show {file}{''.join(chosen)}`")
+    say(f"{target}: {ran} training runs were run; show them with `fne study show {file}{''.join(chosen)}`")
 
 
 @study.command(short_help="Show its hypotheses and a table of each grid.")

@@ -457,7 +457,7 @@ def _stage(
         base,
         tuple(_templates(declared.get("deps"))),
     )
-    only_checks = outs and all(posixpath.dirname(path) == CHECKED for path in outs)
+    only_checks = any(posixpath.dirname(path) == CHECKED for path in outs)
     return replace(stage, deps={}, params={}) if only_checks else stage
 
 

@@ -376,7 +376,7 @@ def _faults(record: Record) -> Iterable[str]:
     for number, caption in enumerate(record.captions):
         if caption is not None and not isinstance(caption, str):
             yield f"has a caption {number} that is not a string: {caption!r:.40}"
-    for kind, names in (("tag", record.tags), ("hint", record.user_tags)):
+    for kind, names in (("tag", record.tags), ("user tag", record.user_tags)):
         for name in names:
             if _SURROGATE.search(name):
                 yield f"has a {kind} that is not valid Unicode: {name!r:.40}"

@@ -74,7 +74,7 @@ class Concepts:
             )
         always = [name for name, count in zip(self.names, self.counts, strict=True) if count == self.images]
         if always:
-            found.append(f"every training image has {_listed(always)}, which cannot tell images separately")
+            found.append(f"every training image has {_listed(always)}, which cannot tell images apart")
         return found
 
 

@@ -72,7 +72,7 @@ class Examples:
 
         Args:
             labels: which concepts each image has (images, concepts).
-            user tags: which user tags each image has (images, user tags), if they are read.
+            user_tags: which user tags each image has (images, user tags), if they are read.
             several: whether an image may have several sequences.
         """
         self.ids = [record.id for record in records]

@@ -145,18 +145,18 @@ def captions_to_learn(place: Path, captioned: Sequence[Captioned], settings: Tra
 
 def frequent_user_tags(training: Sequence[Captioned], count: int, place: Path) -> list[str]:
     """Return the most frequent user tags of the training images, ties broken alphabetically."""
-    found = Counter(hint for record in training for hint in record.user_tags)
+    found = Counter(tag for record in training for tag in record.user_tags)
     if not found:
         raise InputError(
-            f"{place}: train_tagger.user tags is 'user', but no training image has user tags; add a column "
+            f"{place}: train_tagger.user_tags is 'user', but no training image has user tags; add a column "
             "`user_tags` to the table of the data set, or use -S train_tagger.user_tags=none"
         )
-    return sorted(found, key=lambda hint: (-found[hint], hint))[:count]
+    return sorted(found, key=lambda tag: (-found[tag], tag))[:count]
 
 
 def user_tag_labels(records: Sequence[Captioned], user_tags: Sequence[str]) -> np.ndarray | None:
     """Return which user tags images have (images, user tags); None if no user tags are read."""
-    numbers = {hint: number for number, hint in enumerate(user_tags)}
+    numbers = {tag: number for number, tag in enumerate(user_tags)}
     return membership(numbers, (record.user_tags for record in records)) if user_tags else None
 
 

@@ -13,7 +13,7 @@ from fne.store.layout import not_finite
 from fne.store.tensors import WeightsFile, read_description, weight_lines, weights_kind
 
 
-def _is_describing(path: Path) -> bool:
+def _is_describing_model(path: Path) -> bool:
     """Distinguish a tagger or captioner from other models, of which a damaged one counts as one."""
     if path.suffix != ".safetensors" or path.is_dir():
         return False
@@ -46,7 +46,7 @@ def _describe_tagger(path: Path) -> Lines:
         tagger.artifact,
         f"tagger, {weights:,} weights, {len(concepts.names)} concepts",
         f"concepts  {frequent} … of {concepts.images} training images",
-        *([f"user tags     {len(user_tags)}: {', '.join(user_tags[:8])}"] if user_tags else []),
+        *([f"user tags {len(user_tags)}: {', '.join(user_tags[:8])}"] if user_tags else []),
         *weight_lines(state),
     )
 
@@ -97,7 +97,10 @@ TAGGER = Kind(
     _describe_tagger,
 )
 DESCRIBING = weights_kind(
-    ".safetensors", _read_describing_model, lambda path: read_describing_file(path).artifact, _is_describing
+    ".safetensors",
+    _read_describing_model,
+    lambda path: read_describing_file(path).artifact,
+    _is_describing_model,
 )
 TAGS = Kind("tags.jsonl", _check_tags, lambda path: Contents(read_tagged(path).artifact), _describe_tags)
 WRITTEN = Kind(

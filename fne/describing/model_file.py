@@ -21,7 +21,7 @@ from fne.text.caption_vocabulary import UNKNOWN, CaptionWords
 if TYPE_CHECKING:
     from fne.describing.model import DescribingModel
 
-FORMAT = Format("fne-describer", 1)
+FORMAT = Format("fne-describer", 2)
 # The pipeline that makes each.
 PIPELINES = {CAPTIONER: "pipelines/captioning/dvc.yaml", TAGGER: "pipelines/tagging/dvc.yaml"}
 
@@ -88,7 +88,7 @@ class DescribingFile:
             state = {name: torch.from_numpy(value) for name, value in self.weights.items()}
             describer.load_state_dict(state, assign=True)
         except HEADER_FAULTS as error:
-            raise _not_a_describing(self.artifact.path, error) from None
+            raise _not_a_describing_model(self.artifact.path, error) from None
         return describer.eval()
 
 
@@ -128,7 +128,7 @@ def read_describing_file(path: Path, kind: str | None = None) -> DescribingFile:
         shape = dict(header["shape"])
         vocabulary = _vocabulary(name, header["vocabulary"], shape)
     except HEADER_FAULTS as error:
-        raise _not_a_describing(path, error) from None
+        raise _not_a_describing_model(path, error) from None
     return DescribingFile(artifact, shape, vocabulary, file.arrays)
 
 
@@ -150,5 +150,5 @@ def _vocabulary(kind: str, held: Mapping[str, Any], shape: Mapping[str, Any]) ->
     return found
 
 
-def _not_a_describing(path: Path, error: Exception) -> InputError:
+def _not_a_describing_model(path: Path, error: Exception) -> InputError:
     return InputError(f"{path}: not a tagger or captioner of fne ({error!r}); {repair_hint(path)}")

@@ -150,7 +150,7 @@ class DescribingSection(TrainingSection):
     def _the_condition_exists(self) -> Self:
         if self.condition == "hidden" and self.concept_head == "linear":
             raise ValueError(
-                "condition 'hidden' needs concept head 'hidden': a linear one has no hidden layer"
+                "condition 'hidden' needs concept_head 'hidden': a linear one has no hidden layer"
             )
         return self
 

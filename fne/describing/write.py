@@ -102,7 +102,7 @@ def write_block(
     Args:
         decoder: that of the describer, prepared for writing; None writes nothing.
         rows: image rows (images, features).
-        user tags: 0/1 for each hint that it reads (images, user tags).
+        user_tags: 0/1 for each user tag that it reads (images, user tags).
         how: how sequences are searched; None writes nothing.
         fill: with how many images concepts are seen, the first one repeated.
     """
@@ -175,10 +175,8 @@ class Writer:
 
     def tag_store(self, store: Rows, records: Sequence[Captioned]) -> Tags:
         """Tag images of a store."""
-        ids, user_tags = (
-            [record.id for record in records],
-            user_tag_labels(records, self.vocabulary.user_tags),
-        )
+        ids = [record.id for record in records]
+        user_tags = user_tag_labels(records, self.vocabulary.user_tags)
         store.check_ids(ids)
 
         def write() -> tuple[Any, np.ndarray | None]:

@@ -52,7 +52,6 @@ from fne.store.catalog import SPLITS, Captioned, read_captions
 from fne.store.checksums import parse_metrics
 
 WORKSPACE = "workspace"
-CHECK = "check"  # the stages that validate parameters
 METRICS = "metrics/retrieval.json"
 RANKS = "metrics/ranks.h5"
 BASELINE = "metrics/baseline.json"
@@ -446,7 +445,6 @@ def recorded(stages: Iterable[Stage]) -> tuple[Settings, dict[str, str]]:
     listed = [
         (stage, key, value)
         for stage in current
-        if _name(stage) != CHECK  # it may have run later than what it does not decide
         for values in stage.params.values()
         for key, value in values.items()
     ]

@@ -55,11 +55,11 @@ NOT_RESULTS = {(FNE, "1")}  # its Table 1 has the settings of the methods
 COLUMNS = [
     *("model", "source"),
     *("a@1", "a@5", "a@10", "a med", "r@1", "r@5", "r@10", "r med", "rsum"),
-    *("guess", "val", "seeds", "notes"),
+    *("chance", "val", "seeds", "notes"),
 ]
 LEGEND = (
     "a: annotation, sentences for an image; r: retrieval, images for a sentence; recalls in percent, median "
-    "ranks; guess: the sum of recalls by chance; val: the sum of validation recalls, by which runs are "
+    "ranks; chance: the sum of recalls by chance; val: the sum of validation recalls, by which runs are "
     "chosen; spread: standard deviation over seeds"
 )
 CHOSEN = "best by validation"

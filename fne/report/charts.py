@@ -53,7 +53,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of a histogram; `chance` is the position of the height that chance would reach."""
+    """A bar of a histogram; `chance` is the position of the height that is reached by chance."""
 
     x: float
     y: float

@@ -201,7 +201,7 @@ def grids(found: Comparison, moved: int = 3) -> list[Grid]:
     """Return a comparison as tables for the terminal."""
     legend = (
         f"{LEVEL:.0%} intervals and p over resampled test images; with {ENOUGH_SEEDS} seeds or more on both "
-        f"sides, also over resampled seeds; chance would score an rsum of {found.chance:.1f}"
+        f"sides, also over resampled seeds; by chance the rsum would be {found.chance:.1f}"
     )
     rows = [_metric_row(each) for each in found.differences]
     rows.append(_single_row("validation rsum", *(_validation(side) for side in (found.a, found.b))))

@@ -161,7 +161,7 @@ def describe_tags(
 
     names, known_user_tags = file.vocabulary.concepts.names, file.vocabulary.user_tags
     user_tags = np.array(
-        [[hint in image.user_tags for hint in known_user_tags] for image in images], dtype=np.float32
+        [[tag in image.user_tags for tag in known_user_tags] for image in images], dtype=np.float32
     )
     tags = Writer(file.load(), file.vocabulary).tag(rows, user_tags if known_user_tags else None)
     found: list[dict[str, Any]] = []

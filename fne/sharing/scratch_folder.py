@@ -20,7 +20,7 @@ OTHER_FOLDERS = {
     "search": "indexes of searched folders",
     "written": "written tags and captions",
 }
-TRAININGS = "training_runs"  # the name of finished training runs in --prune
+TRAINING_RUNS = "training_runs"  # the name of finished training runs in --prune
 
 
 def describe_scratch(scratch: Path) -> Iterator[str]:
@@ -38,12 +38,12 @@ def describe_scratch(scratch: Path) -> Iterator[str]:
 
 def prune_rows(scratch: Path, name: str) -> str:
     """Remove the rows in one folder of the scratch folder, or in all, and return the freed size."""
-    if name == TRAININGS:
+    if name == TRAINING_RUNS:
         return prune_training_runs(scratch)
     folders = _row_folders(scratch)
     chosen = [folder for folder in folders if name in ("all", folder.name)]
     if not chosen:
-        known = ", ".join([*(folder.name for folder in folders), TRAININGS])
+        known = ", ".join([*(folder.name for folder in folders), TRAINING_RUNS])
         raise InputError(f"no rows '{name}' in {scratch}; existing rows: {known}")
     freed = sum(_size(folder) for folder in chosen)
     for folder in chosen:

@@ -42,7 +42,7 @@ from fne.store.checksums import is_sealed, seal_text
 Record = TypeVar("Record")
 
 IMAGES = Format("fne-images", 2)
-CAPTIONS = Format("fne-captions", 3)
+CAPTIONS = Format("fne-captions", 4)
 RECORD = Format("fne-catalog", 2)
 SPLITS = ("train", "val", "test", "gallery")
 # Where the pipeline writes `captions.jsonl`.
@@ -254,7 +254,7 @@ def _image(record: dict[str, Any]) -> Image:
 
 
 def _captioned(record: dict[str, Any]) -> Captioned:
-    lists = [record["captions"], record["tags"], record.get("user_tags", [])]
+    lists = [record["captions"], record["tags"], record["user_tags"]]
     if not all(isinstance(each, list) for each in lists):
         raise ValueError("captions, tags and user tags are no lists")
     captions, tags, user_tags = map(tuple, lists)
@@ -329,7 +329,7 @@ def _describe_captions(path: Path) -> Lines:
             if images[split]
         ),
         *_count_names("tags", [record.tags for record in captioned]),
-        *_count_names("user_tags", [record.user_tags for record in captioned]),
+        *_count_names("user tags", [record.user_tags for record in captioned]),
     )
 
 

@@ -29,7 +29,7 @@ def test_settings_metrics_and_queries_are_printed_and_one_seed_is_not_enough(com
     assert lines[2].split() == ["train.embed_dim", "256", "32"]
     assert "A: HEAD~1 (1 seed); B: workspace (1 seed)" in lines
     assert result.stdout.count("seed variance unknown") == 11
-    assert "chance would score an rsum of " in result.stdout
+    assert "by chance the rsum would be " in result.stdout
     assert "Warning: among 6 images chance scores " in result.stdout
     assert "Sentences that are better in B" in result.stdout
     assert "is better\n" not in result.stdout

@@ -73,7 +73,7 @@ def test_an_unknown_name_is_refused_with_the_existing_ones(scratch):
     result = doctor("--prune", "x")
     assert (result.exit_code, result.stderr) == (
         2,
-        f"Error: no rows 'x' in .fne; existing rows: {scratch.folder.name}, training runs\n",
+        f"Error: no rows 'x' in .fne; existing rows: {scratch.folder.name}, training_runs\n",
     )
 
 

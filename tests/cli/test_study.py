@@ -18,7 +18,7 @@ def test_a_study_is_run_shown_and_drawn(study, tmp_path):
     result = study("run", "studies/small.yaml")
     assert result.exit_code == 0, result.output
     assert result.stdout == (
-        "studies/small: 15 training runs run; show them with `fne study show studies/small.yaml`\n"
+        "studies/small: 15 training runs were run; show them with `fne study show studies/small.yaml`\n"
     )
     assert "2 hypotheses, recorded in studies/small" in result.stderr
     outputs = ["--html", "page.html", "--figure", "figure.svg", "--cells", "csv"]
@@ -36,7 +36,7 @@ def test_a_study_is_run_shown_and_drawn(study, tmp_path):
     assert all(float(each["low"]) <= float(each["rsum"]) <= float(each["high"]) for each in cells)
     assert study("show", "studies/small.yaml", *outputs).exit_code == 0  # its own files are replaced
     again = study("run", "studies/small.yaml")
-    assert "0 training runs run" in again.stdout
+    assert "0 training runs were run" in again.stdout
 
 
 def test_a_changed_file_is_refused_with_exit_code_2(study, tmp_path):

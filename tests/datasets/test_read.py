@@ -238,7 +238,7 @@ def test_a_data_set_with_tags_and_without_captions_is_split_at_random(tmp_path):
     names = [f"{number}.jpg" for number in range(8)]
     write_images(tmp_path / "images", *names)
     rows = "".join(f"{name},dog,puppy;holiday\n" for name in names)
-    (tmp_path / "table.csv").write_text(f"image,tags,user tags\n{rows}")
+    (tmp_path / "table.csv").write_text(f"image,tags,user_tags\n{rows}")
     result = build(tmp_path)
     assert Counter(splits(result).values()) == {"train": 4, "val": 2, "test": 2}
     assert {record.user_tags for record in result.captioned} == {("holiday", "puppy")}

@@ -89,7 +89,7 @@ def test_concepts_that_say_little_are_named():
         "the 1 concepts cover 33% of the occurrences, less than 80%; raise train_tagger.words.count "
         "(for a captioner: train_captioner.words.count), or lower min_images there"
     )
-    assert always == "every training image has 'a', which cannot tell images separately"
+    assert always == "every training image has 'a', which cannot tell images apart"
     assert concepts_from_tags(TAGS).warnings() == []
 
 

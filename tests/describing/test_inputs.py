@@ -87,21 +87,21 @@ def test_validation_images_without_any_concept_are_refused(tmp_path):
 
 def test_user_tags_that_are_nowhere_are_refused(tmp_path):
     assert message(tmp_path, [replace(record, user_tags=()) for record in WORLD], user_tags="user") == (
-        "CATALOG: train_tagger.user tags is 'user', but no training image has user tags; add a column `user_tags` to the "
+        "CATALOG: train_tagger.user_tags is 'user', but no training image has user tags; add a column `user_tags` to the "
         "table of the data set, or use -S train_tagger.user_tags=none"
     )
 
 
 def test_the_most_frequent_user_tags_of_training_images_are_read(tmp_path):
-    found = opened(tmp_path, WORLD, user_tags="user", hint_readers__user__count=2)
+    found = opened(tmp_path, WORLD, user_tags="user", user_tag_readers__user__count=2)
     counts = {}
     for record in WORLD:
-        for hint in record.user_tags if record.split == "train" else ():
-            counts[hint] = counts.get(hint, 0) + 1
-    assert found.vocabulary.user_tags == sorted(counts, key=lambda hint: (-counts[hint], hint))[:2]
+        for tag in record.user_tags if record.split == "train" else ():
+            counts[tag] = counts.get(tag, 0) + 1
+    assert found.vocabulary.user_tags == sorted(counts, key=lambda tag: (-counts[tag], tag))[:2]
     first = next(record for record in WORLD if record.id == found.validation.ids[0])
     assert found.validation.user_tags[0].tolist() == [
-        hint in first.user_tags for hint in found.vocabulary.user_tags
+        tag in first.user_tags for tag in found.vocabulary.user_tags
     ]
     assert opened(tmp_path, WORLD).training.user_tags is None
 
@@ -117,7 +117,7 @@ def test_tags_of_too_few_images_are_left_out_and_counted(tmp_path):
 
 def test_a_tag_that_all_images_have_is_learned_with_a_warning(tmp_path):
     found = opened(tmp_path, [replace(record, tags=(*record.tags, "picture")) for record in WORLD])
-    assert "every training image has 'picture', which cannot tell images separately" in found.notes
+    assert "every training image has 'picture', which cannot tell images apart" in found.notes
 
 
 def test_rows_are_standardized_by_the_training_images(tmp_path):

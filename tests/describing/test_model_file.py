@@ -19,11 +19,11 @@ TAGS = Vocabulary(Concepts(["a", "b", "c", "d"], [4, 3, 2, 1], 5, 1.0, []), None
 WORDS = CaptionWords(["a", "dog", "</s>"], [3, 2, 1], 1, 2)
 CAPTIONS = Vocabulary(Concepts(["a", "dog"], [2, 1], 2, 0.8, []), WORDS)
 SHAPE = DescribingShape(4, "standardized", 2, 0, "concepts", WORDS.outputs, 5, 6, "lstm", "state")
-HINTED = {"user_tags": 2, "user_tag_hidden": 3}
+READS_USER_TAGS = {"user_tags": 2, "user_tag_hidden": 3}
 
 
 def write(path, **changes):
-    made = describer(**HINTED | changes)
+    made = describer(**READS_USER_TAGS | changes)
     return made, write_describing_model(path, made, TAGS, {"seed": 1}, LINEAGE)
 
 
@@ -32,7 +32,7 @@ def write_captioner(path, shape=SHAPE):
     return path
 
 
-def test_a_describing_is_read_back_with_everything_that_was_written(tmp_path):
+def test_a_describing_model_is_read_back_with_everything_that_was_written(tmp_path):
     made, digest = write(tmp_path / "m.safetensors")
     found, file = read_describing_model(tmp_path / "m.safetensors")
     assert found.shape == made.shape
@@ -75,9 +75,9 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     with pytest.raises(InputError) as caught:
         read_describing_file(path)
     assert caught.value.message == (
-        f"{path}: needs a version of fne that reads fne-model 2; this one reads fne-describer up to 1"
+        f"{path}: needs a version of fne that reads fne-model 2; this one reads fne-describer up to 2"
     )
-    write_sealed(path, {"format": "fne-describer", "version": 1}, {"w": torch.zeros(1)})
+    write_sealed(path, {"format": "fne-describer", "version": 2}, {"w": torch.zeros(1)})
     with pytest.raises(InputError) as caught:
         read_describing_model(path)
     assert caught.value.message == (
@@ -88,7 +88,7 @@ def test_a_file_of_something_else_is_refused(tmp_path):
 
 def test_weights_that_do_not_fit_the_shape_are_refused(tmp_path):
     path = tmp_path / "m.safetensors"
-    made = describer(**HINTED)
+    made = describer(**READS_USER_TAGS)
     with torch.no_grad():
         made.decoder.words = torch.nn.Parameter(torch.zeros(2, 2))
     write_describing_model(path, made, TAGS, {}, {})

@@ -64,7 +64,7 @@ def test_frequent_tags_can_come_first(world, tmp_path):
         {"condition": "concepts", "concept_loss": "softmax", "learns": ["concept_head", "decoder"]},
         {"condition": "concepts", "concept_loss": "warp", "learns": ["concept_head", "jointly"]},
         {"user_tags": "user"},
-        {"user_tags": "user", "hint_readers__user__sum": "probabilities", "learns": "jointly"},
+        {"user_tags": "user", "user_tag_readers__user__sum": "probabilities", "learns": "jointly"},
         {"concepts": "words", "concept_sources__words__count": 20},
     ],
 )
@@ -105,8 +105,8 @@ def test_user_tags_help_where_the_image_says_little(tmp_path):
         )[1]
         for user_tags in ("none", "user")
     ]
-    without, with_hints = (done.kept.scores.values["mAP"] for done in scores)
-    assert with_hints > without + 5
+    without, with_tags = (done.kept.scores.values["mAP"] for done in scores)
+    assert with_tags > without + 5
 
 
 def test_a_killed_training_ends_with_the_same_bits(world, tmp_path, monkeypatch):

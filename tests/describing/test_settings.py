@@ -25,7 +25,7 @@ def test_the_shipped_sections_are_valid():
     [
         (
             {"condition": "hidden", "learns": "jointly"},
-            "condition 'hidden' needs concept head 'hidden': a linear one has no hidden layer",
+            "condition 'hidden' needs concept_head 'hidden': a linear one has no hidden layer",
         ),
         ({"concept_loss": "none"}, "learns 'separately' needs a concept_loss, which is 'none'"),
         (
@@ -80,7 +80,7 @@ def tagger_faults(**changes):
         ({"cell": "lstmm"}, "cell: 'lstmm' is not one of 'gru', 'lstm', 'lstm_relu', 'rnn_relu'"),
         (
             {"condition": "hidden"},
-            "condition 'hidden' needs concept head 'hidden': a linear one has no hidden layer",
+            "condition 'hidden' needs concept_head 'hidden': a linear one has no hidden layer",
         ),
         (
             {"concept_loss": "none", "learns": "concept_head"},
@@ -128,8 +128,8 @@ def test_the_shape_has_the_parts_that_the_settings_train():
     assert settings(learns="concept_head").shape(7, 3, 4).outputs == 0
     plain = settings(condition="embedding", concept_loss="none", learns="jointly")
     assert plain.shape(7, 3, 4).concepts == 0
-    hinted = settings(user_tags="user", concept_head="hidden").shape(7, 3, 4, 5)
-    assert (hinted.user_tags, hinted.user_tag_hidden, hinted.user_tag_sum, hinted.hidden) == (
+    reader = settings(user_tags="user", concept_head="hidden").shape(7, 3, 4, 5)
+    assert (reader.user_tags, reader.user_tag_hidden, reader.user_tag_sum, reader.hidden) == (
         5,
         256,
         "logits",

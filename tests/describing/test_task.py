@@ -78,7 +78,7 @@ def gradients(task, term):
     }
 
 
-def test_separately_no_gradient_of_one_part_reaches_the_other(read, tmp_path):
+def test_trained_separately_no_gradient_of_one_part_reaches_the_other(read, tmp_path):
     task, _ = task_of(read, tmp_path, learns=["separately", "jointly"])
     assert gradients(task, "words")["concept_head"] == 0
     assert gradients(task, "words")["decoder"] > 0
@@ -285,7 +285,7 @@ def test_of_a_tagger_trained_separately_no_gradient_of_one_part_reaches_the_othe
     assert tag_gradients(tag_task(tag_world, "separately"), "concepts") == [True, False]
 
 
-def test_joint_the_tags_train_the_concept_head_too(tag_world):
+def test_jointly_the_tags_train_the_concept_head_too(tag_world):
     assert tag_gradients(tag_task(tag_world, "jointly"), "tags") == [True, True]
     assert tag_gradients(tag_task(tag_world, "jointly"), "concepts") == [True, False]
 
@@ -331,7 +331,7 @@ def test_the_loss_of_a_batch_is_its_sum_for_the_history_and_its_mean_for_the_ste
 
 
 def test_image_and_user_tags_learn_separately_and_then_together(tag_world):
-    separately, joint = (
+    separately, jointly = (
         tag_task(tag_world, learns, user_tags="user") for learns in ("separately", "jointly")
     )
     positions = np.arange(5)
@@ -340,8 +340,8 @@ def test_image_and_user_tags_learn_separately_and_then_together(tag_world):
     assert terms.keys() == {"concepts", "user_tags", "tags"}
     terms["concepts"].backward(retain_graph=True)
     assert all(each.grad is None for each in separately.describer.user_tag_reader.parameters())
-    joint.losses(batch, None)["concepts"].backward()
-    assert any(each.grad.abs().sum() > 0 for each in joint.describer.user_tag_reader.parameters())
+    jointly.losses(batch, None)["concepts"].backward()
+    assert any(each.grad.abs().sum() > 0 for each in jointly.describer.user_tag_reader.parameters())
 
 
 @pytest.mark.parametrize("learns", ["separately", "jointly", "concept_head"])

@@ -145,7 +145,7 @@ def plain_score(name: str, image: list[float], caption: list[float]) -> float:
 
 
 def plain_chance(fold: list[Captioned]) -> float:
-    """The sum of R@1, R@2 and R@5 of chance: one minus the chance to draw wrong items only."""
+    """The sum of R@1, R@2 and R@5 by chance: one minus the probability to draw wrong items only."""
     captions = sum(len(record.captions) for record in fold)
     total = 0.0
     for k in (1, 2, 5):

@@ -52,10 +52,10 @@ def test_a_run_that_matches_the_paper_in_all_respects_belongs_to_its_row():
         run(counts=None),
         run(counts=FLICKR8K | {"train": (5999, 29995)}),
         run(counts=FLICKR8K | {"val": (500, 2500)}),
-        run(result=Result("val", "full", NUMBERS, 1000, 5000)),
-        run(result=Result("test", "coco_1k_first", NUMBERS, 1000, 5000)),
-        run(result=Result("test", "full", NUMBERS, 999, 4995)),
-        run(result=Result("test", "full", (None, *NUMBERS[1:]), 1000, 5000)),
+        run(result=Result("val", "full", NUMBERS, 1000, 5000, 3.2)),
+        run(result=Result("test", "coco_1k_first", NUMBERS, 1000, 5000, 3.2)),
+        run(result=Result("test", "full", NUMBERS, 999, 4995, 3.2)),
+        run(result=Result("test", "full", (None, *NUMBERS[1:]), 1000, 5000, 3.2)),
         run(embed_dim=1024),
         run(epochs=199),
         run("FNE-MH", **{"max_hinge.hardest": "candidate"}),
@@ -115,10 +115,10 @@ def test_a_run_belongs_only_to_the_table_of_its_data_set():
 
 
 def test_coco_is_recognized_by_its_training_images_and_needs_the_first_1000_test_images():
-    scored = Result("test", "coco_1k_first", NUMBERS, 1000, 5007)
+    scored = Result("test", "coco_1k_first", NUMBERS, 1000, 5007, 3.2)
     counts = {"train": (82783, 414113), "val": (5000, 25000), "test": (5000, 25010)}
     assert find_method(run(dataset="coco", counts=counts, result=scored), "coco")[0] == "FNE-SH"
-    all_images = Result("test", "full", NUMBERS, 5000, 25010)
+    all_images = Result("test", "full", NUMBERS, 5000, 25010, 0.6)
     assert find_method(run(dataset="coco", counts=counts, result=all_images), "coco") is None
     more = counts | {"train": (113287, 566747)}
     assert find_method(run(dataset="coco", counts=more, result=scored), "coco") is None
@@ -147,7 +147,7 @@ def test_a_setting_that_was_not_recorded_does_not_match():
     [
         (
             run(dataset="demo", root="data/demo", counts={"train": (12, 60)}, stored=ranks("d", "random"),
-                result=Result("test", "full", NUMBERS, 30, 150)),
+                result=Result("test", "full", NUMBERS, 30, 150, 102.0)),
             "FNE-SH, random weights, demo, 30 test images",
         ),
         (

@@ -24,7 +24,14 @@ from tests.support.paper_tables import FLICKR8K, project, run
 from tests.support.projects import change_params, commit, dvc, git
 
 DIRECTION = {"R@1": 1.0, "R@5": 2.0, "R@10": 3.0, "median_rank": 4.0, "mean_rank": 5.0}
-RESULTS = {"image_to_text": DIRECTION, "text_to_image": DIRECTION, "rsum": 12.0, "images": 10, "captions": 50}
+RESULTS = {
+    "image_to_text": DIRECTION,
+    "text_to_image": DIRECTION,
+    "rsum": 12.0,
+    "chance": 9.5,
+    "images": 10,
+    "captions": 50,
+}
 
 
 def file(**results) -> bytes:
@@ -33,7 +40,7 @@ def file(**results) -> bytes:
 
 def test_split_and_protocol_are_parsed_from_the_name():
     numbers = (1.0, 2.0, 3.0, 4.0) * 2
-    assert parse_results(file(test_full=RESULTS)) == [Result("test", "full", numbers, 10, 50)]
+    assert parse_results(file(test_full=RESULTS)) == [Result("test", "full", numbers, 10, 50, 9.5)]
     assert parse_results(file(val_coco_1k_first=RESULTS))[0].protocol == "coco_1k_first"
 
 

@@ -86,7 +86,7 @@ def test_cells_have_the_mean_of_their_folds(study, tmp_path):
     assert (cell.started, cell.training_runs) == (5, 5)
 
 
-def test_training_runs_that_only_guess_have_not_started(study, tmp_path):
+def test_training_runs_at_chance_have_not_started(study, tmp_path):
     keep(study, tmp_path, {"small/all/z": 50})
     (cell,) = collect(study, tmp_path, samples=100).cells
     assert (cell.started, cell.training_runs) == (0, 5)
@@ -106,7 +106,7 @@ def test_with_fewer_than_five_folds_and_seeds_nothing_is_shown(tmp_path):
 
 
 def test_training_runs_by_steps_need_five_seeds_for_a_verdict_beyond_them(tmp_path):
-    """Folds of closed forms differ by their images only, training runs by steps by chance too."""
+    """Folds of closed forms differ by their images only, training by steps also varies by chance."""
     ranks = {"small/last/z": 9, "small/all/z": 1}
     for seeds, verdict in ((1, "shown for these training runs"), (5, "shown")):
         study = load_study(write_file(tmp_path / "s.yaml", folds=5, seeds=seeds))

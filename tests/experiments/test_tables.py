@@ -227,7 +227,7 @@ def test_cells_of_the_two_branch_tables_are_as_printed():
 
 
 def scored(value: float) -> Result:
-    return Result("test", "full", (value, *NUMBERS[1:]), 1000, 5000)
+    return Result("test", "full", (value, *NUMBERS[1:]), 1000, 5000, 3.2)
 
 
 def of_model(grid, model):
@@ -299,7 +299,7 @@ def test_a_method_without_a_printed_row_is_listed_in_the_second_table():
 
 
 def test_a_run_on_another_data_set_of_the_paper_is_only_in_the_table_of_that_data_set():
-    flickr30k = {"train": (29000, 145000), "val": (1014, 5070), "test": (1000, 5000)}
+    flickr30k = {"train": (29000, 145000), "val": (1014, 5070), "test": (1000, 5000, 3.2)}
     runs = [run(dataset="flickr30k", counts=flickr30k)]
     assert len(results_table("2", runs)) == 1
     # FNE-SH has the same settings for Flickr8k and Flickr30k.
@@ -332,7 +332,7 @@ def test_table_5_shows_how_many_runs_started_below_the_printed_numbers():
 
 def test_runs_of_table_5_on_the_demo_are_listed_in_the_second_table():
     demo = {"train": (12, 60), "val": (4, 20), "test": (6, 30)}
-    small = Result("test", "full", NUMBERS, 6, 30)
+    small = Result("test", "full", NUMBERS, 6, 30, 368.5)
     runs = [
         run("FC7-MOE-bl", "demo", seed=seed, root="data/demo", counts=demo, result=small, started=started)
         for seed, started in enumerate([True, False, None])
@@ -422,7 +422,12 @@ def test_every_printed_f1_is_the_harmonic_mean_of_the_means(address):
 
 
 def described(name, seed, f1, **settings):
-    keys = {"seed": seed, "condition": "concepts", "inject": "state", "learns": ["apart", "joint"]} | settings
+    keys = {
+        "seed": seed,
+        "condition": "concepts",
+        "inject": "state",
+        "learns": ["separately", "jointly"],
+    } | settings
     metrics = dict.fromkeys(load_table("semantic/1")["metrics"], f1)
     results = {"images": 5, "path": metrics, "top_3": metrics | {"class_f1": 1.0}}
     return DescribedRun(name, "train_tagger", {"train_tagger": keys}, results, "catalog")
@@ -439,10 +444,10 @@ def test_own_runs_have_rows_of_their_own_with_means_over_seeds():
     )
     assert [row[1] for row in printed.rows] == ["paper"] * 10
     assert own.rows == [
-        ["workspace path", "concepts, state, apart+joint", *["55.00"] * 6, "2", ""],
+        ["workspace path", "concepts, state, separately+jointly", *["55.00"] * 6, "2", ""],
         [
             "workspace top_3",
-            "concepts, state, apart+joint",
+            "concepts, state, separately+jointly",
             "55.00",
             "55.00",
             "1.00",
@@ -450,8 +455,17 @@ def test_own_runs_have_rows_of_their_own_with_means_over_seeds():
             "2",
             "",
         ],
-        ["b path", "embedding, state, apart+joint", *["10.00"] * 6, "1", ""],
-        ["b top_3", "embedding, state, apart+joint", "10.00", "10.00", "1.00", *["10.00"] * 3, "1", ""],
+        ["b path", "embedding, state, separately+jointly", *["10.00"] * 6, "1", ""],
+        [
+            "b top_3",
+            "embedding, state, separately+jointly",
+            "10.00",
+            "10.00",
+            "1.00",
+            *["10.00"] * 3,
+            "1",
+            "",
+        ],
     ]
 
 
@@ -478,7 +492,7 @@ def test_the_errata_of_the_tables_of_captions_follow_from_their_rows():
 def test_own_captioners_are_shown_beside_their_baselines_with_gaps_where_nothing_was_computed():
     scores = {"BLEU-1": 0.6, "BLEU-2": 0.4, "BLEU-3": 0.3, "BLEU-4": 0.2, "ROUGE-L": 0.4, "CIDEr-D": 0.5}
     results = {"captioner": scores, "consensus": scores | {"METEOR": 0.17}, "images": 5, "collapsed": False}
-    keys = {"seed": 0, "condition": "concepts", "learns": ["joint"]}
+    keys = {"seed": 0, "condition": "concepts", "learns": ["jointly"]}
     own = DescribedRun("workspace", "train_captioner", {"train_captioner": keys}, results, "catalog")
     rows = description_table("semantic/4", [own])[1].rows
     assert [row[0] for row in rows] == ["workspace captioner", "workspace consensus"]
@@ -492,6 +506,7 @@ def test_own_captioners_are_shown_beside_their_baselines_with_gaps_where_nothing
 
 def metrics(name="test_full", images=1000):
     found = {"image_to_text": METRICS, "text_to_image": METRICS, "images": images, "captions": 5 * images}
+    found["chance"] = 3.2
     return seal_metrics({name: found}).encode()
 
 

@@ -71,9 +71,13 @@ INSTANCE = {
 @click.option("--epochs", default=60, show_default=True, help="Epochs of each of the two phases.")
 @click.option("--branches", is_flag=True, help="Train branches with dropout and batch normalization.")
 @click.option(
-    "--tagger", is_flag=True, help="Train a tagger instead: phases apart and joint, dropout, user tags."
+    "--tagger",
+    is_flag=True,
+    help="Train a tagger instead: phases separately and jointly, dropout, user tags.",
 )
-@click.option("--captioner", is_flag=True, help="Train a captioner instead: phases apart and joint, dropout.")
+@click.option(
+    "--captioner", is_flag=True, help="Train a captioner instead: phases separately and jointly, dropout."
+)
 @click.option("--instance", is_flag=True, help="Train a text CNN with instance loss, then with ranking loss.")
 @click.option("--network", is_flag=True, help="Fine-tune an image network with its model instead.")
 @click.option("--seed", default=0, show_default=True)

@@ -118,7 +118,7 @@ def adam(groups, rate):
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_a_captioner_trains_on_a_gpu_with_one_read_per_step(tmp_path, dropout):
     captions.write_world(tmp_path)
-    settings = captions.settings(tmp_path, learns="joint", dropout=dropout)
+    settings = captions.settings(tmp_path, learns="jointly", dropout=dropout)
     with pretended_gpu() as gpu:
         made = new_task(settings, captions.inputs(tmp_path), CUDA)
         trained = Trainer(made, settings.schedule(settings.titles()))
@@ -131,7 +131,7 @@ def test_a_captioner_trains_on_a_gpu_with_one_read_per_step(tmp_path, dropout):
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_a_tagger_trains_on_a_gpu_with_one_read_per_step(tmp_path, dropout):
     tags.write_world(tmp_path, tags.scenes(40))
-    settings = tags.settings(learns="joint", dropout=dropout, batch=10)
+    settings = tags.settings(learns="jointly", dropout=dropout, batch=10)
     opened = tags.inputs(tmp_path, settings)
     with pretended_gpu() as gpu:
         made = new_task(settings, opened, CUDA)

@@ -11,7 +11,12 @@ from fne.report.record import catalog_state
 from fne.report.sources import History
 from fne.store.catalog import Captioned
 
-CAPTIONER = {"seed": 1, "condition": "concepts", "learns": ["apart", "joint"], "learning_rate": [0.001]}
+CAPTIONER = {
+    "seed": 1,
+    "condition": "concepts",
+    "learns": ["separately", "jointly"],
+    "learning_rate": [0.001],
+}
 LINEAGE = {"captioner": {"digest": "0" * 64, "settings": CAPTIONER}}
 
 
@@ -99,7 +104,7 @@ def test_curves_have_phases_and_the_best_epoch():
     page, _ = page_of(CAPTIONS, WRITTEN, history=History(series, main=MAIN, item="caption"))
     assert "Training loss per caption" in page
     assert "best: epoch 2" in page
-    assert "<td>apart</td>" in page
+    assert "<td>separately</td>" in page
     assert page.count('<line class="mark"') == 2 * 2
 
 

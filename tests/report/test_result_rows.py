@@ -35,8 +35,8 @@ def test_chance_reaches_100_percent_where_k_covers_the_pool(tmp_path):
 
 def test_rsum_by_chance_is_the_sum_of_the_recalls_by_chance(tmp_path):
     rows = rows_of(tmp_path)
-    guessed = [float(cell.chance.removesuffix(" %")) for k in (1, 5, 10) for cell in rows[f"R@{k}"].cells]
-    assert float(rows["rsum"].cells[0].chance) == pytest.approx(sum(guessed), abs=0.3)
+    by_chance = [float(cell.chance.removesuffix(" %")) for k in (1, 5, 10) for cell in rows[f"R@{k}"].cells]
+    assert float(rows["rsum"].cells[0].chance) == pytest.approx(sum(by_chance), abs=0.3)
 
 
 def test_printed_values_are_shown_and_missing_ones_are_left_empty(tmp_path):

@@ -27,7 +27,10 @@ TAGGED = [
 ]
 PROBABILITIES = np.array([each.probabilities for each in TAGGED])
 LINEAGE = {
-    "tagger": {"digest": "t" * 64, "settings": {"condition": "concepts", "learns": ["apart", "joint"]}},
+    "tagger": {
+        "digest": "t" * 64,
+        "settings": {"condition": "concepts", "learns": ["separately", "jointly"]},
+    },
     "weights": {"digest": "w" * 64, "settings": {"untrained": True}},
 }
 

@@ -214,12 +214,12 @@ def test_user_tags_of_the_catalog_are_read(project, tmp_path):
         "user_tag_reader.concepts.weight": torch.full((concepts, 1), 3.0),
         "user_tag_reader.concepts.bias": torch.zeros(concepts),
     }
-    path = tmp_path / "hinted.safetensors"
+    path = tmp_path / "reader.safetensors"
     write_sealed(path, description, tensors)
     rows = np.zeros((2, description["shape"]["features"]), np.float32)
     images = [Described("a", None), Described("b", None, ["sunset", "unknown"])]
-    plain, hinted = describe_tags(read_describing_file(path, TAGGER), images, rows, Wanted(concepts))
-    assert all(hinted["concepts"][name] > plain["concepts"][name] for name in plain["concepts"])
+    plain, informed = describe_tags(read_describing_file(path, TAGGER), images, rows, Wanted(concepts))
+    assert all(informed["concepts"][name] > plain["concepts"][name] for name in plain["concepts"])
 
 
 @pytest.fixture

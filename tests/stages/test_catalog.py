@@ -251,7 +251,7 @@ def test_a_misspelled_column_stops_the_stage(folder):
     assert result.exit_code == 2
     assert result.output == (
         f"Error: {folder}/table/c.csv: the header has the unknown name 'splits' (did you mean 'split'?); "
-        "rename or remove it; the known names are image, caption, split, tags, user tags\n"
+        "rename or remove it; the known names are image, caption, split, tags, user_tags\n"
     )
 
 

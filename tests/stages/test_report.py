@@ -248,7 +248,7 @@ def test_hostile_captions_are_shown_and_never_executed(tmp_path):
     assert all(hostile in text for hostile in HOSTILE)
 
 
-def test_metrics_are_shown_with_their_intervals_and_the_score_of_chance(tmp_path):
+def test_metrics_are_shown_with_their_intervals_and_the_score_by_chance(tmp_path):
     run = write_run(tmp_path)
     text = text_of(run)
     metrics = json.loads((tmp_path / "retrieval.json").read_text())["test_full"]

@@ -122,7 +122,7 @@ def test_tags_that_no_training_image_has_count_against_recall(project):
     [
         ({"learns": "concept_head"}, ["top_3", "above_0.5"]),
         ({"learns": "concept_head", "concept_loss": "warp"}, ["top_3"]),
-        ({"learns": "joint", "condition": "embedding", "concept_loss": "none"}, ["path"]),
+        ({"learns": "jointly", "condition": "embedding", "concept_loss": "none"}, ["path"]),
         ({"user_tags": "user"}, ["path", "top_3", "above_0.5"]),
     ],
 )

@@ -54,7 +54,7 @@ def test_the_captioner_records_its_settings_words_and_ancestors(train):
         r"^best epoch \d \(phase \d\): validation CIDEr-D \d\.\d{3}", result.stdout, re.MULTILINE
     )
     _, file = read_describing_model(MODEL, CAPTIONER)
-    assert file.artifact.settings["learns"] == ["apart", "joint"]
+    assert file.artifact.settings["learns"] == ["separately", "jointly"]
     assert list(file.artifact.lineage) == ["captions", "embeddings", "train_images"]
     assert len(file.vocabulary.words.words) == 12
     seal = read_history_seal(Path("models/captioner_history"))

@@ -38,7 +38,7 @@ def test_the_tagger_records_its_settings_concepts_and_ancestors(train):
     )
     _, tagger = read_describing_model(MODEL, TAGGER)
     assert len(tagger.vocabulary.concepts.names) == 22
-    assert tagger.artifact.settings["learns"] == ["apart", "joint"]
+    assert tagger.artifact.settings["learns"] == ["separately", "jointly"]
     assert tagger.artifact.settings["best_epoch"] >= 1
     assert list(tagger.artifact.lineage) == ["captions", "embeddings", "train_images"]
     seal = read_history_seal(Path("models/tagger_history"))

@@ -49,10 +49,11 @@ def test_images_with_tags_only_are_in_their_split_but_not_among_the_captioned():
     assert captioned_in([*CAPTIONED, tagged], "train") == [CAPTIONED[0]]
 
 
-def test_a_file_of_version_2_has_no_user_tags(tmp_path):
+def test_a_file_of_version_3_is_refused_because_it_has_no_user_tags(tmp_path):
     line = '{"id": "a.jpg", "split": "train", "captions": ["A dog."], "tags": [], "position": 4}\n'
-    (tmp_path / "c").write_text(seal_text('{"format": "fne-captions", "version": 2}\n' + line))
-    assert read_captions(tmp_path / "c")[0] == [Captioned("a.jpg", "train", ("A dog.",), (), 4)]
+    (tmp_path / "c").write_text(seal_text('{"format": "fne-captions", "version": 3}\n' + line))
+    with pytest.raises(InputError, match=r"c: not a catalog file \('user_tags'\); "):
+        read_captions(tmp_path / "c")
 
 
 def test_a_corrected_caption_does_not_change_the_split(tmp_path):
@@ -182,7 +183,7 @@ def test_the_error_names_the_first_pair_its_splits_and_the_number_of_pairs():
 
 
 RAW_IMAGE = {"id": "a", "path": "a", "sha256": "0", "bytes": 1, "width": 2, "height": 3}
-RAW_CAPTIONED = {"id": "a", "split": "train", "captions": ["x"], "tags": [], "position": 0}
+RAW_CAPTIONED = {"id": "a", "split": "train", "captions": ["x"], "tags": [], "position": 0, "user_tags": []}
 
 
 def sealed_file(path, name, record):

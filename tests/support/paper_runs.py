@@ -69,6 +69,6 @@ def run(
     settings["train"] |= {"seed": seed, **train}
     settings.setdefault("catalog", {})["root"] = root
     settings |= {"extract": {**extract, "input": "torchvision", "weights": "vgg.pth"}}
-    found = result or Result("test", "full", NUMBERS, 1000, 5000)
+    found = result or Result("test", "full", NUMBERS, 1000, 5000, 3.2)
     hashes = {"vgg.pth": "w"}
     return Run(f"{name}-{seed}", settings, [found], started, hashes, stored or ranks(), counts, split_digests)

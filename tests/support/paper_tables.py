@@ -15,6 +15,7 @@ import json
 from pathlib import Path
 import numpy as np
 from ruamel.yaml import YAML
+from fne.evaluation.metrics.recall import chance_of_rsum
 from fne.store.arrays import write_arrays
 from fne.store.checksums import write_metrics
 from fne.store.catalog import Captioned, write_captions
@@ -55,7 +56,7 @@ def summary(values):
     return {**recalls, "median_rank": float(np.median(values)), "mean_rank": float(np.mean(values))}
 results = {
     "image_to_text": summary(ranks["image_ranks"]), "text_to_image": summary(ranks["caption_ranks"]),
-    "rsum": 0.0, "images": images, "captions": 5 * images, "started": seed % 2 == 0,
+    "rsum": 0.0, "chance": chance_of_rsum(np.full(images, 5)), "images": images, "captions": 5 * images, "started": seed % 2 == 0,
 }
 write_metrics(Path("metrics/retrieval.json"), {f"test_{params['evaluate']['protocol']}": results})
 """

@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image as Pillow
 
 from fne.core.files import file_digest, text_digest
+from fne.evaluation.metrics.recall import chance_of_rsum
 from fne.report.sources import Evaluation, read_evaluation
 from fne.store.arrays import write_arrays
 from fne.store.artifact import Lineage, merge
@@ -153,7 +154,15 @@ def write_ranks(
     }
     rsum = sum(summary[f"R@{k}"] for summary in both.values() for k in recalls)
     counts = {"images": len(ids), "captions": len(caption_ids)}
-    metrics = {**both, "rsum": rsum, "ties": {"image_to_text": 0, "text_to_image": 3}, **counts}
+    texts = np.bincount(owner, minlength=len(ids))
+    chance = float(np.mean([chance_of_rsum(texts[fold == each], recalls) for each in range(folds)]))
+    metrics = {
+        **both,
+        "rsum": rsum,
+        "ties": {"image_to_text": 0, "text_to_image": 3},
+        "chance": chance,
+        **counts,
+    }
     write_metrics(folder / "retrieval.json", {name: metrics})
     made_from = {each: lineage[each]["digest"] for each in ("embeddings", "tokens") if each in lineage}
     baseline = {"rsum": 100.0, "rsum_low": 90.0, "rsum_high": 110.0}

@@ -32,7 +32,7 @@ PARAMS = YAML(typ="safe").load(ROOT / "params.yaml")
 
 
 def scenes(images: int = 120) -> list[Captioned]:
-    """The captions, tags and user tags of drawn scenes; a hint is a synonym of every other tag."""
+    """The captions, tags and user tags of drawn scenes; a user tag is a synonym of every other tag."""
     settings = Render(seed=0, images=images, val_share=0.2, test_share=0.2, side=32)
     return [
         Captioned(

@@ -46,9 +46,7 @@ class Record:
     tags: tuple[str, ...]  # sorted names of the visible objects
     source: Path  # the file that lists the image
     place: str  # the position in that file, for messages
-    user_tags: tuple[
-        str, ...
-    ] = ()  # sorted noisy tags, as users gave them: further information, never the truth
+    user_tags: tuple[str, ...] = ()  # sorted noisy tags that users gave: more information, never the truth
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Recall@k, median and mean rank: of a ranking, and expected from chance.
+"""Recall@k, median and mean rank: of a ranking, and expected by chance.
 
 A recall means little without its chance level: 10 % is poor among 10 images and excellent among 5,000. The
 `chance_of_*` functions take the size of the `pool` and `true_counts`, the number of true items per query.
@@ -59,7 +59,7 @@ def retrieval_values(image_ranks: np.ndarray, caption_ranks: np.ndarray) -> Metr
 
 
 def chance_of_recall(k: int, pool: int, true_counts: np.ndarray) -> float:
-    """Return the exact recall@k of chance, in percent.
+    """Return the exact recall@k by chance, in percent.
 
     A query with c true items misses with probability C(pool - c, k) / C(pool, k). It is computed
     as a product of c factors, because the binomial coefficients overflow.
@@ -74,7 +74,7 @@ def chance_of_recall(k: int, pool: int, true_counts: np.ndarray) -> float:
 
 
 def chance_of_rsum(captions_per_image: np.ndarray, recalls: Sequence[int] = RECALLS) -> float:
-    """Return the sum of recalls of chance, in both directions.
+    """Return the sum of recalls by chance, in both directions.
 
     Example:
         >>> round(chance_of_rsum(np.full(1000, 5)), 1), round(chance_of_rsum(np.full(4, 5)), 1)
@@ -105,7 +105,7 @@ def validation_metrics(values: Mapping[str, float], captions_per_image: np.ndarr
 def small_split_warning(images: int, chance: float, recalls: int) -> str | None:
     """Return a warning if a split is so small that its sum of recalls says little, or None.
 
-    `chance` is the sum of recalls of chance, and `recalls` how many each direction has.
+    `chance` is the sum of recalls by chance, and `recalls` how many each direction has.
 
     Example:
         >>> print(small_split_warning(4, 429.0, 3)[:46])
@@ -154,7 +154,7 @@ def chance_of_median(pool: int, true_counts: np.ndarray) -> int:
 
 
 def chance_of_mean(pool: int, true_counts: np.ndarray) -> float:
-    """Return the expected rank of the first true item under chance: (pool + 1) / (c + 1).
+    """Return the expected rank of the first true item by chance: (pool + 1) / (c + 1).
 
     Example:
         >>> chance_of_mean(9, np.array([1, 4]))

@@ -112,7 +112,7 @@ def test_columns_of_other_names_are_counted_and_listed(tmp_path):
 def test_a_column_that_looks_misspelled_is_an_error(tmp_path, name, meant):
     assert fault(tmp_path, "t.csv", f"image,caption,{name}\na.jpg,A dog,x\n") == (
         f"the header has the unknown name '{name}' (did you mean '{meant}'?); "
-        "rename or remove it; the known names are image, caption, split, tags, user tags"
+        "rename or remove it; the known names are image, caption, split, tags, user_tags"
     )
 
 
@@ -121,7 +121,7 @@ def test_a_key_that_looks_misspelled_is_an_error_with_its_first_line(tmp_path):
     assert fault(tmp_path, "t.jsonl", text) == (
         "line 2 has the unknown name 'captoin' (did you mean 'caption'?); "
         "line 2 has the unknown name 'Split' (did you mean 'split'?); "
-        "rename or remove it; the known names are image, caption, split, tags, user tags, captions"
+        "rename or remove it; the known names are image, caption, split, tags, user_tags, captions"
     )
 
 
@@ -191,7 +191,7 @@ def test_rows_of_one_image_are_joined_for_different_spellings_of_its_path(tmp_pa
 
 def test_a_missing_column_is_an_error_that_lists_the_columns(tmp_path):
     assert fault(tmp_path, "t.csv", "name;text\na.jpg;A dog\n") == (
-        "no column 'image', found ['name', 'text']; the columns are image, caption, split, tags, user tags, "
+        "no column 'image', found ['name', 'text']; the columns are image, caption, split, tags, user_tags, "
         "separated by commas, tabs or semicolons; name yours in catalog.columns"
     )
 
@@ -252,7 +252,7 @@ def test_a_table_can_have_tags_and_no_captions(tmp_path):
 
 def test_user_tags_are_a_column_of_their_own(tmp_path):
     text = (
-        "image,caption,tags,user tags\na.jpg,A dog,dog,holiday; 2009\na.jpg,Snow,dog,me;2009\nb.jpg,A cat,,\n"
+        "image,caption,tags,user_tags\na.jpg,A dog,dog,holiday; 2009\na.jpg,Snow,dog,me;2009\nb.jpg,A cat,,\n"
     )
     first, second = read(tmp_path, "t.csv", text)
     assert (first.tags, first.user_tags, second.user_tags) == (("dog",), ("2009", "holiday", "me"), ())
