@@ -27,7 +27,7 @@ from fne.features.import_features import ArrayNames, import_rows
 from fne.features.join import join_stores
 from fne.features.standardize import fit as fit_statistics
 from fne.features.write_embeddings import write_embeddings
-from fne.matching.closed_form import Alignment, CaptionedImages, METHODS, fit
+from fne.matching.closed_form import METHODS, Alignment, CaptionedImages, fit
 from fne.matching.settings import ClosedForm
 from fne.matching.similarities import cosine
 from fne.search.numpy_model import tfidf

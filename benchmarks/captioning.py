@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from benchmarks.timing import Ratio, compare, print_table, ratio
-from fne.core.variants import NoSettings
 from fne.describing.beam import search
 from fne.describing.decoder import Decoder, pack
 from fne.describing.losses import word_losses
@@ -171,7 +170,7 @@ def _writing_decoder() -> Decoder:
 
 def _our_step(decoder: Decoder) -> Callable[[Captions], float]:
     group = ParameterGroup("weights", list(decoder.parameters()))
-    optimizer = OPTIMIZERS["adam"].make([group], RATE, NoSettings())
+    optimizer = OPTIMIZERS["adam"].make([group], RATE, None)
 
     def step(batch: Captions) -> float:
         conditions, targets, lengths = batch

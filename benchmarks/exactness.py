@@ -22,9 +22,9 @@ from benchmarks.precision import CONVOLUTIONS, ternary
 from benchmarks.timing import PROJECT
 from fne.core.settings import load_params
 from fne.extraction.extractor import ALGORITHMS
-from fne.extraction.settings import ALL
 from fne.extraction.forward_pass import build_network
 from fne.extraction.preprocess import normalize, squash
+from fne.extraction.settings import ALL
 from fne.extraction.weights import load_weights
 
 REFERENCE = "plain"

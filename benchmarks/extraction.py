@@ -26,11 +26,10 @@ from torchvision.models.feature_extraction import create_feature_extractor
 from torchvision.transforms import TenCrop
 
 from benchmarks.timing import PROJECT, Ratio, compare, print_table, ratio
-from fne.extraction.settings import ExtractorSettings
 from fne.extraction.extractor import build_extractor
-from fne.extraction.networks import BACKBONES, build_backbone
 from fne.extraction.layers import CROP
-from fne.extraction.settings import SIDE, TORCHVISION
+from fne.extraction.networks import BACKBONES, build_backbone
+from fne.extraction.settings import SIDE, TORCHVISION, ExtractorSettings
 from fne.extraction.weights import Weights, load_weights
 from fne.store.artifact import Artifact
 

@@ -19,8 +19,7 @@ import click
 from ruamel.yaml import YAML
 
 from benchmarks.drawn import draw_dataset
-from fne.core.settings import put
-from fne.core.settings import load_params
+from fne.core.settings import load_params, put
 from fne.evaluation.intervals import Ranked
 from fne.evaluation.paired import compare_rsums, rsum_samples
 from fne.report.sources import LOSS, read_tables

@@ -17,8 +17,8 @@ import torch
 
 from benchmarks.timing import PROJECT
 from fne.extraction.forward_pass import build_network
-from fne.extraction.networks import BACKBONES, build_backbone
 from fne.extraction.layers import CROP
+from fne.extraction.networks import BACKBONES, build_backbone
 from fne.extraction.settings import TORCHVISION
 from fne.extraction.weights import Weights
 from fne.finetuning.tuned_network import TunedNetwork, trained_taps

@@ -26,11 +26,11 @@ from torch import Tensor, nn
 from benchmarks.__main__ import README, machine
 from benchmarks.extraction import CPU, FIRST, draw_weights, export_onnx
 from benchmarks.timing import PROJECT, compare, print_table
-from fne.extraction.settings import ExtractorSettings
 from fne.extraction.extractor import build_extractor
 from fne.extraction.forward_pass import Network, build_network
 from fne.extraction.layers import Tap, first_of
 from fne.extraction.preprocess import CROPS
+from fne.extraction.settings import ExtractorSettings
 from fne.extraction.weights import Weights, load_weights
 
 ncnn: Any = None

@@ -29,10 +29,10 @@ from fne.extraction.extractor import Extractor
 from fne.extraction.finished_rows import Scratch
 from fne.extraction.forward_pass import Network
 from fne.extraction.networks import Tap
-from fne.extraction.settings import SIDE
 from fne.extraction.preprocess import squash
 from fne.extraction.read_images import ImageFiles
 from fne.extraction.run import Report, extract
+from fne.extraction.settings import SIDE
 from fne.store.catalog import Image
 from fne.store.layout import Layer
 

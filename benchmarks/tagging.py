@@ -26,8 +26,7 @@ import torch
 from ruamel.yaml import YAML
 
 from benchmarks.drawn import draw_dataset, draw_store
-from fne.core.settings import put
-from fne.core.settings import parse_section
+from fne.core.settings import parse_section, put
 from fne.describing.concepts import recorded_source
 from fne.describing.inputs import read_inputs
 from fne.describing.run import train_describing_model

@@ -17,7 +17,6 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from benchmarks.flickr8k import BATCH, FEATURES, VOCABULARY, draw_batch
 from benchmarks.timing import Ratio, compare, print_table, ratio
-from fne.core.variants import NoSettings
 from fne.evaluation.metrics.ranks import Similarity
 from fne.matching.data import PairBatch as PairBatch
 from fne.matching.data import PairDraw
@@ -65,7 +64,7 @@ def our_step(matcher: Matcher) -> Callable[[Batch], float]:
     objective = Objective("sum_hinge", LossChoices(), MARGIN)
     pairs = MatchingData(data, data, PairDraw([], 0, BATCH, "one"))  # type: ignore[arg-type]
     task = MatchingTask(matcher, [objective], pairs)
-    optimizer = partial(OPTIMIZERS["adam"].make, settings=NoSettings())
+    optimizer = partial(OPTIMIZERS["adam"].make, settings=None)
     trainer = Trainer(task, Schedule([Phase("sum_hinge", RATE, 1, 1)], 0, optimizer, CLIP, "global", 0))
 
     def step(batch: Batch) -> float:

@@ -19,8 +19,7 @@ from ruamel.yaml import YAML
 from benchmarks.__main__ import BENCHMARKS
 from fne.cli import main as fne
 from fne.cli.check import SECTIONS
-from fne.core.settings import flattened
-from fne.core.settings import parse_section
+from fne.core.settings import flattened, parse_section
 from fne.datasets.demo.dataset import Render, describe_dataset
 from fne.features.embeddings import EMBEDDINGS
 from fne.matching.image_heads import IMAGE_HEADS

@@ -8,9 +8,9 @@ from click.testing import CliRunner
 from fne.cli import main
 from fne.matching.classifier_file import write_classifier
 from fne.matching.instance_loss import Classes, new_instance
-from fne.matching.settings import InstanceLoss
 from fne.matching.model import Shape, new_matcher
 from fne.matching.model_file import write_model
+from fne.matching.settings import InstanceLoss
 from fne.store.arrays import write_arrays
 from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned, Image, write_captions, write_images

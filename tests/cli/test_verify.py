@@ -22,9 +22,9 @@ from fne.extraction.settings import TORCHVISION
 from fne.extraction.weights import load_weights
 from fne.matching.classifier_file import FORMAT, read_classifier, write_classifier
 from fne.matching.instance_loss import Classes, new_instance
-from fne.matching.settings import InstanceLoss
 from fne.matching.model import Shape, new_matcher
 from fne.matching.model_file import write_model
+from fne.matching.settings import InstanceLoss
 from fne.report.record import page_record
 from fne.store.arrays import write_arrays
 from fne.store.artifact import Artifact, merge

@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
-from fne.describing.concepts import ORDERS, concept_source, concepts_from_tags, concepts_from_words, tag_sequences
+from fne.describing.concepts import (
+    ORDERS,
+    concept_source,
+    concepts_from_tags,
+    concepts_from_words,
+    tag_sequences,
+)
 from fne.describing.settings import WordConcepts
 from fne.store.catalog import Captioned
 

@@ -8,8 +8,13 @@ import torch
 from fne.core.errors import InputError
 from fne.describing.concepts import Concepts
 from fne.describing.model import DescribingShape, new_describing_model
+from fne.describing.model_file import (
+    Vocabulary,
+    read_describing_file,
+    read_describing_model,
+    write_describing_model,
+)
 from fne.describing.settings import CAPTIONER, TAGGER
-from fne.describing.model_file import Vocabulary, read_describing_file, read_describing_model, write_describing_model
 from fne.store.tensors import write_sealed
 from fne.text.caption_vocabulary import CaptionWords
 from tests.describing.test_model import ROWS, describer

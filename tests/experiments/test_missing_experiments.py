@@ -11,9 +11,9 @@ from ruamel.yaml import YAML
 from safetensors.numpy import save
 
 from fne.cli import main
-from fne.core.settings import flattened
 from fne.core.errors import InputError
 from fne.core.files import file_digest
+from fne.core.settings import flattened
 from fne.experiments.missing_experiments import (
     data_set_fault,
     find_missing,

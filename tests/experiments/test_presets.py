@@ -1,11 +1,11 @@
 import pytest
 from dvc.utils.hydra import apply_overrides
+from fne.matching.applied_settings import applies
 from ruamel.yaml import YAML
 
 from fne.cli.check import SECTIONS as ALL_SCHEMAS
-from fne.core.settings import flattened, put
 from fne.core.errors import InputError
-from fne.core.settings import parse_section
+from fne.core.settings import flattened, parse_section, put
 from fne.datasets.demo.dataset import Render
 from fne.datasets.read import Catalog
 from fne.evaluation.protocols import Evaluate
@@ -28,7 +28,6 @@ from fne.experiments.tables import TRAINED_BY
 from fne.extraction.settings import Extract
 from fne.features.embeddings import Embed
 from fne.finetuning.settings import Finetune
-from fne.matching.applied_settings import applies
 from fne.matching.settings import Train
 from fne.text.vocabulary import Tokenize
 from tests.support.imports import ROOT

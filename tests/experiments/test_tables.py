@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from fne.core.settings import put
 from fne.core.errors import InputError
+from fne.core.settings import put
 from fne.experiments import comparable
 from fne.experiments.presets import description_names, load, names, preset, split_address
 from fne.experiments.runs import RECALL_POSITIONS, DescribedRun, Result, split_digests, sum_of_recalls

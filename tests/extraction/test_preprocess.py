@@ -4,8 +4,8 @@ import torch
 from PIL import Image
 from torchvision.transforms import functional
 
-from fne.extraction.settings import CAFFE, TORCHVISION
 from fne.extraction.preprocess import CROPS, RESIZES, normalize, resize_for
+from fne.extraction.settings import CAFFE, TORCHVISION
 
 SIZES = [(256, 256), (256, 340), (300, 224)]
 

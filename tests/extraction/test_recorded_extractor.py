@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
-from fne.extraction.settings import CAFFE, TORCHVISION
 from fne.extraction.recorded_extractor import (
     Agreement,
     choose_photos,
@@ -13,6 +12,7 @@ from fne.extraction.recorded_extractor import (
     recorded_extraction,
     recorded_input,
 )
+from fne.extraction.settings import CAFFE, TORCHVISION
 from fne.extraction.weights import Weights
 from fne.store.artifact import Artifact, merge
 from fne.store.layout import Layer, plan_shards

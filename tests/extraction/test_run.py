@@ -15,7 +15,6 @@ from fne.extraction import run as extraction
 from fne.extraction.computer import LocalComputer
 from fne.extraction.extractor import build_extractor
 from fne.extraction.finished_rows import Scratch
-from fne.extraction.settings import CAFFE, TORCHVISION
 from fne.extraction.preprocess import RESIZES
 from fne.extraction.read_images import ImageFiles
 from fne.extraction.run import (
@@ -28,6 +27,7 @@ from fne.extraction.run import (
     extract,
     feeding_warning,
 )
+from fne.extraction.settings import CAFFE, TORCHVISION
 from fne.extraction.weights import load_weights
 from fne.store.layout import Layer
 from tests.support.extraction import draw, red_extractor, redness

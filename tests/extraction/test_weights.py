@@ -15,9 +15,8 @@ from fne.core.errors import InputError
 from fne.core.files import file_digest
 from fne.extraction import weights
 from fne.extraction.networks import BACKBONES
-from fne.extraction.settings import CAFFE, TORCHVISION
+from fne.extraction.settings import CAFFE, TORCHVISION, parse_weights
 from fne.extraction.weights import Description, load_weights, says_its_input
-from fne.extraction.settings import parse_weights
 
 ROOT = Path(__file__).parents[2]
 

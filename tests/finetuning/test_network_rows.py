@@ -11,8 +11,8 @@ from fne.finetuning import network_rows as network_rows_module
 from fne.matching.task import IMAGE_CLASSES, TEXT_CLASSES
 from fne.training.best_epoch import Phase
 from fne.training.loop import Schedule, Trainer, step_generator
-from fne.training.settings import SgdNesterov
 from fne.training.optimizers import sgd_nesterov
+from fne.training.settings import SgdNesterov
 from tests.support.finetuning import OBJECTIVE, draw_images, network_rows, small_task, tuned_network
 from tests.support.training import MemoryCheckpoints
 

@@ -12,10 +12,10 @@ from torch.cuda.amp import common as autocast_mode
 from fne.core.errors import InputError
 from fne.extraction import extractor as extraction
 from fne.extraction.extractor import ALGORITHMS, PRECISIONS, build_extractor
-from fne.extraction.settings import ExtractorSettings
 from fne.extraction.fast_convolutions import crop_sharing
 from fne.extraction.networks import BACKBONES, build_backbone
 from fne.extraction.preprocess import CROPS
+from fne.extraction.settings import ExtractorSettings
 from fne.extraction.weights import Weights
 from fne.store.artifact import Artifact
 

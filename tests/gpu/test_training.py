@@ -11,9 +11,9 @@ from fne.matching import encode, task
 from fne.matching.hard_negatives import LossChoices
 from fne.matching.image_heads import IMAGE_HEADS
 from fne.matching.instance_loss import Classes, class_numbers, new_instance
-from fne.matching.settings import InstanceLoss
 from fne.matching.losses import LOSSES
 from fne.matching.model import Shape, new_matcher
+from fne.matching.settings import InstanceLoss
 from fne.matching.similarities import SIMILARITIES
 from fne.matching.task import MatchingTask, Objective
 from fne.matching.text_encoders import TEXT_ENCODERS

@@ -4,14 +4,12 @@ from torch import nn
 
 from fne.core.distributed_layers import Step, SyncBatchNorm
 from fne.core.processes import Processes
-from fne.matching.settings import Branch
 from fne.matching.branches import MeanOfWords, dual_path, mlp, mlp_bn_first
+from fne.matching.settings import Branch
 from tests.support.processes import in_processes
 
 BRANCHES = {"dual_path": dual_path, "mlp": mlp, "mlp_bn_first": mlp_bn_first}
-SETTINGS = Branch(
-    hidden=[8], dropout=0.5, batch_norm_momentum=0.1, batch_norm_epsilon=1e-5, initial="xavier"
-)
+SETTINGS = Branch(hidden=[8], dropout=0.5, batch_norm_momentum=0.1, batch_norm_epsilon=1e-5, initial="xavier")
 
 
 def step_of(processes: Processes, total: int) -> Step:

@@ -10,10 +10,10 @@ from fne.core.errors import InputError
 from fne.evaluation.metrics.ranks import rank
 from fne.evaluation.metrics.recall import sum_of_recalls, summarize
 from fne.matching import closed_form, second_moments
-from fne.matching.closed_form import Alignment, CaptionedImages, METHODS, fit, needed_memory
-from fne.matching.settings import ClosedForm
+from fne.matching.closed_form import METHODS, Alignment, CaptionedImages, fit, needed_memory
 from fne.matching.model import Matcher, Shape
 from fne.matching.second_moments import FewImages, Moments
+from fne.matching.settings import ClosedForm
 from fne.matching.similarities import cosine
 from fne.store.layout import Layer
 from fne.store.rows import Rows

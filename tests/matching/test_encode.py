@@ -8,14 +8,12 @@ from fne.core.processes import ALONE
 from fne.matching import encode as encoding
 from fne.matching.encode import embed_batch, encode_captions, encode_images, read_batch, vector_shards
 from fne.matching.hard_negatives import LossChoices
-from fne.matching.image_heads import IMAGE_HEADS
 from fne.matching.losses import LOSSES, bind
 from fne.matching.model import Shape, new_matcher
 from fne.matching.similarities import SIMILARITIES
-from fne.matching.text_encoders import TEXT_ENCODERS
 from tests.support.pairs import Doubled, draw_batches
 from tests.support.processes import in_processes
-from tests.support.variants import examples
+from tests.support.variants import settings_of
 
 
 def gradients(pairs, shape, loss, batch, processes):
@@ -48,7 +46,8 @@ def gradients(pairs, shape, loss, batch, processes):
 def test_loss_and_gradients_are_those_of_one_process(pairs, similarity, loss, encoder, processes, captions):
     heads = {"bow_mlp": "mlp", "bow_mlp_bn_first": "mlp_bn_first", "text_cnn": "dual_path"}
     head = heads.get(encoder, "linear_bias")
-    own = [examples(variant).model_dump() for variant in (IMAGE_HEADS[head], TEXT_ENCODERS[encoder])]
+    found = [settings_of(name) for name in (head, encoder)]
+    own = [each.model_dump() if each else {} for each in found]
     shape = Shape(head, encoder, similarity, similarity != "cosine", 16, 12, 5, 8, *own)
     batch = draw_batches(pairs, 0, 0, 4, captions)[0]
     expected_loss, expected = gradients(pairs, shape, loss, batch, ALONE)

@@ -2,11 +2,11 @@ import pytest
 import torch
 
 from fne.matching.image_heads import IMAGE_HEADS
-from tests.support.variants import examples
+from tests.support.variants import settings_of
 
 
 def new_head(name):
-    return IMAGE_HEADS[name].make(16, 8, examples(IMAGE_HEADS[name])).eval()
+    return IMAGE_HEADS[name](16, 8, settings_of(name)).eval()
 
 
 @pytest.mark.parametrize("name", IMAGE_HEADS)

@@ -8,18 +8,17 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-from fne.core.settings import put
 from fne.core.errors import InputError
 from fne.core.processes import ALONE
+from fne.core.settings import put
 from fne.core.signals import StoppedError
 from fne.matching import methods
 from fne.matching.data import MatchingInputs, Pairs
 from fne.matching.hard_negatives import LossChoices
 from fne.matching.instance_loss import Classes, class_numbers, classifier_bytes, new_instance
-from fne.matching.settings import InstanceLoss
 from fne.matching.methods import label_images, make_model
 from fne.matching.model import Shape, new_matcher
-from fne.matching.settings import Train
+from fne.matching.settings import InstanceLoss, Train
 from fne.matching.task import MatchingTask, Objective
 from fne.matching.validate import validate
 from fne.store.rows import Rows, write_rows
@@ -96,9 +95,7 @@ def test_steps_that_do_not_improve_the_closed_form_leave_it_as_it_is(inputs, tmp
 
 
 def test_training_improves_the_closed_form_and_keeps_the_best(inputs, tmp_path):
-    by_steps = settings(
-        start="ridge", epochs=20, patience=20, learning_rate=0.05, **{"ridge.min_count": 1}
-    )
+    by_steps = settings(start="ridge", epochs=20, patience=20, learning_rate=0.05, **{"ridge.min_count": 1})
     done = make_model(by_steps, inputs, job(tmp_path)).done
     assert [point.epoch for point in done.points] == list(range(21))
     assert done.points[-1].loss < done.points[1].loss

@@ -5,9 +5,8 @@ import pytest
 from fne.core.errors import InputError
 from fne.core.settings import load_section
 from fne.matching.hard_negatives import LossChoices
-from fne.matching.settings import Train, require_positions
+from fne.matching.settings import BIDIRECTIONAL, Train, require_positions
 from fne.matching.task import RateFactors
-from fne.matching.settings import BIDIRECTIONAL
 
 GOOD = """
 train:

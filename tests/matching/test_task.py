@@ -8,19 +8,17 @@ from torch.nn import functional
 
 from fne.core.distributed_layers import Step
 from fne.matching.hard_negatives import LossChoices
-from fne.matching.image_heads import IMAGE_HEADS
 from fne.matching.instance_loss import Classes, class_numbers, new_instance
-from fne.matching.settings import InstanceLoss
 from fne.matching.model import Shape, new_matcher
+from fne.matching.settings import InstanceLoss
 from fne.matching.task import RATE_OF_ZEROS, RATES, MatchingOptions, MatchingTask, Objective, RateFactors
-from fne.matching.text_encoders import TEXT_ENCODERS
 from fne.training.best_epoch import Phase, Point, Scores
 from fne.training.loop import Schedule, Trainer, step_generator
 from fne.training.optimizers import OPTIMIZERS
 from tests.support.pairs import FEATURES, WORDS, Doubled
 from tests.support.processes import in_processes
 from tests.support.training import MemoryCheckpoints, matching_data
-from tests.support.variants import examples
+from tests.support.variants import settings_of
 
 TFIDF = Shape("linear_bias", "tfidf", "cosine", False, FEATURES, WORDS, 5, 4)
 GRU = Shape(
@@ -80,8 +78,8 @@ FACTORS = RateFactors(words=0.5, classifier=0.1, gains=2.0, classifier_bias=2.0)
 
 
 def new_shape():
-    head = examples(IMAGE_HEADS["dual_path"], hidden=[6]).model_dump()
-    text = examples(TEXT_ENCODERS["text_cnn"], width=1 / 64, positions=6, blocks=[1, 1, 1, 1]).model_dump()
+    head = settings_of("dual_path", hidden=[6]).model_dump()
+    text = settings_of("text_cnn", width=1 / 64, positions=6, blocks=[1, 1, 1, 1]).model_dump()
     return Shape("dual_path", "text_cnn", "cosine", False, 16, 12, 5, 8, head, text)
 
 

@@ -6,10 +6,10 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from fne.core.errors import InputError
-from fne.matching.text_encoders import PackedGru, TEXT_ENCODERS, last_states
 from fne.matching.settings import Gru
+from fne.matching.text_encoders import TEXT_ENCODERS, PackedGru, last_states
 from fne.matching.word_table import word_table
-from tests.support.variants import examples
+from tests.support.variants import settings_of
 
 WORDS = torch.tensor([[3, 7, 2, 9], [4, 1, 0, 0], [5, 0, 0, 0], [1, 1, 4, 0]])
 LENGTHS = torch.tensor([4, 2, 1, 3])
@@ -17,7 +17,7 @@ LENGTHS = torch.tensor([4, 2, 1, 3])
 
 def new_encoder(name: str) -> nn.Module:
     torch.manual_seed(0)
-    encoder = TEXT_ENCODERS[name].make(word_table(12, 5), 8, examples(TEXT_ENCODERS[name]))
+    encoder = TEXT_ENCODERS[name](word_table(12, 5), 8, settings_of(name))
     return encoder.double().eval()
 
 
@@ -93,7 +93,7 @@ def test_the_gru_equals_the_implementation_of_torch_for_the_gpu():
 @pytest.mark.parametrize("name", ["bigru", "bilstm"])
 def test_an_odd_number_of_units_is_refused_for_two_directions(name):
     with pytest.raises(InputError) as caught:
-        TEXT_ENCODERS[name].make(word_table(12, 5), 7, examples(TEXT_ENCODERS[name]))
+        TEXT_ENCODERS[name](word_table(12, 5), 7, settings_of(name))
     assert caught.value.message == (
         f"train.embed_dim is 7; text encoder '{name}' needs an even number, because each direction gets half of it"
     )

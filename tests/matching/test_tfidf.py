@@ -4,7 +4,6 @@ import torch
 from torch import nn
 
 from fne.core.errors import InputError
-from fne.core.variants import NoSettings
 from fne.matching.tfidf import TfIdf, tfidf
 from fne.search.numpy_model import tfidf as numpy_tfidf
 
@@ -14,7 +13,7 @@ CAPTIONS = [[1, 2, 3], [4], [2, 2, 5, 1, 1], [0, 0]]
 @pytest.fixture(params=[1.0, 2.0])
 def encoder(request) -> TfIdf:
     torch.manual_seed(0)
-    made = tfidf(nn.Embedding(6, 5), 3, NoSettings())
+    made = tfidf(nn.Embedding(6, 5), 3, None)
     with torch.no_grad():
         made.words.weight[:, -1] = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 2.5])
         made.words.weight[0] = 0.0
@@ -69,4 +68,4 @@ def test_training_moves_the_vectors_and_not_the_weights(encoder):
 
 def test_a_table_without_a_column_for_vectors_is_refused():
     with pytest.raises(InputError, match="^train.word_dim is 1; text encoder 'tfidf' needs at least 2: "):
-        tfidf(nn.Embedding(6, 1), 3, NoSettings())
+        tfidf(nn.Embedding(6, 1), 3, None)

@@ -23,9 +23,7 @@ def test_settings_that_differ_are_listed_and_code_by_its_folders(project):
 
 def test_blocks_that_do_not_apply_are_not_listed(project):
     a = project.run("a")
-    other = replace(
-        a, settings=a.settings | {"train": a.settings["train"] | {"max_hinge.hardest": "x"}}
-    )
+    other = replace(a, settings=a.settings | {"train": a.settings["train"] | {"max_hinge.hardest": "x"}})
     assert changed_settings(a, other) == []
 
 

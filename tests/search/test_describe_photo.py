@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from fne.cli import main
 from fne.core.errors import InputError
 from fne.datasets.readers.table import read_table
-from fne.describing.settings import CAPTIONER, TAGGER
 from fne.describing.model_file import read_describing_file, read_describing_model
+from fne.describing.settings import CAPTIONER, TAGGER
 from fne.describing.write import Writer, caption_search
 from fne.search.describe_photo import Described, Wanted, check_table, describe_tags
 from fne.store.catalog import read_captions, write_captions

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fne.describing.settings import CAPTIONER
 from fne.describing.model_file import read_describing_model
+from fne.describing.settings import CAPTIONER
 from fne.store.history import read_history_seal
 from fne.training.loop import Trainer
 from stages.train_captioner import main

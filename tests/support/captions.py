@@ -4,14 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fne.core.settings import load_section
+from fne.core.settings import parse_section, put
 from fne.describing.inputs import Inputs, read_inputs
 from fne.describing.settings import TrainCaptioner
 from fne.store.catalog import Captioned, write_captions, write_images
 from fne.store.layout import Layer, plan_shards
 from fne.store.rows import write_rows
-from tests.support.imports import ROOT
-from tests.support.projects import change_params
 
 COLORS = ["red", "green", "blue", "gray"]
 SHAPES = ["circle", "square", "star", "ring"]
@@ -22,15 +20,7 @@ EMBEDDINGS, CAPTIONS, IMAGES = (
     Path("data/images.jsonl"),
 )
 SMALL = {"units": 16, "word_dim": 12, "batch": 16, "epochs": 2, "min_count": 1, "dropout": 0.3}
-SOURCES = {"tags": {"min_images": 1}, "words": {"count": 30, "min_images": 1, "stop_words": "keep"}}
-READING = {
-    "words": "ptb",
-    "min_count": 1,
-    "max_words": 100,
-    "max_length": 20,
-    "concepts": "words",
-    "concept_sources": SOURCES,
-}
+READING = {"min_count": 1, "max_words": 100, "words.count": 30}
 
 
 def write_world(folder: Path, noise: float = 0.1, seed: int = 0) -> None:
@@ -63,8 +53,10 @@ def inputs(folder: Path, **changes) -> Inputs:
 
 
 def settings(folder: Path, **changes) -> TrainCaptioner:
-    """Return the shipped settings, smaller, with changes."""
-    path = folder / "settings.yaml"
-    path.write_text((ROOT / "params.yaml").read_text())
-    change_params(folder, {"train_captioner": SMALL | changes}, path.name)
-    return load_section(path, "train_captioner", TrainCaptioner)
+    """Return the default settings, smaller, with changes; nested keys as `a.b`."""
+    content: dict[str, object] = {}
+    for key, value in (SMALL | changes).items():
+        put(content, key, value)
+    found, faults = parse_section({"train_captioner": content}, "train_captioner", TrainCaptioner)
+    assert found is not None, faults
+    return found

@@ -12,8 +12,8 @@ from torch import nn
 
 from fne.extraction.forward_pass import Network
 from fne.extraction.layers import Tap
-from fne.extraction.settings import TORCHVISION
 from fne.extraction.preprocess import shorter_side
+from fne.extraction.settings import TORCHVISION
 from fne.finetuning.data import CropChoices, RandomCrops
 from fne.finetuning.network_rows import NetworkRows, Photos
 from fne.finetuning.tuned_network import TunedNetwork

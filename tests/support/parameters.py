@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
+from fne.core.variants import Blocks
 from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 from ruamel.yaml import YAML
 
 from fne.cli.check import SECTIONS
 from fne.core.settings import OneOf, PerPhase, Section
-from fne.core.variants import Blocks
 from tests.support.imports import ROOT
 
 PAGE = ROOT / "docs/parameters.md"

@@ -10,6 +10,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from fne.core.settings import put
+from fne.experiments.effective_settings import pipeline_of_section, pipeline_params
 from tests.support.imports import ROOT
 
 # A small world, a fast network, a short training: a minute for all stages.
@@ -67,13 +68,21 @@ def small_project(folder: Path) -> Path:
 
 
 def change_params(folder: Path, changes: dict[str, dict[str, object]], name: str = "params.yaml") -> None:
-    """Change keys of `params.yaml`, or of a file of another name; nested ones as `-S` names them."""
+    """Change keys of the parameter file that has them, or of another one; nested ones as `-S` names them."""
     yaml = YAML()
-    params = yaml.load(folder / name)
     for section, keys in changes.items():
+        file = folder / name if name != "params.yaml" else _file_of(folder, section)
+        params = yaml.load(file)
+        params[section] = params.get(section) or {}
         for key, value in keys.items():
             put(params[section], key, value)
-    yaml.dump(params, folder / name)
+        yaml.dump(params, file)
+
+
+def _file_of(folder: Path, section: str) -> Path:
+    """Return the parameter file of a section's pipeline, or the one in the root where that is not there."""
+    file = folder / pipeline_params(pipeline_of_section(section))
+    return file if file.exists() else folder / "params.yaml"
 
 
 def commit(folder: Path) -> None:

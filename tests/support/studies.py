@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 from ruamel.yaml import YAML
 
-from fne.core.settings import put
-from fne.core.settings import load_params
+from fne.core.settings import load_params, put
 from fne.store.layout import Layer
 from tests.support.features import store
 from tests.support.imports import ROOT

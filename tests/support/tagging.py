@@ -5,10 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from ruamel.yaml import YAML
 
-from fne.core.settings import put
-from fne.core.settings import parse_section
+from fne.core.settings import parse_section, put
 from fne.datasets.demo.dataset import Render, describe_dataset
 from fne.describing.inputs import Inputs, read_inputs
 from fne.describing.settings import TrainTagger
@@ -28,7 +26,6 @@ SMALL = {
     "concept_head_rate": 0.02,
     "learning_rate": 0.01,
 }
-PARAMS = YAML(typ="safe").load(ROOT / "params.yaml")
 
 
 def scenes(images: int = 120) -> list[Captioned]:
@@ -72,8 +69,8 @@ def write_project(folder: Path, records: Iterable[Captioned], **changes: object)
 
 
 def settings(**changes: object) -> TrainTagger:
-    """The settings of `params.yaml` with changes, nested keys as `a__b`."""
-    content = dict(PARAMS["train_tagger"])
+    """The default settings with changes, nested keys as `a__b`."""
+    content: dict[str, object] = {}
     for key, value in changes.items():
         put(content, key.replace("__", "."), value)
     found, faults = parse_section({"train_tagger": content}, "train_tagger", TrainTagger)

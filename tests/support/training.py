@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from fne.core.processes import ALONE
-from fne.core.variants import NoSettings
 from fne.matching.data import PairDraw
 from fne.matching.hard_negatives import LossChoices
 from fne.matching.model import new_matcher
@@ -32,7 +31,7 @@ def objective(phase):
 
 
 def optimizer(name="adam"):
-    return partial(OPTIMIZERS[name].make, settings=NoSettings())
+    return partial(OPTIMIZERS[name], settings=None)
 
 
 def schedule(*phases, **choices):

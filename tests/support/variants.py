@@ -1,10 +1,10 @@
 """Settings of variants, for tests of whole families."""
 
 from fne.core.settings import Section
-from fne.core.variants import Variant
+from fne.matching.settings import Train
 
 
-def examples(variant: Variant, **changes) -> Section:
-    """Return the settings that the fields of a variant have as examples, with changes."""
-    fields = variant.settings.model_fields
-    return variant.settings.model_validate({key: each.examples[0] for key, each in fields.items()} | changes)
+def settings_of(name: str, **changes) -> Section | None:
+    """Return the settings of a variant of `train` with changes, or None if it has none."""
+    schema = Train.nested().get(name)
+    return schema.model_validate(changes) if schema else None

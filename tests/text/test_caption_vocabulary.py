@@ -2,7 +2,14 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
-from fne.text.caption_vocabulary import CUTS, END, UNKNOWN, alphanumeric_words, choose_caption_words, ptb_words
+from fne.text.caption_vocabulary import (
+    CUTS,
+    END,
+    UNKNOWN,
+    alphanumeric_words,
+    choose_caption_words,
+    ptb_words,
+)
 
 SENTENCES = [["a", "dog", "runs"], ["a", "dog"], ["a", "cat"]]
 

@@ -14,9 +14,7 @@ from fne.core.signals import StoppedError
 from fne.evaluation.metrics import recall
 from fne.matching import task
 from fne.matching import validate as collapse
-from fne.matching.image_heads import IMAGE_HEADS
 from fne.matching.model import Shape, new_matcher
-from fne.matching.text_encoders import TEXT_ENCODERS
 from fne.matching.validate import validate
 from fne.training.best_epoch import Phase
 from fne.training.checkpoints import open_checkpoints
@@ -24,7 +22,7 @@ from fne.training.loop import Schedule, Trainer, step_generator
 from tests.support.processes import in_processes
 from tests.support.tags_task import TagsTask
 from tests.support.training import MatchingPhase, MemoryCheckpoints, optimizer, trainer
-from tests.support.variants import examples
+from tests.support.variants import settings_of
 
 PHASES = (
     MatchingPhase("sum_hinge", 0.2, 0.01, epochs=4, patience=4),
@@ -392,7 +390,7 @@ def test_a_run_without_semi_hard_negatives_is_detected(pairs, monkeypatch):
 
 def test_a_branch_resumes_after_every_step_with_the_same_bits(pairs):
     """Dropout and the statistics of batch normalization included."""
-    own = [examples(each, hidden=[6]).model_dump() for each in (IMAGE_HEADS["mlp"], TEXT_ENCODERS["bow_mlp"])]
+    own = [settings_of(each, hidden=[6]).model_dump() for each in ("mlp", "bow_mlp")]
     shape = Shape("mlp", "bow_mlp", "cosine", False, 16, 12, 5, 8, *own)
     phases = [MatchingPhase(loss, 0.2, 0.01, epochs=2, patience=2) for loss in ("sum_hinge", "max_hinge")]
     saved = MemoryCheckpoints(always=True)

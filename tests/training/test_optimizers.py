@@ -5,11 +5,11 @@ from torch import nn
 
 from fne.training.optimizers import CLIPS, OPTIMIZERS, clip_gradients, flatten, restore
 from fne.training.task import ParameterGroup
-from tests.support.variants import examples
+from tests.support.variants import settings_of
 
 
 def made(name: str, weight: nn.Parameter) -> torch.optim.Optimizer:
-    return OPTIMIZERS[name].make([ParameterGroup("weights", [weight])], 0.01, examples(OPTIMIZERS[name]))
+    return OPTIMIZERS[name]([ParameterGroup("weights", [weight])], 0.01, settings_of(name))
 
 
 def steps(name: str, gradients: list[float]) -> list[float]:
@@ -81,7 +81,7 @@ def test_rmsprop_has_epsilon_where_it_says(name, first):
     changes = {"decay": 0.9, "epsilon": 1e-6} | ({} if first is None else {"first": first})
     weight = nn.Parameter(torch.zeros(1, dtype=torch.float64))
     optimizer = OPTIMIZERS[name].make(
-        [ParameterGroup("weights", [weight])], 0.01, examples(OPTIMIZERS[name], **changes)
+        [ParameterGroup("weights", [weight])], 0.01, settings_of(name, **changes)
     )
     expected, squares = 0.0, first or 0.0
     for gradient in gradients:
@@ -184,7 +184,7 @@ def test_a_group_moves_at_its_own_rate():
     for name in OPTIMIZERS:
         fast.data.zero_()
         slow.data.zero_()
-        optimizer = OPTIMIZERS[name].make(groups, 0.01, examples(OPTIMIZERS[name]))
+        optimizer = OPTIMIZERS[name](groups, 0.01, settings_of(name))
         fast.grad, slow.grad = torch.ones(1), torch.ones(1)
         optimizer.step()
         assert slow.item() == pytest.approx(0.1 * fast.item(), rel=1e-4)
