@@ -42,14 +42,13 @@ from fne.experiments.effective_settings import (
     DEFAULT,
     PARAMS,
     Settings,
-    parse_settings,
     pipeline_of_section,
     settings_file,
     settings_of,
 )
 from fne.store.arrays import Arrays, read_arrays
 from fne.store.catalog import SPLITS, Captioned, read_captions
-from fne.store.checksums import parse_metrics
+from fne.store.checksums import parse_metrics, parse_settings
 
 WORKSPACE = "workspace"
 METRICS = "metrics/retrieval.json"
@@ -285,7 +284,7 @@ class RecordedRuns:
                 say(f"{name} is left out: its {file} is not what {LOCK} records; run `dvc repro`", err=True)
                 return None
             try:
-                settings |= parse_settings(content)
+                settings |= parse_settings(content)[0]
             except ValueError as error:
                 say(f"{name} is left out: {file}: damaged ({error}); run `dvc repro --force check`", err=True)
                 return None

@@ -1,4 +1,4 @@
-"""Seals: the SHA-256 of a file inside the file, by which a flipped bit is noticed.
+"""Seals: the SHA-256 of a file inside the file, by which a flipped bit is noticed; metrics and settings.
 
 Text files begin with their seal, other files end with it, and metrics have it as their last entry. Shards of
 row stores have their digests in the store's sealed manifest.
@@ -15,6 +15,8 @@ from fne.core.files import read_bytes, text_digest, write_text
 OPENING = b'{"sha256": "'
 ENDING = b"fne-sha256:"
 METRICS_SEAL = "sha256"
+SETTINGS = "settings.json"  # the ending of the names of files with effective settings
+DEFAULTS = "default"  # the settings that no parameter file says
 HEX = 64
 
 
@@ -85,6 +87,23 @@ def parse_metrics(content: bytes) -> dict[str, Any]:
     if found.pop(METRICS_SEAL) != [_metrics_digest(found)]:
         raise ValueError("its content does not match its seal")
     return found
+
+
+def parse_settings(content: bytes) -> tuple[dict[str, dict[str, Any]], set[str]]:
+    """Return the effective settings of a pipeline by section, and which keys its parameter file says.
+
+    `ValueError` if the file is damaged.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    given: set[str] = set()
+    for origin, values in parse_metrics(content).items():
+        if not isinstance(values, dict):
+            raise ValueError("it has no settings")
+        given |= set() if origin == DEFAULTS else set(values)
+        for name, value in values.items():
+            section, _, key = name.partition(".")
+            found.setdefault(section, {})[key] = value
+    return found, given
 
 
 def seal_bytes(content: bytes) -> bytes:
