@@ -23,8 +23,9 @@ from fne.store.catalog import CAPTIONS_FILE
 
 @stage(*(name for name in SECTIONS if name != "runtime"), applied=applies)
 @click.argument("checked", type=TABLE)
+@click.option("--tunable", is_flag=True, help="Also refuse what keeps the image network from being tuned.")
 @params_option
-def main(checked: Path, params: Path) -> None:
+def main(checked: Path, tunable: bool, params: Path) -> None:
     """Refuse faults of the parameter file, and write the constant file CHECKED."""
     # Before anything is refused: DVC has removed the file, and nothing else must be missing afterwards.
     write_text(checked, "The parameters were valid.\n")
@@ -33,7 +34,7 @@ def main(checked: Path, params: Path) -> None:
         os.utime(params)
     try:
         # Without a catalog, there may still be a store to import.
-        sections = check_params(params, early=not CAPTIONS_FILE.exists())
+        sections = check_params(params, not CAPTIONS_FILE.exists(), tunable)
     except InputError as error:
         raise LinesError(
             f"{error.message}\nNo result was removed; set a valid value, or restore the committed ones with "

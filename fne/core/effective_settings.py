@@ -34,14 +34,10 @@ def flattened(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def applies(key: str, section: Mapping[str, Any]) -> bool:
     """Return whether a flattened key applies: one in the block of a variant that is not chosen does not.
 
-    Nor does a key of a section that 0 epochs switch off.
-
     Example:
         >>> applies("losses.max_hinge.hardest", {"loss": ["sum_hinge"]})
         False
     """
-    if section.get("epochs") in (0, [0]):
-        return key == "epochs"
     family, _, rest = key.partition(".")
     variant, _, own = rest.partition(".")
     if not own:

@@ -28,6 +28,7 @@ from fne.experiments.runs import Run, Settings, open_runs, split_counts, split_d
 from fne.experiments.tables import STARTS, is_described, load_table, printed_rows, printed_starts
 from fne.extraction.weights import DESCRIPTION, Description, File, Torchvision, parse_weights
 from fne.features.write_embeddings import EXTRACTED
+from fne.matching.model_file import FINETUNING
 from fne.store.catalog import Captioned
 
 # The sections that an experiment takes unchanged from params.yaml: the data, and the activations.
@@ -51,7 +52,8 @@ class PlannedExperiment:
     def shell_command(self) -> str:
         """Return the command that queues it in DVC, quoted for a shell."""
         overrides = self.preset.overrides | {"train.seed": self.seed}
-        return shlex.join(["dvc", "exp", "run", "--queue", *arguments(overrides)])
+        pipeline = [FINETUNING] * self.preset.is_tuned
+        return shlex.join(["dvc", "exp", "run", "--queue", *arguments(overrides), *pipeline])
 
 
 def plan_missing(

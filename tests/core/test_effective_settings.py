@@ -18,7 +18,3 @@ def test_a_block_is_named_after_the_key_that_chooses_one_of_its_variants():
 
 def test_a_block_without_variants_applies():
     assert applies("columns.image", {"format": "table"})
-
-
-def test_a_section_that_no_epochs_switch_off_has_one_key_that_applies():
-    assert [key for key in ("epochs", "seed") if applies(key, {"epochs": 0, "seed": 1})] == ["epochs"]

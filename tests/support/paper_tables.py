@@ -55,7 +55,7 @@ def summary(values):
     return {**recalls, "median_rank": float(np.median(values)), "mean_rank": float(np.mean(values))}
 results = {
     "image_to_text": summary(ranks["image_ranks"]), "text_to_image": summary(ranks["caption_ranks"]),
-    "rsum": 0.0, "images": images, "captions": 5 * images, "started": seed % 2 == 0,
+    "rsum": 0.0, "chance": 5.0, "images": images, "captions": 5 * images, "started": seed % 2 == 0,
 }
 write_metrics(Path("metrics/retrieval.json"), {f"test_{params['evaluate']['protocol']}": results})
 """
