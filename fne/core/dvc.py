@@ -174,6 +174,15 @@ def last_run(out: Path) -> Stage:
     raise InputError(f"{out}: no lock file records it; run `dvc repro`")
 
 
+def repro_command(out: Path, otherwise: str = "") -> str:
+    """Return the stage of this folder's project that writes `out`, as `dvc repro` takes it.
+
+    `otherwise` is returned for what no stage writes.
+    """
+    known = pipeline_outs().get(project_path(out))
+    return known.stage or otherwise if known else otherwise
+
+
 def split_sweeps(file: Path, overrides: Sequence[str]) -> list[list[str]]:
     """Return the overrides of each combination that values such as `-S train.margin=0.1,0.2` stand for."""
     from dvc.utils.hydra import get_hydra_sweeps  # dvc: slow to import

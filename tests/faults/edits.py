@@ -39,7 +39,7 @@ WORLD: dict[str, dict[str, Any]] = {
     "train": {"threads": 1, "embed_dim": 16, "word_dim": 8, "batch": 4, "epochs": 3},
 }
 STAGES = (
-    "catalog", "extract", "standardize", "embed", "tokenize", "train", "finetune", "encode", "baseline",
+    "catalog", "extract", "standardize", "embed", "tokenize", "train", "encode", "baseline",
     "evaluate", "report",
 )  # fmt: skip
 # A setting of each stage, with another value.

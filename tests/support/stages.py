@@ -28,8 +28,10 @@ COMMANDS = {
     "models/matching.safetensors models/classifier.safetensors models/history metrics/training.json",
     "finetune": "models/matching.safetensors models/classifier.safetensors data/images.jsonl "
     "data/captions.jsonl captions/tokens.h5 models/tuned.safetensors models/tuning metrics/tuning.json",
-    "encode": "models/matching.safetensors models/tuned.safetensors data/images.jsonl features/embeddings "
-    "data/captions.jsonl captions/tokens.h5 captions/vectors.h5 vectors/images vectors/captions",
+    "encode": "models/matching.safetensors features/embeddings data/captions.jsonl captions/tokens.h5 "
+    "captions/vectors.h5 vectors/images vectors/captions",
+    "encode_tuned": "models/tuned.safetensors data/images.jsonl data/captions.jsonl captions/tokens.h5 "
+    "vectors/tuned/images vectors/tuned/captions",
     "evaluate": "vectors/images vectors/captions data/captions.jsonl "
     "metrics/retrieval.json metrics/intervals.json metrics/curves metrics/ranks.h5",
     "train_captioner": "features/embeddings data/captions.jsonl "
