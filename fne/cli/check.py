@@ -20,8 +20,8 @@ from fne.core.terminal import say
 from fne.datasets.demo.dataset import Render
 from fne.datasets.location import file_fault
 from fne.datasets.read import Catalog
-from fne.describing.settings import Caption, Tag, TrainCaptioner, TrainTagger
-from fne.evaluation.protocols import Evaluate
+from fne.describing.settings import TrainCaptioner, TrainTagger, WriteCaptions, WriteTags
+from fne.evaluation.protocols import Evaluate, ScoreCaptions, ScoreTags
 from fne.experiments.comparable import DEMO_ROOT
 from fne.extraction.extractor import ALGORITHMS, AUTO, Extract
 from fne.extraction.forward_pass import refuse_unfitting
@@ -58,9 +58,13 @@ SECTIONS: dict[str, type[Section]] = {
     "finetune": Finetune,
     "encode": Encode,
     "train_tagger": TrainTagger,
-    "tag": Tag,
+    "write_tags": WriteTags,
+    "score_tags": ScoreTags,
+    "tags_page": Report,
     "train_captioner": TrainCaptioner,
-    "caption": Caption,
+    "write_captions": WriteCaptions,
+    "score_captions": ScoreCaptions,
+    "captions_page": Report,
     "evaluate": Evaluate,
     "report": Report,
     "runtime": Runtime,

@@ -1,4 +1,4 @@
-"""The sections of `params.yaml` about tags and captions: `train_tagger`, `tag`, `train_captioner`, `caption`.
+"""The sections of `params.yaml` that train taggers and captioners, and those that write with them.
 
 What a phase of training learns:
 
@@ -27,12 +27,11 @@ from fne.text.caption_vocabulary import WORDS
 from fne.training.settings import Count, Rate, TrainingSection
 
 NONE = "none"  # no loss of the concepts, and no user tags
-SCORED = ("test", "val")  # the splits that can be scored
+WRITTEN = ("all", "test", "val")  # the images that get tags or captions: of the catalog, or of a split
 # The validation score that chooses the epoch of a captioner, and its name among the scores.
 SELECT = {"bleu_4": "BLEU-4", "cider": "CIDEr-D", "likelihood": "word_probability"}
 
 Width = Annotated[int, Field(ge=1, le=65536)]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Beam = Annotated[int, Field(ge=1, le=1000)]
 LengthPower = Annotated[float, Field(ge=0, le=10)]
 MaxLength = Annotated[int, Field(ge=1, le=1000)]
@@ -238,14 +237,11 @@ class TrainCaptioner(DescribingSection):
         return self
 
 
-class Tag(Section):
-    """Which images are tagged and scored, and the other answers that are scored beside the tags."""
+class WriteTags(Section):
+    """Which images are tagged, and how many of their likeliest concepts are an answer of fixed length."""
 
-    split: Annotated[str, one_of(SCORED)]
+    images: Annotated[str, one_of(WRITTEN)]
     top_k: Count
-    threshold: Annotated[float, Field(gt=0, lt=1)]
-    examples: Annotated[int, Field(ge=0)]
-    seed: Seed
 
 
 class Writing(Section):
@@ -256,16 +252,8 @@ class Writing(Section):
     length_power: LengthPower
 
 
-class Caption(Section):
-    """How captions are written, and which images are scored."""
+class WriteCaptions(Writing):
+    """Which images get captions, how these are written, and how many of the likeliest concepts are kept."""
 
-    split: Annotated[str, one_of(SCORED)]
-    images: Annotated[str, one_of(("all", "split"))]
-    beam: Beam
-    length_power: LengthPower
-    max_length: MaxLength
+    images: Annotated[str, one_of(WRITTEN)]
     concepts: Annotated[int, Field(ge=0, le=1000)]
-    meteor: Annotated[str, one_of(("always", "auto", "never"))]
-    neighbors: Count
-    examples: Annotated[int, Field(ge=0)]
-    seed: Seed

@@ -49,7 +49,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Report(Section):
-    """The `report` section of `params.yaml`: the gallery shows `examples` images and as many sentences."""
+    """The sections of `params.yaml` about pages: `report`, `captions_page` and `tags_page`."""
 
     examples: Count
     seed: Count

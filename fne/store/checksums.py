@@ -47,7 +47,7 @@ def write_metrics(path: Path, content: dict[str, Any]) -> None:
 def seal_metrics(content: dict[str, Any]) -> str:
     """Return metrics as JSON that ends with their digest, in a list: DVC shows no list as a column."""
     content = json.loads(json.dumps(content))  # as it will be read
-    return json.dumps(content | {METRICS_SEAL: [_metrics_digest(content)]}, indent=2) + "\n"
+    return json.dumps(content | {METRICS_SEAL: [metrics_digest(content)]}, indent=2) + "\n"
 
 
 def read_metrics(path: Path, remedy: str) -> dict[str, Any]:
@@ -82,9 +82,14 @@ def parse_metrics(content: bytes) -> dict[str, Any]:
     found = json.loads(content)
     if not isinstance(found, dict) or METRICS_SEAL not in found:
         raise ValueError("it has no seal")
-    if found.pop(METRICS_SEAL) != [_metrics_digest(found)]:
+    if found.pop(METRICS_SEAL) != [metrics_digest(found)]:
         raise ValueError("its content does not match its seal")
     return found
+
+
+def metrics_digest(content: dict[str, Any]) -> str:
+    """Return the digest of metrics, without their seal."""
+    return text_digest(json.dumps(content, sort_keys=True))
 
 
 def seal_bytes(content: bytes) -> bytes:
@@ -98,10 +103,6 @@ def unseal_bytes(path: Path, content: bytes, remedy: str) -> bytes:
     if content != seal_bytes(inner):
         raise InputError(f"{path}: damaged, or not an artifact of fne; {remedy}")
     return inner
-
-
-def _metrics_digest(content: dict[str, Any]) -> str:
-    return text_digest(json.dumps(content, sort_keys=True))
 
 
 def _hex(content: bytes) -> bytes:
