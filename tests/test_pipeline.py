@@ -201,13 +201,25 @@ def test_an_experiment_in_a_temporary_copy_shares_the_scratch_folder(project):
 
 
 def test_tags_are_a_pipeline_of_their_own(project):
-    assert stages_run(dvc(project, "repro", "pipelines/tagging/dvc.yaml")) == ["check", "train_tagger", "tag"]
-    assert stages_run(dvc(project, "repro", "pipelines/tagging/dvc.yaml")) == []
+    after = ["write_tags", "score_tags", "tags_page"]
+
+    def run():
+        return stages_run(dvc(project, "repro", "pipelines/tagging/dvc.yaml"))
+
+    assert run() == ["check", "train_tagger", *after]
+    assert run() == []
     metrics = json.loads((project / "metrics/tags.json").read_text())["test_full"]
     # By chance, three of 22 tags are right in less than a quarter of the cases.
     assert metrics["top_3"]["image_precision"] > 35
-    change_params(project, {"tag": {"top_k": 2}})
-    assert stages_run(dvc(project, "repro", "pipelines/tagging/dvc.yaml")) == ["check", "tag"]
+    change_params(project, {"write_tags": {"top_k": 2}})
+    assert run() == ["check", *after]
+    change_params(project, {"score_tags": {"threshold": 0.25}})
+    assert run() == ["check", *after[1:]]
+    change_params(project, {"tags_page": {"examples": 2}})
+    assert run() == ["check", "tags_page"]
+    template = project / "fne/report/templates/tags.html"
+    template.write_text(f"{template.read_text()} ")
+    assert run() == ["check", "tags_page"]
     change_params(project, {"train_tagger": {"order": "frequent_first"}})
     assert stages_run(dvc(project, "repro")) == []
-    assert stages_run(dvc(project, "repro", "pipelines/tagging/dvc.yaml")) == ["check", "train_tagger", "tag"]
+    assert run() == ["check", "train_tagger", *after]

@@ -14,8 +14,8 @@ from fne.core.errors import InputError
 from fne.core.settings import Runtime, Section, flattened, load_params
 from fne.datasets.demo.dataset import Render
 from fne.datasets.read import Catalog
-from fne.describing.settings import Caption, Tag, TrainCaptioner, TrainTagger
-from fne.evaluation.protocols import Evaluate
+from fne.describing.settings import TrainCaptioner, TrainTagger, WriteCaptions, WriteTags
+from fne.evaluation.protocols import Evaluate, ScoreCaptions, ScoreTags
 from fne.extraction.settings import Extract
 from fne.features.embeddings import Embed
 from fne.finetuning.settings import Finetune
@@ -52,8 +52,18 @@ PIPELINES: dict[str, dict[str, type[Section]]] = {
         RUNTIME: Runtime,
     },
     "finetuning": {"finetune": Finetune},
-    "tagging": {"train_tagger": TrainTagger, "tag": Tag},
-    "captioning": {"train_captioner": TrainCaptioner, "caption": Caption},
+    "tagging": {
+        "train_tagger": TrainTagger,
+        "write_tags": WriteTags,
+        "score_tags": ScoreTags,
+        "tags_page": Report,
+    },
+    "captioning": {
+        "train_captioner": TrainCaptioner,
+        "write_captions": WriteCaptions,
+        "score_captions": ScoreCaptions,
+        "captions_page": Report,
+    },
 }
 SECTIONS = {name: schema for sections in PIPELINES.values() for name, schema in sections.items()}
 

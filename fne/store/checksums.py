@@ -49,7 +49,7 @@ def write_metrics(path: Path, content: dict[str, Any]) -> None:
 def seal_metrics(content: dict[str, Any]) -> str:
     """Return metrics as JSON that ends with their digest, in a list: DVC shows no list as a column."""
     content = json.loads(json.dumps(content))  # as it will be read
-    return json.dumps(content | {METRICS_SEAL: [_metrics_digest(content)]}, indent=2) + "\n"
+    return json.dumps(content | {METRICS_SEAL: [metrics_digest(content)]}, indent=2) + "\n"
 
 
 def read_metrics(path: Path, remedy: str) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def parse_metrics(content: bytes) -> dict[str, Any]:
     found = json.loads(content)
     if not isinstance(found, dict) or METRICS_SEAL not in found:
         raise ValueError("it has no seal")
-    if found.pop(METRICS_SEAL) != [_metrics_digest(found)]:
+    if found.pop(METRICS_SEAL) != [metrics_digest(found)]:
         raise ValueError("its content does not match its seal")
     return found
 
@@ -106,6 +106,11 @@ def parse_settings(content: bytes) -> tuple[dict[str, dict[str, Any]], set[str]]
     return found, given
 
 
+def metrics_digest(content: dict[str, Any]) -> str:
+    """Return the digest of metrics, without their seal."""
+    return text_digest(json.dumps(content, sort_keys=True))
+
+
 def seal_bytes(content: bytes) -> bytes:
     """Return content with a seal at its end."""
     return content + ENDING + _hex(content)
@@ -117,10 +122,6 @@ def unseal_bytes(path: Path, content: bytes, remedy: str) -> bytes:
     if content != seal_bytes(inner):
         raise InputError(f"{path}: damaged, or not an artifact of fne; {remedy}")
     return inner
-
-
-def _metrics_digest(content: dict[str, Any]) -> str:
-    return text_digest(json.dumps(content, sort_keys=True))
 
 
 def _hex(content: bytes) -> bytes:

@@ -685,7 +685,7 @@ def test_captioners_differ_in_what_their_names_say():
     )
     slides, code = chosen("slides/M-RNN"), chosen("slides/M-RNN", following="code")
     assert (slides["condition"], slides["inject"], slides["cell"]) == ("embedding", "bias", "rnn_relu")
-    assert (slides["units"], slides["clip_by"], slides["words"], slides["caption.beam"]) == (
+    assert (slides["units"], slides["clip_by"], slides["words"], slides["write_captions.beam"]) == (
         512, "element", "alphanumeric", 7,
     )  # fmt: skip
     assert (code["inject"], code["units"], code["optimizer"]) == ("every", 256, "rmsprop_inside")

@@ -45,8 +45,6 @@ MEANINGS = {
     "evaluate.split": "the split that is scored",
     "evaluate.protocol": "which images of the split are ranked, see [experiments](experiments.md#evaluation)",
     "runtime.device": "where torch computes",
-    "tag.seed": "of the choice of examples on the page",
-    "tag.split": "the split whose images are tagged and scored",
     "train_tagger.cell": "the recurrent cell of the decoder",
     "train_tagger.concept_loss": "the loss of the concept head",
     "train_tagger.concept_head_rate": "the learning rate of the concept head",
