@@ -84,6 +84,7 @@ def _ancestors(stage: Stage, stages: Sequence[Stage]) -> Iterable[Stage]:
 
 def _differences(entries: Sequence[dict[str, Any]], stage: Stage) -> Iterator[tuple[str, Any, Any]]:
     """Yield the keys whose values differ, with the value of an artifact and that of the lock file."""
+    places = {_absolute(path) for path in stage.deps}
     for entry in entries:
         # An artifact may know only the digest of what it is made from.
         settings, sections = entry.get("settings"), entry.get("sections")
@@ -101,6 +102,9 @@ def _differences(entries: Sequence[dict[str, Any]], stage: Stage) -> Iterator[tu
             for key, recorded in flattened(content).items():
                 # Settings have no blocks of variants that are not chosen.
                 if f"{section}.{key}" in stage.paths or key not in made or given.get(key, key) is None:
+                    continue
+                # `dvc.yaml` may name the dependency itself instead of its key; an artifact has its digest.
+                if isinstance(recorded, str) and _absolute(recorded, stage.folder) in places:
                     continue
                 if _plain(made[key]) != _plain(recorded):
                     yield f"{section}.{key}", made[key], recorded
