@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fne.core.errors import InputError
-from fne.core.files import files_in, read_bytes
+from fne.core.files import files_in, read_bytes, readable_read_errors
 from fne.core.settings import load_params, parse_yaml
 from fne.core.stat_cache import VerifiedFiles, file_state
 
@@ -322,7 +322,7 @@ def _file_md5(path: Path, records: VerifiedFiles) -> str:
     state = file_state(path)
     known = records.lookup(state, "md5")
     if known is None:
-        with path.open("rb") as file:
+        with readable_read_errors(path), path.open("rb") as file:
             known = hashlib.file_digest(file, "md5").hexdigest()
         records.record(state, "md5", known)
     return known
@@ -379,7 +379,7 @@ def repair_advice(path: Path, out: PipelineOut | None) -> str:
     name, stage = shlex.quote(str(path)), shlex.quote(out.stage or "")
     if out.md5 is None:
         return f"remove it and run `dvc repro {stage}`"
-    if path.exists() and content_md5(path) == out.md5:
+    if path.exists() and _has_content(path, out.md5):
         if out.stage is None:
             file = shlex.quote(f"{path}.dvc")
             return f"the imported copy is itself damaged; fix it upstream, then run `dvc update {file}`"
@@ -406,6 +406,13 @@ def repair_advice(path: Path, out: PipelineOut | None) -> str:
     if out.stage:
         return f"remove it and run `{fetch}`{repro if absent else ''}"
     return f"it is not removed, because the change may be yours; run `{aside} && {fetch}`"
+
+
+def _has_content(path: Path, md5: str) -> bool:
+    try:
+        return content_md5(path) == md5
+    except InputError:  # it cannot be read
+        return False
 
 
 def is_own_object(cached: Path) -> bool:

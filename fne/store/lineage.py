@@ -55,13 +55,14 @@ def record_faults(artifact: Artifact, stages: Sequence[Stage]) -> list[tuple[str
     made_with = [own, *(entry for name, entry in artifact.lineage.items() if name != artifact.name)]
     behind = [_with_settings(each) for each in (writer, *_ancestors(writer, stages))]
     paths = {key for stage in stages for key in stage.paths}
+    places = {_absolute(path) for stage in stages for path in stage.deps}
     faults = [
         (
             f"{path} was made with {key} = {made!r}, but {source} records {recorded!r}",
             stage.address if source == LOCK else writer.address,
         )
         for stage in behind
-        for key, made, recorded, source in _differences(made_with, stage, paths)
+        for key, made, recorded, source in _differences(made_with, stage, paths, places)
     ]
     faults += [
         (f"{path} was made with another {key} than {value!r}, which {LOCK} records", stage.address)
@@ -102,11 +103,11 @@ def _with_settings(stage: Stage) -> Stage:
 
 
 def _differences(
-    entries: Sequence[dict[str, Any]], stage: Stage, paths: set[str]
+    entries: Sequence[dict[str, Any]], stage: Stage, paths: set[str], places: set[str]
 ) -> Iterator[tuple[str, Any, Any, str]]:
     """Yield the keys whose values differ: the artifact's, the recorded one, and where it is recorded.
 
-    `paths` are the keys whose values are paths.
+    `paths` are the keys whose values are paths, `places` all recorded dependencies.
     """
     for entry in entries:
         # An artifact may know only the digest of what it is made from.
@@ -126,6 +127,9 @@ def _differences(
             for key, recorded in flattened(content).items():
                 # Settings have no blocks of variants that are not chosen.
                 if f"{section}.{key}" in paths or key not in made or given.get(key, key) is None:
+                    continue
+                # `dvc.yaml` may name the dependency itself instead of its key; an artifact has its digest.
+                if isinstance(recorded, str) and _absolute(recorded, stage.folder) in places:
                     continue
                 if _plain(made[key]) != _plain(recorded):
                     yield f"{section}.{key}", made[key], recorded, source

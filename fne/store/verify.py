@@ -218,9 +218,9 @@ def _check(path: Path, kind: Kind | None, out: PipelineOut | None, done: Done) -
         return Contents(), [f"{path}: no such file or folder"]
     try:
         contents = kind.check(path, done) if kind else Contents()
+        return contents, [_without_advice(fault) for fault in contents.faults] or _compare_lock(path, out)
     except InputError as error:
         return Contents(), [_without_advice(error.message)]
-    return contents, [_without_advice(fault) for fault in contents.faults] or _compare_lock(path, out)
 
 
 def _compare_lock(path: Path, out: PipelineOut | None) -> list[str]:
