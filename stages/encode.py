@@ -7,67 +7,52 @@ import click
 from fne.core import stat_cache
 from fne.core.device import prepare_device
 from fne.core.launch import start
-from fne.core.options import INPUT, OUTPUT, params_option
+from fne.core.options import INPUT, InputFiles, OutputFiles, params_option
 from fne.core.params import load_key, load_runtime
 from fne.core.processes import joined
 from fne.core.stage import stage
 from fne.finetuning.encode import TunedRows
 from fne.matching.data import Pairs
 from fne.matching.encode import write_vectors
-from fne.matching.imported_matcher import open_imported
-from fne.matching.model import Matcher
-from fne.matching.model_file import is_imported, is_tuned, read_model, read_model_file
-from fne.store.artifact import Artifact
-from fne.store.catalog import image_root, read_captions, read_images
+from fne.matching.model_file import MODEL_FILE, is_tuned, read_model
+from fne.store.catalog import CAPTIONS_FILE, IMAGES_FILE, image_root, read_captions, read_images
 from fne.store.lineage import recorded_lineage
 from fne.store.rows import Rows
-from fne.text.caption_vectors import CaptionVectors, read_caption_vectors
-from fne.text.tokens import read_tokens
+from fne.text.caption_vectors import read_caption_vectors
+from fne.text.tokens import TOKENS, VECTORS, read_tokens
 from fne.training.row_source import RowSource, StoreRows
 
 
-@stage("encode")
-@click.argument("model", type=INPUT)
+@stage()
+@click.argument("model", type=InputFiles(MODEL_FILE))
 @click.argument("tuned", type=INPUT)
-@click.argument("images", type=INPUT)
 @click.argument("embeddings", type=INPUT)
-@click.argument("captions", type=INPUT)
-@click.argument("tokens", type=INPUT)
-@click.argument("vectors", type=INPUT)
-@click.argument("image_vectors", type=OUTPUT)
-@click.argument("caption_vectors", type=OUTPUT)
+@click.argument("catalog", type=InputFiles(IMAGES_FILE.name, CAPTIONS_FILE.name))
+@click.argument("words", type=InputFiles(TOKENS, VECTORS))
+@click.argument("vectors", type=OutputFiles("images", "captions"))
 @params_option
 def main(
-    model: Path,
-    tuned: Path,
-    images: Path,
-    embeddings: Path,
-    captions: Path,
-    tokens: Path,
-    vectors: Path,
-    image_vectors: Path,
-    caption_vectors: Path,
-    params: Path,
+    model: Path, tuned: Path, embeddings: Path, catalog: Path, words: Path, vectors: Path, params: Path
 ) -> None:
-    """Map all images and captions, the gallery included, through a MODEL.
+    """Map all images and captions of CATALOG, the gallery included, through a MODEL.
 
-    If TUNED holds a tuned network, IMAGES pass through it and through the model that was tuned with it.
-    If VECTORS has imported vectors of captions, these take the place of the captions' words.
+    If TUNED holds a tuned network, images pass through it and through the model that was tuned with it.
+    If WORDS has imported vectors of captions, these take the place of the captions' words.
     """
     runtime = load_runtime(params)
     stat_cache.use(runtime.scratch_folder())
     device = prepare_device(runtime)
-    rows, numbers = Rows.open(embeddings, "embeddings"), read_tokens(tokens)
-    captioned, catalog = read_captions(captions)
-    imported = read_caption_vectors(vectors)
-    matcher, origin = _open_model(model, rows, imported)
+    rows, numbers = Rows.open(embeddings, "embeddings"), read_tokens(words / TOKENS)
+    captioned, sentences = read_captions(catalog / CAPTIONS_FILE.name)
+    imported = read_caption_vectors(words / VECTORS)
+    matcher, origin = read_model(model / MODEL_FILE)
     given = [imported.artifact] if imported else []
-    lineage = recorded_lineage(origin, rows.artifact, numbers.artifact, catalog, *given)
+    lineage = recorded_lineage(origin, rows.artifact, numbers.artifact, sentences, *given)
     source: RowSource = StoreRows(rows)
     if is_tuned(tuned):
-        listed, files = read_images(images)
+        listed, files = read_images(catalog / IMAGES_FILE.name)
         matcher, final = read_model(tuned)
-        lineage = recorded_lineage(final, origin, rows.artifact, numbers.artifact, catalog, files)
+        lineage = recorded_lineage(final, origin, rows.artifact, numbers.artifact, sentences, files)
         source = TunedRows(tuned, listed, image_root(load_key(params, "catalog", "root")), runtime)
     if imported:
         numbers = imported.tokens(numbers)
@@ -75,16 +60,9 @@ def main(
     dim = matcher.shape.embed_dim
     with joined(device) as processes:
         matcher.to(device)  # which of several GPUs is known only here
-        stores = image_vectors, caption_vectors
+        stores = vectors / "images", vectors / "captions"
         write_vectors(matcher, pairs, rows.ids, numbers.ids, stores, lineage, processes)
         processes.log(f"{len(rows.ids)} images and {len(numbers.ids)} captions, {dim} values each")
-
-
-def _open_model(path: Path, rows: Rows, captions: CaptionVectors | None) -> tuple[Matcher, Artifact]:
-    file = read_model_file(path)
-    if is_imported(file.artifact):
-        return open_imported(rows, captions, file.shape["similarity"]), file.artifact
-    return read_model(path)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from fne.datasets.demo.dataset import Render
 from fne.datasets.location import file_fault
 from fne.datasets.read import Catalog
 from fne.describing.settings import Caption, Tag, TrainCaptioner, TrainTagger
+from fne.evaluation.imported import Imported
 from fne.evaluation.protocols import Evaluate
 from fne.experiments.comparable import DEMO_ROOT
 from fne.extraction.extractor import ALGORITHMS, AUTO, Extract
@@ -39,7 +40,6 @@ from fne.features.embeddings import ALL, OF_VIEWS, ONE_LAYER, Embed, kept_layers
 from fne.features.write_embeddings import EXTRACTED
 from fne.finetuning.settings import OFF, WITH_GRADIENT, Finetune, kind_fault
 from fne.finetuning.tuned_network import trained_taps
-from fne.matching.imported import Encode
 from fne.matching.settings import Train, unused_vectors_message
 from fne.report.page import Report
 from fne.store.catalog import is_annotation_file
@@ -56,7 +56,7 @@ SECTIONS: dict[str, type[Section]] = {
     "tokenize": Tokenize,
     "train": Train,
     "finetune": Finetune,
-    "encode": Encode,
+    "imported": Imported,
     "train_tagger": TrainTagger,
     "tag": Tag,
     "train_captioner": TrainCaptioner,

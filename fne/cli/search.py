@@ -18,6 +18,11 @@ from fne.search.open_project import Project
 @click.argument("query", nargs=-1)
 @params_option
 @click.option("--by", metavar="KIND", help="Find images with similar embeddings of this kind: fne, …")
+@click.option(
+    "--model",
+    type=click.Choice([engine.IMPORTED]),
+    help="Search by these vectors instead of the trained model.",
+)
 @click.option("--in", "folder", type=INPUT, help="Search this folder of photos instead of the catalog.")
 @click.option("--split", metavar="NAME", help="Search only this split of the catalog: test, …")
 @click.option("--tag", help="Search only images of the catalog that have this tag.")
@@ -28,6 +33,7 @@ def search(
     query: tuple[str, ...],
     params: Path,
     by: str | None,
+    model: str | None,
     folder: Path | None,
     split: str | None,
     tag: str | None,
@@ -54,7 +60,7 @@ def search(
         check_sheet(sheet, Path(" ".join(query)))
     # Only the index of a folder takes long.
     with explain_interrupt() if folder else nullcontext():
-        answer = engine.search(Project(params), " ".join(query), by, folder, k, split, tag)
+        answer = engine.search(Project(params), " ".join(query), by, folder, k, split, tag, model)
     if answer.unknown_words:
         say(f"Warning: not in the vocabulary: {', '.join(answer.unknown_words)}", err=True)
     if answer.unreadable:

@@ -10,6 +10,23 @@ OUTPUT = click.Path(path_type=Path)
 # Written at once, because it says why a stage stops.
 TABLE = click.Path(path_type=Path)
 
+
+class _Files(click.Path):
+    """A folder, with the names of those of its files and stores that a stage deals with."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__(path_type=Path)
+        self.names = names
+
+
+class InputFiles(_Files):
+    """A folder of which a stage reads what is named; other files in it may change."""
+
+
+class OutputFiles(_Files):
+    """A folder in which a stage writes what is named; other files in it stay."""
+
+
 params_option = click.option(
     "--params",
     type=click.Path(path_type=Path),

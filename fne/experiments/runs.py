@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -35,7 +35,7 @@ from fne.core.dvc import (
 from fne.core.effective_settings import flattened
 from fne.core.errors import InputError
 from fne.core.files import text_digest
-from fne.core.params import parse_yaml
+from fne.core.params import not_one_of, parse_yaml
 from fne.core.terminal import say
 from fne.evaluation.baseline import baseline_of, parse_baseline
 from fne.evaluation.ranks_file import RANKS as RANKS_LAYOUT
@@ -48,6 +48,11 @@ WORKSPACE = "workspace"
 PARAMS = "params.yaml"
 METRICS = "metrics/retrieval.json"
 RANKS = "metrics/ranks.h5"
+# Further results of a run, such as `NAME:imported`: their metrics and ranks, and the sections that decide.
+IMPORTED = "imported"
+VARIANTS = {
+    IMPORTED: ("metrics/imported.json", "metrics/imported_ranks.h5", ("catalog", IMPORTED, "evaluate")),
+}
 BASELINE = "metrics/baseline.json"
 TRAINING = "metrics/training.json"
 TUNING = "metrics/tuning.json"
@@ -104,7 +109,7 @@ class Run:
     def is_below_baseline(self) -> bool:
         """Whether a trained model has a lower sum of recalls than the closed form."""
         by_steps = self.settings.get("train", {}).get("method", "steps") == "steps"
-        if self.baseline is None or not by_steps or is_imported(self.settings):
+        if self.baseline is None or not by_steps:
             return False
         own = sum_of_recalls(self.results[0].numbers) if self.results else None
         return own is not None and own < self.baseline
@@ -122,25 +127,17 @@ class Run:
     @property
     def experiment(self) -> str:
         """A key that is equal for runs that differ only in the seed of the training."""
-        sections = {name: self.applied(name) for name in RESULT_SECTIONS}
+        sections = {name: self.applied(name) for name in (*RESULT_SECTIONS, IMPORTED)}
         sections["train"].pop("seed", None)
-        if is_imported(self.settings):
-            sections["encode"] = dict(self.settings["encode"])
         # A path does not identify the content of a file: the hashes of these inputs do.
         inputs = [CAPTIONS, sections["extract"].get("weights", ""), sections["embed"].get("source", "")]
-        if is_imported(self.settings):
-            inputs.append(sections["tokenize"].get("vectors", ""))
+        inputs += sections[IMPORTED].values()
         return json.dumps([sections, [self.hashes.get(path) for path in inputs]], sort_keys=True)
 
 
 def is_tuned(settings: Settings) -> bool:
     """Return whether the image network of a run was fine-tuned."""
     return settings.get("finetune", {}).get("epochs", 0) not in (0, [0])
-
-
-def is_imported(settings: Settings) -> bool:
-    """Return whether a run evaluated imported vectors of both sides, so that nothing was trained."""
-    return bool(settings.get("encode", {}).get("source") == "imported")
 
 
 @dataclass(frozen=True)
@@ -205,10 +202,17 @@ class RecordedRuns:
         return [_current_keys(parse_yaml(text, PARAMS)) for text in texts if text is not None]
 
     def run(self, name: str) -> Run:
-        """Return the run of an experiment, of a revision, or of `WORKSPACE`; an error lists what there is."""
-        found = self._read(name, self._file_reader(name))
+        """Return the run of an experiment, of a revision, or of `WORKSPACE`; an error lists what there is.
+
+        `NAME:imported` names the results of imported vectors in it.
+        """
+        base, _, variant = name.partition(":")
+        if variant and variant not in VARIANTS:
+            raise InputError(f"'{name}': {not_one_of(variant, VARIANTS)}")
+        found = self._read(name, self._file_reader(base), variant)
         if found is None:
-            raise InputError(f"'{name}' has no finished run ({METRICS} and {LOCK}); {self._available_runs()}")
+            metrics = VARIANTS[variant][0] if variant else METRICS
+            raise InputError(f"'{name}' has no finished run ({metrics} and {LOCK}); {self._available_runs()}")
         return found
 
     def described_runs(self, metrics: str, section: str) -> Iterator[DescribedRun]:
@@ -218,7 +222,7 @@ class RecordedRuns:
             content = read(metrics)
             if content is None:
                 continue
-            settings, hashes = recorded(read_stages(self._pipelines, read, f"{name}: "), PARAMS)
+            settings, hashes = recorded(read_stages(self._pipelines, read, f"{name}: "), PARAMS, self._cache)
             # As in `_read`: metrics that the lock does not record are of an unknown run.
             if bytes_md5(content) != hashes.get(metrics):
                 continue
@@ -228,6 +232,10 @@ class RecordedRuns:
                 continue
             if isinstance(results, dict):
                 yield DescribedRun(name, section, settings, results, hashes.get(CAPTIONS))
+
+    @property
+    def _cache(self) -> Path:
+        return Path(self._repo.cache.local.path)
 
     @cached_property
     def _pipelines(self) -> list[str]:
@@ -248,28 +256,34 @@ class RecordedRuns:
         below = self.root.relative_to(self._repo.scm.root_dir)
         return lambda path: _read_or_none(files.open, (below / path).as_posix(), mode="rb")
 
-    def _read(self, name: str, read: Read) -> Run | None:
-        metrics = read(METRICS)
+    def _read(self, name: str, read: Read, variant: str = "") -> Run | None:
+        path, ranks_path, sections = VARIANTS.get(variant, (METRICS, RANKS, ()))
+        metrics = read(path)
         if read(LOCK) is None or metrics is None:
             return None
-        settings, hashes = recorded(read_stages(self._pipelines, read, f"{name}: "), PARAMS)
+        settings, hashes = recorded(read_stages(self._pipelines, read, f"{name}: "), PARAMS, self._cache)
         # In the work tree, the metrics may be older or newer than the lock: they are then of an unknown run.
-        if bytes_md5(metrics) != hashes.get(METRICS):
+        if bytes_md5(metrics) != hashes.get(path):
             return None
+        others = settings.keys() - set(sections) if variant else {IMPORTED}
+        settings = {section: keys for section, keys in settings.items() if section not in others}
+        if variant:  # nothing else in the lock file is about these results
+            own = {CAPTIONS, IMAGES, path, ranks_path, *map(str, settings.get(variant, {}).values())}
+            hashes = {name: digest for name, digest in hashes.items() if name in own}
         try:
             results, started = parse_results(metrics), parse_started(metrics)
         except UNREADABLE:
             return None
         if not results:
             return None
-        ranks, (counts, digests) = self._ranks(hashes), self._split_facts(hashes)
-        baseline = _baseline(read(BASELINE), hashes, results)
-        validation = _validation(read, settings, hashes)
+        ranks, (counts, digests) = self._ranks(ranks_path, hashes), self._split_facts(hashes)
+        baseline = None if variant else _baseline(read(BASELINE), hashes, results)
+        validation = None if variant else _validation(read, settings, hashes)
         return Run(name, settings, results, started, hashes, ranks, counts, digests, baseline, validation)
 
-    def _ranks(self, hashes: dict[str, str]) -> Arrays | None:
-        path = self._artifact(RANKS, hashes)
-        return read_or_warn(lambda: read_arrays(path, RANKS_LAYOUT), RANKS) if path else None
+    def _ranks(self, ranks: str, hashes: dict[str, str]) -> Arrays | None:
+        path = self._artifact(ranks, hashes)
+        return read_or_warn(lambda: read_arrays(path, RANKS_LAYOUT), ranks) if path else None
 
     def _split_facts(self, hashes: dict[str, str]) -> tuple[Counts | None, dict[str, str] | None]:
         captions = self._artifact(CAPTIONS, hashes)
@@ -287,10 +301,9 @@ class RecordedRuns:
 
     def link_folder(self, run: Run, path: str, target: Path) -> bool:
         """Make links to the files of a folder of a run below `target`; return whether the cache has them."""
-        cache = Path(self._repo.cache.local.path)
         try:
-            for name, md5 in read_listing(cache, run.hashes[path]).items():
-                place, cached = target / name, cache_object(cache, md5)
+            for name, md5 in read_listing(self._cache, run.hashes[path]).items():
+                place, cached = target / name, cache_object(self._cache, md5)
                 if not cached.is_file():
                     return False
                 place.parent.mkdir(parents=True, exist_ok=True)
@@ -394,15 +407,19 @@ def parse_started(content: bytes) -> bool | None:
     return bool(recorded[0]) if recorded else None
 
 
-def recorded(stages: Iterable[Stage], params: str) -> tuple[Settings, dict[str, str]]:
+def recorded(
+    stages: Iterable[Stage], params: str, cache: Path | None = None
+) -> tuple[Settings, dict[str, str]]:
     """Return what lock files record of a run: the settings by section, and DVC's hash of each path.
+
+    `cache` has the listings of folders, which tell whether a stage read another file than one of them has.
 
     Where two pipeline files disagree, the one in the root counts. What a stage read and another one has
     written anew since then is of another run, so such a stage does not count.
     """
     settings: Settings = {}
     hashes: dict[str, str] = {}
-    current = _without_stale(sorted(stages, key=lambda stage: ":" not in stage.address))
+    current = _without_stale(sorted(stages, key=lambda stage: ":" not in stage.address), cache)
     for stage in current:
         hashes |= stage.deps
     for stage in current:
@@ -417,12 +434,17 @@ def recorded(stages: Iterable[Stage], params: str) -> tuple[Settings, dict[str, 
     return _current_keys(settings), hashes
 
 
-def _without_stale(stages: Sequence[Stage]) -> list[Stage]:
+def _without_stale(stages: Sequence[Stage], cache: Path | None) -> list[Stage]:
     """Return the stages whose last run read what the others wrote last.
 
     `dvc exp run evaluate` does not run the stages behind it: what the lock file has of these is another run.
     """
     written = {path: digest for stage in stages for path, digest in stage.outs.items()}
+    named = {path for stage in stages for path in stage.deps if path not in written}
+    for folder in {str(each) for path in named for each in PurePosixPath(path).parents} & written.keys():
+        with suppress(InputError):  # the cache does not have every listing
+            listing = read_listing(cache, written[folder]) if cache else {}
+            written |= {f"{folder}/{name}": digest for name, digest in listing.items()}
     return [
         stage
         for stage in stages

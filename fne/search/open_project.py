@@ -193,7 +193,7 @@ class Project:
     @property
     def model(self) -> Path:
         """The model of the stage `train`."""
-        return self.path("models/matching.safetensors")
+        return self.path("models/matching/model.safetensors")
 
     @property
     def tuned(self) -> Path:

@@ -48,7 +48,7 @@ class Tokenize(Section):
     vocabulary: Annotated[list[Literal["train", "val"]], Field(min_length=1)]
     cut: Annotated[str, one_of(CUTS), Field(examples=["nltk"])]
     longest: Annotated[int, Field(ge=0, examples=[0])]
-    vectors: Annotated[str, Field(min_length=1, examples=["weights/no_words.yaml"])]
+    vectors: Annotated[str, Field(min_length=1, examples=["weights/random_words.yaml"])]
     without_vector: Annotated[Literal["drop", "mean", "random", "zero"], Field(examples=["random"])]
 
     @model_validator(mode="after")

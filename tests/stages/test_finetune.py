@@ -133,7 +133,7 @@ def test_a_network_that_was_not_changed_gives_the_vectors_of_the_model(project):
     tune(project)
     # The same file with the weights that it started from.
     description, tensors = read_sealed(Path("models/tuned.safetensors"))
-    _, model = read_sealed(Path("models/matching.safetensors"))
+    _, model = read_sealed(Path("models/matching/model.safetensors"))
     from fne.extraction.weights import load_weights
 
     state = load_weights(Path("weights/random.yaml"), "alexnet").state
@@ -173,7 +173,7 @@ def test_vectors_of_before_are_refused_with_both_digests(project):
     run("finetune")
     run("encode")
     tune(project)
-    model = read_model_file(Path("models/matching.safetensors")).artifact.digest
+    model = read_model_file(Path("models/matching/model.safetensors")).artifact.digest
     tuned = read_model_file(Path("models/tuned.safetensors")).artifact.digest
     result = CliRunner().invoke(fne, ["search", "a red ground"])
     assert fault(result) == (
@@ -190,7 +190,7 @@ def test_images_and_captions_of_different_networks_are_refused_with_both_digests
     run("encode")
     shutil.rmtree("vectors/captions")
     shutil.copytree("untuned", "vectors/captions")
-    model = read_model_file(Path("models/matching.safetensors")).artifact.digest
+    model = read_model_file(Path("models/matching/model.safetensors")).artifact.digest
     tuned = read_model_file(Path("models/tuned.safetensors")).artifact.digest
     assert fault(run("evaluate")) == (
         f"Error: vectors/images was made from tuned {tuned[:12]}…, but vectors/captions was made from model "

@@ -47,19 +47,7 @@ class Run:
     @property
     def arguments(self) -> list[str]:
         """The arguments of the stage."""
-        names = [
-            "retrieval.json",
-            "intervals.json",
-            "ranks.h5",
-            "baseline.json",
-            "training.json",
-            "history",
-            "tuning.json",
-            "tuning",
-            "images.jsonl",
-            "captions.jsonl",
-            "index.html",
-        ]
+        names = ["", "history", "tuning", "", "index.html"]  # metrics and catalog are in the folder itself
         return [str(self.folder / name) for name in names] + ["--params", str(self.folder / "params.yaml")]
 
     @property
