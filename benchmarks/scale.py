@@ -59,19 +59,15 @@ STAGES: dict[str, tuple[click.Command, str]] = {
     "catalog": (catalog, "data/images.jsonl data/captions.jsonl data/rejects.csv data/catalog.json"),
     "standardize": (standardize, "data/images.jsonl data/captions.jsonl features/statistics.h5"),
     "embed": (embed, "features/statistics.h5 features/embeddings"),
-    "tokenize": (
-        tokenize,
-        "data/captions.jsonl captions/vocabulary.json captions/tokens.h5 captions/vectors.h5",
-    ),
+    "tokenize": (tokenize, "data/captions.jsonl captions"),
     "train, one epoch": (
         train,
-        "features/embeddings data/captions.jsonl captions/tokens.h5 captions/vectors.h5 "
-        "models/model.safetensors models/classifier.safetensors models/history metrics/training.json",
+        "features/embeddings data/captions.jsonl captions "
+        "models/matching models/history metrics/training.json",
     ),
     "encode": (
         encode,
-        "models/model.safetensors features/embeddings data/captions.jsonl captions/tokens.h5 "
-        "captions/vectors.h5 vectors/images vectors/captions",
+        "models/matching features/embeddings data captions vectors",
     ),
     "evaluate": (
         evaluate,

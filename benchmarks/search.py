@@ -127,8 +127,8 @@ def write_project(folder: Path, images: int = IMAGES, features: int = FEATURES, 
         ),
         seed=0,
     )
-    write_model(folder / "models/matching.safetensors", matcher, {"similarity": "cosine"}, lineage)
-    made_from = merge(embeddings, read_model(folder / "models/matching.safetensors")[1])
+    write_model(folder / "models/matching/model.safetensors", matcher, {"similarity": "cosine"}, lineage)
+    made_from = merge(embeddings, read_model(folder / "models/matching/model.safetensors")[1])
     caption_ids = [each for record in captions for each in record.caption_ids]
     for name, row_ids in (("images", ids), ("captions", caption_ids)):
         write_rows(

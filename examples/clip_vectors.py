@@ -4,8 +4,8 @@ r"""Compute the vectors of all images and captions of the catalog with a CLIP mo
     python -m examples.clip_vectors --model ViT-B-32 --weights /path/to/open_clip_model.safetensors
     fne import clip_images.npz
     fne import --captions clip_captions.npz
-    dvc exp run -S embed.source=features/imported -S embed.kind=raw -S tokenize.vectors=captions/imported \
-        -S encode.source=imported
+    dvc exp run pipelines/imported/dvc.yaml -S imported.images=features/imported \
+        -S imported.captions=features/imported_captions
 
 The model comes from open_clip. Its weights are a local file; nothing is downloaded. Vectors have length one.
 `--configuration` names a JSON file of open_clip's form for a model that open_clip does not list.

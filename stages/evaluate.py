@@ -15,7 +15,7 @@ from fne.core.terminal import say
 from fne.evaluation.protocols import Evaluate, choose_folds, refuse_leaks
 from fne.evaluation.score_retrieval import Places, evaluate, write_results
 from fne.matching.model_file import require_same_model
-from fne.matching.similarities import find_similarity
+from fne.matching.similarities import SIMILARITIES
 from fne.store.catalog import read_captions, split_artifact
 from fne.store.lineage import recorded_lineage
 from fne.store.rows import Rows
@@ -55,7 +55,7 @@ def main(
     require_same_model(images.artifact, sentences.artifact)
     refuse_leaks(lineage, captioned, captions)
     folds = choose_folds(settings.protocol, captioned, settings.split)
-    similarity = find_similarity(lineage["model"]["settings"])
+    similarity = SIMILARITIES[lineage["model"]["settings"]["similarity"]]
     with joined(device) as processes:
         evaluation = evaluate(folds, images, sentences, similarity, settings.top, device, processes)
         if processes.first:

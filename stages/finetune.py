@@ -5,17 +5,18 @@ from pathlib import Path
 import click
 
 from fne.core.launch import start
-from fne.core.options import INPUT, OUTPUT, params_option
+from fne.core.options import INPUT, OUTPUT, InputFiles, params_option
 from fne.core.settings import load_key, load_runtime, load_section
 from fne.core.stage import stage
 from fne.finetuning.run import Places, run_finetuning
 from fne.finetuning.settings import Finetune
+from fne.matching.classifier_file import CLASSIFIER_FILE
+from fne.matching.model_file import MODEL_FILE
 from fne.store.catalog import image_root
 
 
 @stage("finetune", paths=["extract.weights"])
-@click.argument("model", type=INPUT)
-@click.argument("classifier", type=INPUT)
+@click.argument("model", type=InputFiles(MODEL_FILE, CLASSIFIER_FILE))
 @click.argument("images", type=INPUT)
 @click.argument("captions", type=INPUT)
 @click.argument("tokens", type=INPUT)
@@ -25,7 +26,6 @@ from fne.store.catalog import image_root
 @params_option
 def main(
     model: Path,
-    classifier: Path,
     images: Path,
     captions: Path,
     tokens: Path,
@@ -34,7 +34,7 @@ def main(
     metrics: Path,
     params: Path,
 ) -> None:
-    """Train the network behind MODEL, its CLASSIFIER and the model itself, from IMAGES and their CAPTIONS.
+    """Train the network behind MODEL, its classifier and the model itself, from IMAGES and their CAPTIONS.
 
     TUNED holds the network and the model. The validations go to HISTORY, and that of the weights in TUNED to
     METRICS.
@@ -42,7 +42,7 @@ def main(
     settings = load_section(params, "finetune", Finetune)
     # Only where the files are; what they are is checked by their digests.
     root, weights = load_key(params, "catalog", "root"), load_key(params, "extract", "weights")
-    places = Places(model, classifier, images, captions, tokens, Path(weights), image_root(root))
+    places = Places(model, images, captions, tokens, Path(weights), image_root(root))
     run_finetuning(settings, load_runtime(params), places, tuned, history, metrics)
 
 

@@ -4,40 +4,29 @@ from pathlib import Path
 
 import click
 
-from fne.core.options import INPUT, OUTPUT, params_option
+from fne.core.options import INPUT, OUTPUT, InputFiles, params_option
 from fne.core.settings import load_key, load_section
 from fne.core.stage import stage
 from fne.experiments.presets import FOLDER
 from fne.report.retrieval_page import Places, write_page
 from fne.report.settings import Report
+from fne.store.catalog import CAPTIONS_FILE, IMAGES_FILE
+
+METRICS = ("retrieval.json", "intervals.json", "ranks.h5", "baseline.json", "training.json")
 
 
 @stage("report", "catalog.root", files=[FOLDER])
-@click.argument("metrics", type=INPUT)
-@click.argument("intervals", type=INPUT)
-@click.argument("ranks", type=INPUT)
-@click.argument("baseline", type=INPUT)
-@click.argument("training", type=INPUT)
+@click.argument("metrics", type=InputFiles(*METRICS))
 @click.argument("history", type=INPUT)
-@click.argument("images", type=INPUT)
-@click.argument("captions", type=INPUT)
+@click.argument("catalog", type=InputFiles(IMAGES_FILE.name, CAPTIONS_FILE.name))
 @click.argument("page", type=OUTPUT)
 @params_option
-def main(
-    metrics: Path,
-    intervals: Path,
-    ranks: Path,
-    baseline: Path,
-    training: Path,
-    history: Path,
-    images: Path,
-    captions: Path,
-    page: Path,
-    params: Path,
-) -> None:
-    """Write PAGE from METRICS, INTERVALS, RANKS, BASELINE, TRAINING, HISTORY and the catalog."""
+def main(metrics: Path, history: Path, catalog: Path, page: Path, params: Path) -> None:
+    """Write PAGE from the METRICS of all stages, the HISTORY of training and the CATALOG."""
     settings = load_section(params, "report", Report)
-    places = Places(metrics, intervals, ranks, baseline, training, history, images, captions)
+    images, captions = catalog / IMAGES_FILE.name, catalog / CAPTIONS_FILE.name
+    retrieval, intervals, ranks, baseline, training = (metrics / name for name in METRICS)
+    places = Places(retrieval, intervals, ranks, baseline, training, history, images, captions)
     write_page(page, places, settings, load_key(params, "catalog", "root"))
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from fne.core.options import INPUT, OUTPUT, params_option
+from fne.core.options import INPUT, OutputFiles, params_option
 from fne.core.settings import load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
@@ -12,22 +12,19 @@ from fne.store.catalog import read_captions
 from fne.store.lineage import check_records
 from fne.text.caption_vectors import is_caption_store, write_caption_vectors
 from fne.text.tokenizer import tokenize_captions
-from fne.text.tokens import write_words
+from fne.text.tokens import TOKENS, VECTORS, VOCABULARY, write_words
 from fne.text.vocabulary import Tokenize, choose_words
 from fne.text.word_vectors import describe_vectors, known_words, load_vectors, write_word_vectors
 
 
 @stage("tokenize", paths=["tokenize.vectors"])
 @click.argument("captions", type=INPUT)
-@click.argument("vocabulary", type=OUTPUT)
-@click.argument("tokens", type=OUTPUT)
-@click.argument("vectors", type=OUTPUT)
+@click.argument("folder", type=OutputFiles(VOCABULARY, TOKENS, VECTORS))
 @params_option
-def main(captions: Path, vocabulary: Path, tokens: Path, vectors: Path, params: Path) -> None:
-    """Give every word of CAPTIONS a number in VOCABULARY, and write captions as TOKENS.
+def main(captions: Path, folder: Path, params: Path) -> None:
+    """Give every word of CAPTIONS a number, and write vocabulary and captions to FOLDER.
 
-    The pretrained vectors of the words, or imported ones of the captions, go to VECTORS, which is empty
-    without any.
+    Pretrained vectors of the words, or imported ones of the captions, become a file of their own.
     """
     settings = load_section(params, "tokenize", Tokenize)
     captioned, catalog = read_captions(captions)
@@ -39,12 +36,12 @@ def main(captions: Path, vocabulary: Path, tokens: Path, vectors: Path, params: 
     file = None if imported else load_vectors(Path(settings.vectors), words)
     recorded = settings.recorded(pretrained=file is not None)
     chosen = known_words(words, file, settings.without_vector)
-    known, encoded = write_words(vocabulary, tokens, sentences, chosen, recorded, catalog)
+    known, encoded = write_words(folder / VOCABULARY, folder / TOKENS, sentences, chosen, recorded, catalog)
     if imported:
-        dim = write_caption_vectors(vectors, Path(settings.vectors), captioned, catalog)
+        dim = write_caption_vectors(folder / VECTORS, Path(settings.vectors), captioned, catalog)
         say(f"{settings.vectors}: a vector of {dim} values for every caption")
-    else:
-        write_word_vectors(vectors, known, file, settings.without_vector)
+    if file is not None:
+        write_word_vectors(folder / VECTORS, known, file, settings.without_vector)
     say(f"{len(encoded)} captions, {len(known.words) - 1} words")
     if file is not None:
         summary, warnings = describe_vectors(file, words, sentences, encoded, captioned)

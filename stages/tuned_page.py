@@ -4,46 +4,32 @@ from pathlib import Path
 
 import click
 
-from fne.core.options import INPUT, OUTPUT, params_option
+from fne.core.options import INPUT, OUTPUT, InputFiles, params_option
 from fne.core.settings import load_key, load_section
 from fne.core.stage import stage
 from fne.experiments.presets import FOLDER
 from fne.report.retrieval_page import Places, TuningPlaces, write_page
 from fne.report.settings import Report
+from fne.store.catalog import CAPTIONS_FILE, IMAGES_FILE
+
+METRICS = ("tuned.json", "tuned_intervals.json", "tuned_ranks.h5", "baseline.json", "training.json")
+TUNING = ("tuning.json", "ranks.h5")  # of the fine-tuning, and of the model before it
 
 
 @stage("report", "catalog.root", files=[FOLDER])
-@click.argument("metrics", type=INPUT)
-@click.argument("intervals", type=INPUT)
-@click.argument("ranks", type=INPUT)
-@click.argument("ranks_before", type=INPUT)
-@click.argument("baseline", type=INPUT)
-@click.argument("training", type=INPUT)
+@click.argument("metrics", type=InputFiles(*METRICS, *TUNING))
 @click.argument("history", type=INPUT)
-@click.argument("tuning", type=INPUT)
 @click.argument("tuning_history", type=INPUT)
-@click.argument("images", type=INPUT)
-@click.argument("captions", type=INPUT)
+@click.argument("catalog", type=InputFiles(IMAGES_FILE.name, CAPTIONS_FILE.name))
 @click.argument("page", type=OUTPUT)
 @params_option
-def main(
-    metrics: Path,
-    intervals: Path,
-    ranks: Path,
-    ranks_before: Path,
-    baseline: Path,
-    training: Path,
-    history: Path,
-    tuning: Path,
-    tuning_history: Path,
-    images: Path,
-    captions: Path,
-    page: Path,
-    params: Path,
-) -> None:
-    """Write PAGE as `report` does, with the fine-tuning of TUNING and its HISTORY, and RANKS_BEFORE it."""
+def main(metrics: Path, history: Path, tuning_history: Path, catalog: Path, page: Path, params: Path) -> None:
+    """Write PAGE as `report` does, from the METRICS of the tuned model and of the one before it."""
     settings = load_section(params, "report", Report)
-    places = Places(metrics, intervals, ranks, baseline, training, history, images, captions)
+    images, captions = catalog / IMAGES_FILE.name, catalog / CAPTIONS_FILE.name
+    retrieval, intervals, ranks, baseline, training = (metrics / name for name in METRICS)
+    places = Places(retrieval, intervals, ranks, baseline, training, history, images, captions)
+    tuning, ranks_before = (metrics / name for name in TUNING)
     tuned = TuningPlaces(tuning, tuning_history, ranks_before)
     write_page(page, places, settings, load_key(params, "catalog", "root"), tuned)
 

@@ -173,7 +173,7 @@ def test_a_model_describes_itself(finished, model):
     assert (model.dim, model.similarity, model.settings["epochs"]) == (dim, "cosine", [2])
     assert (
         repr(model)
-        == f"<Model {finished / 'models/matching.safetensors'}: {dim} dimensions, similarity 'cosine'>"
+        == f"<Model {finished / 'models/matching/model.safetensors'}: {dim} dimensions, similarity 'cosine'>"
     )
 
 
@@ -223,7 +223,7 @@ def test_nothing_becomes_no_vectors(model):
 
 
 def test_a_model_file_is_loaded_by_its_path(finished, tmp_path, model):
-    file = finished / "models/matching.safetensors"
+    file = finished / "models/matching/model.safetensors"
     expected = model.encode_sentences(["a red circle"])
     np.testing.assert_array_equal(fne.load_model(file).encode_sentences(["a red circle"]), expected)
     shutil.copy(file, tmp_path / "best.safetensors")
@@ -253,7 +253,7 @@ def test_a_wrong_use_of_a_model_is_refused(model, use, message):
 
 
 def test_a_model_outside_of_projects_needs_a_root(finished, tmp_path):
-    shutil.copy(finished / "models/matching.safetensors", tmp_path)
+    shutil.copy(finished / "models/matching/model.safetensors", tmp_path)
     with pytest.raises(InputError) as error:
         fne.load_model(tmp_path / "matching.safetensors")
     assert error.value.message == (

@@ -114,7 +114,7 @@ def test_a_model_of_one_store_is_not_used_for_another(run, difference):
     result = run("encode")
     assert (result.exit_code, result.stderr) == (
         2,
-        f"Error: models/matching.safetensors was made from activations {own[:12]}…, but features/embeddings "
+        f"Error: models/matching/model.safetensors was made from activations {own[:12]}…, but features/embeddings "
         f"was made from activations {other[:12]}…; run `dvc repro`\n",
     )
 

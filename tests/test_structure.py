@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from fne.core.stage import StageCommand
 from tests.support.imports import ROOT, all_imports, direct_imports
 
 PIPELINES = sorted(path.relative_to(ROOT) for path in [ROOT / "dvc.yaml", *ROOT.glob("pipelines/*/dvc.yaml")])
@@ -26,6 +28,7 @@ CHECKED = {
     "pipelines/tagging/dvc.yaml": "checked/tagging.txt",
     "pipelines/captioning/dvc.yaml": "checked/captioning.txt",
     "pipelines/finetuning/dvc.yaml": "checked/finetuning.txt",
+    "pipelines/imported/dvc.yaml": "checked/imported.txt",
 }
 # Stages that run the script of another one on other files.
 SCRIPTS = {"evaluate_tuned": "evaluate"}
@@ -177,17 +180,31 @@ def test_commands_are_constant(stage):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_names_its_artifacts_in_its_command(stage):
-    """The data flow can be read off dvc.yaml: what a stage reads and writes stands in its command."""
-    command = str(STAGES[stage]["cmd"])
-    outs = [
-        *STAGES[stage].get("outs", []),
-        *(name for each in STAGES[stage].get("metrics", []) for name in each),
+    """The data flow can be read off dvc.yaml: what a stage reads and writes stands in its command.
+
+    Of a folder that it names, the stage watches exactly the files that dvc.yaml lists.
+    """
+    name = script_of(stage).stem
+    command = import_module(f"stages.{name}").main
+    if not isinstance(command, StageCommand):
+        return  # a check has no inputs
+    arguments = str(STAGES[stage]["cmd"]).split()[3:]
+    inputs, outputs = command.places(command.make_context(name, [*arguments]))
+    listed = [
+        each
+        for key in ("outs", "metrics")
+        for entry in STAGES[stage].get(key, [])
+        for each in (entry if isinstance(entry, dict) else [entry])
     ]
     # What the project itself ships is no artifact: its code, and the papers' printed results. That
     # something was checked is none either.
     ours = ("fne/", "stages/", "papers/", "checked/", "${")
-    data = [each for each in STAGES[stage]["deps"] if not each.startswith(ours)]
-    assert [each for each in outs + data if each not in command] == []
+    data = [Path(each) for each in STAGES[stage]["deps"] if not each.startswith(ours)]
+    read = [each for each in inputs if each not in command.files]
+    for places, paths in ((read, data), (outputs, [Path(each) for each in listed])):
+        assert [each for each in places if not {each, *each.parents} & {*paths}] == []
+        watched = {parent for each in places for parent in (each, *each.parents)}
+        assert [each for each in paths if each not in watched and str(each) not in arguments] == []
 
 
 @pytest.mark.parametrize("package", ALLOWED)

@@ -17,7 +17,7 @@ from tests.support.stages import COMMANDS, run
 __all__ = ["run"]
 
 MODELS = {
-    "train": "models/matching.safetensors",
+    "train": "models/matching/model.safetensors",
     "finetune": "models/tuned.safetensors",
     "train_tagger": "models/tagger.safetensors",
     "train_captioner": "models/captioner.safetensors",

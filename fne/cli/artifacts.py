@@ -21,6 +21,8 @@ from fne.text import tokens, vocabulary, word_vectors
 # The first that recognizes a path decides: what is known by its content or its name comes before endings.
 KINDS = (
     STORE,
+    tokens.FOLDER,
+    matching.FOLDER,
     describing.WRITTEN,
     *catalog.KINDS,
     rejects.KIND,

@@ -8,11 +8,10 @@ from fne.core.options import INPUT
 from fne.core.settings import load_key
 from fne.core.terminal import say
 from fne.features.export_features import FORMS, OF_CAPTIONS, Shown, export_rows
-from fne.store.catalog import CAPTIONS_FILE, image_root, read_captions, read_images
+from fne.store.catalog import CAPTIONS_FILE, IMAGES_FILE, image_root, read_captions, read_images
 from fne.store.rows import Rows
 
 PARAMS = Path("params.yaml")
-IMAGES_FILE = Path("data/images.jsonl")
 ENDINGS = {"clip-retrieval": "", "npy": ".npy", "parquet": ".parquet"}
 
 

@@ -29,9 +29,16 @@ PARAMS = Path("params.yaml")
     "--to",
     type=INPUT,
     help="The folder of the new store, or the new weights file.  [default: features/imported, "
-    "captions/imported, or FILE with the suffix .safetensors]",
+    "features/imported_captions, or FILE with the suffix .safetensors]",
 )
 @click.option("--captions", is_flag=True, help="The rows are vectors of captions.")
+@click.option(
+    "--similarity",
+    type=click.Choice(["cosine", "euclidean", "order", "order_root"]),
+    default="cosine",
+    show_default=True,
+    help="How vectors of images and captions of one space are compared, if both sides are imported.",
+)
 @click.option("--backbone", type=click.Choice(["vgg16", "vgg19"]), help="The network of a .caffemodel.")
 @click.option("--values", metavar="NAME", help="The array of rows and columns.")
 @click.option("--ids", metavar="NAME", help="The array of row ids.")
@@ -49,6 +56,7 @@ def import_(
     file: Path,
     to: Path | None,
     captions: bool,
+    similarity: str,
     backbone: str | None,
     values: str | None,
     ids: str | None,
@@ -65,6 +73,8 @@ def import_(
 
     With --captions there is one row per caption. Its id is image#number, counted from 0, or the image's
     id with the caption's number in an array `number`. Set `tokenize.vectors` to the new store.
+    If images and captions are vectors of one space, `imported.images` and `imported.captions` name
+    both stores, and `dvc repro pipelines/imported/dvc.yaml` evaluates them as they are.
 
     With --photos, up to 16 photos are computed as `extract` in params.yaml says. If their rows agree, the
     store records the network, and new photos can be searched and described.
@@ -83,8 +93,10 @@ def import_(
         raise click.UsageError("--photos is for the features of images")
     if photos and not photos.is_dir():
         raise InputError(f"{photos}: no such folder; --photos names a folder with photos of the features")
-    store = to or Path("captions/imported" if captions else "features/imported")
-    found = import_features(file, store, ArrayNames(values, ids, layers), ids_file, catalog, captions)
+    store = to or Path("features/imported_captions" if captions else "features/imported")
+    found = import_features(
+        file, store, ArrayNames(values, ids, layers), ids_file, catalog, captions, similarity
+    )
     if photos:
         say(recognize_network(store, photos))
     say(found)
@@ -138,6 +150,7 @@ def import_features(
     ids_file: Path | None,
     catalog: Path | None,
     of_captions: bool = False,
+    similarity: str = "cosine",
 ) -> str:
     """Import a file, and return what was imported and the next commands as text.
 
@@ -149,7 +162,7 @@ def import_features(
     if catalog or captions.exists():
         records = read_captions(captions)[0]
         wanted = [each for record in records for each in (record.caption_ids if of_captions else [record.id])]
-    imported = import_rows(source, store, names, ids_file, of_captions)
+    imported = import_rows(source, store, names, ids_file, of_captions, similarity)
     size = sum(file.stat().st_size for file in store.iterdir())
     shape = f"{len(imported.ids)} rows of {imported.features} values"
     return "\n".join(

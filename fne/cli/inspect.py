@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from fne.cli.artifacts import KINDS, artifact_kind
-from fne.core.dvc import content_md5, pipeline_outs, project_path
+from fne.core.dvc import content_md5, out_of, pipeline_outs, project_path
 from fne.core.errors import InputError
 from fne.core.files import files_in, missing_path
 from fne.core.options import INPUT
@@ -21,7 +21,7 @@ def inspect(paths: tuple[Path, ...]) -> None:
     \b
       fne inspect metrics/retrieval.json         the table of recalls
       fne inspect features/embeddings            layers, rows, settings, digests
-      fne inspect models/matching.safetensors    settings, best epoch, ancestors
+      fne inspect models/matching                settings, best epoch, ancestors
     """
     say("\n\n".join(inspect_path(path) for path in paths))
 
@@ -30,8 +30,10 @@ def inspect_path(path: Path) -> str:
     """Return a description of the artifact at `path`, after checking its digests."""
     if not path.exists():
         raise missing_path(path, what="file or folder")
-    out = pipeline_outs().get(project_path(path))
     kind = artifact_kind(path)
+    if kind and kind.has_parts:
+        return "\n\n".join(map(inspect_path, files_in(path)))
+    out = out_of(project_path(path), pipeline_outs())
     lines = kind.describe(path) if kind and kind.describe else []
     if not lines and out is None:
         known = ", ".join(dict.fromkeys(each.name for each in KINDS if each.describe))

@@ -11,14 +11,14 @@ from fne.core.signals import explain_interrupt
 from fne.core.terminal import say
 from fne.search import engine
 from fne.search.answer import name_unreadable
-from fne.search.open_project import choose_model
+from fne.search.open_project import IMPORTED, MATCHING, TUNED, choose_model
 
 
 @click.command()
 @click.argument("query", nargs=-1)
 @params_option
 @click.option("--by", metavar="KIND", help="Find images with similar embeddings of this kind: fne, …")
-@model_option
+@model_option(MATCHING, TUNED, IMPORTED)
 @click.option("--in", "folder", type=INPUT, help="Search this folder of photos instead of the catalog.")
 @click.option("--split", metavar="NAME", help="Search only this split of the catalog: test, …")
 @click.option("--tag", help="Search only images of the catalog that have this tag.")
@@ -48,6 +48,7 @@ def search(
       fne search "a dog" --in ~/photos                   in a folder of photos without captions
       fne search "a dog" --split test                    only images that were not trained on
       fne search "a dog" --model tuned                   with the fine-tuned network
+      fne search "a dog" --model imported                by imported vectors; captions of the catalog only
 
     A star marks matches that the catalog pairs with the query.
     """
@@ -57,7 +58,9 @@ def search(
         check_sheet(sheet, Path(" ".join(query)))
     # Only the index of a folder takes long.
     with explain_interrupt() if folder else nullcontext():
-        answer = engine.search(choose_model(params, model), " ".join(query), by, folder, k, split, tag)
+        answer = engine.search(
+            choose_model(params, model, imported=True), " ".join(query), by, folder, k, split, tag
+        )
     if answer.unknown_words:
         say(f"Warning: not in the vocabulary: {', '.join(answer.unknown_words)}", err=True)
     if answer.unreadable:

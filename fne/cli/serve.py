@@ -25,7 +25,7 @@ KEEP_ALIVE, SHUTDOWN = 30, 3  # seconds
 @click.command()
 @params_option
 @click.option("--in", "folder", type=INPUT, help="Also search this folder of photos.")
-@model_option
+@model_option("matching", "tuned")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free port."

@@ -68,6 +68,14 @@ class Stage:
     # The parameters whose values are dependencies: `extract.weights` for `${extract.weights}`.
     paths: tuple[str, ...] = ()
 
+    def writes(self, path: str) -> bool:
+        """Return whether a path is a recorded out, or below one."""
+        return any(str(each) in self.outs for each in (PurePosixPath(path), *PurePosixPath(path).parents))
+
+    def recorded_md5(self, path: str) -> str | None:
+        """Return the MD5 of an out, or of a file in one; None if the cache does not know what is in it."""
+        return _file_digest_in(self.outs, path)
+
 
 @dataclass(frozen=True)
 class PipelineOut:
@@ -154,6 +162,16 @@ def pipeline_outs(folder: Path = Path()) -> dict[Path, PipelineOut]:
         for stage in _stages_here(folder)
         for path, cached in stage.declared.items()
     }
+
+
+def out_of(path: Path, outs: Mapping[Path, PipelineOut]) -> PipelineOut | None:
+    """Return the out that a path is, or a file of an out as an out of its own; None if it is neither."""
+    folder = next((each for each in path.parents if each in outs), None)
+    if path in outs or folder is None:
+        return outs.get(path)
+    out = outs[folder]
+    md5 = _file_digest_in({str(folder): out.md5} if out.md5 else {}, path.as_posix())
+    return replace(out, path=path, md5=md5)
 
 
 def locked_dependencies() -> list[Path]:
@@ -516,6 +534,17 @@ def _digests(entries: Any, base: str, place: str, advice: str, key: str = "path"
             raise InputError(f"{place}: '{path}' {fault}; {advice}")
         found[_joined(base, path)] = md5
     return found
+
+
+def _file_digest_in(outs: Mapping[str, str], path: str) -> str | None:
+    """Return the MD5 of one of some outs, or of a file in one of them by its listing in the cache."""
+    folder = next((str(each) for each in PurePosixPath(path).parents if str(each) in outs), None)
+    if path in outs or folder is None:
+        return outs.get(path)
+    try:
+        return read_listing(_cache_here(Path.cwd()), outs[folder]).get(posixpath.relpath(path, folder))
+    except InputError:
+        return None
 
 
 def _joined(base: str, path: str) -> str:

@@ -90,7 +90,8 @@ def deferring(outputs: Iterable[Path], check: Callable[[], None]) -> Iterator[No
     """Publish outputs together at the end of the block.
 
     Within the block, `replacing` and `replacing_folder` leave `outputs` under temporary names. Then they are
-    renamed if `check` returns, and removed if it or the block raises. Other files are written at once.
+    renamed if `check` returns, and removed if it or the block raises. Other files are written at once. If any
+    output was written, those files among `outputs` that were not are of an earlier run, and are removed.
     """
     global _deferral
     before, _deferral = _deferral, _Deferral(frozenset(outputs))
@@ -99,6 +100,9 @@ def deferring(outputs: Iterable[Path], check: Callable[[], None]) -> Iterator[No
         yield
         if written:
             check()
+            for path in _deferral.outputs - written.keys():
+                if not path.is_dir():
+                    path.unlink(missing_ok=True)
         for path, temporary in list(written.items()):
             with readable_os_errors(path):
                 _rename(temporary, path)

@@ -1,14 +1,35 @@
 """Options and argument types of the command line, common to the stages and the `fne` command."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 # `fne.core.stage` knows the inputs and outputs of a stage by these types.
 INPUT = click.Path(path_type=Path)
 OUTPUT = click.Path(path_type=Path)
 # Written at once, because it says why a stage stops.
 TABLE = click.Path(path_type=Path)
+
+
+class _Files(click.Path):
+    """A folder, with the names of those of its files and stores that a stage deals with."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__(path_type=Path)
+        self.names = names
+
+
+class InputFiles(_Files):
+    """A folder of which a stage reads what is named; other files in it may change."""
+
+
+class OutputFiles(_Files):
+    """A folder in which a stage writes what is named; other files in it stay."""
+
 
 params_option = click.option(
     "--params",
@@ -18,10 +39,13 @@ params_option = click.option(
     help="The parameter file.",
 )
 
-model_option = click.option(
-    "--model",
-    type=click.Choice(["matching", "tuned"]),
-    default="matching",
-    show_default=True,
-    help="The model to search with; tuned is that of the fine-tuned network.",
-)
+
+def model_option(*models: str) -> Callable[[Command], Command]:
+    """Return the option that chooses what to search with; the first is the default."""
+    return click.option(
+        "--model",
+        type=click.Choice(models),
+        default=models[0],
+        show_default=True,
+        help="The model to search with; tuned is that of the fine-tuned network.",
+    )

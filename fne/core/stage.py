@@ -6,7 +6,8 @@ return its outputs to anyone who asks for the new values.
 
 So a stage reads the parameter file once, and notes the state of its inputs and of its own code. Its outputs
 are written under temporary names. They get their names at the end if everything is unchanged; otherwise they
-are removed, and the stage exits with code 2. What the scratch folder keeps is not affected.
+are removed, and the stage exits with code 2. What the scratch folder keeps is not affected. A file that an
+earlier run wrote and this one did not, such as word vectors, is then removed.
 
 This does not cover the moment between that comparison and DVC's reading. Outputs therefore record what they
 were made with, and readers compare that with `dvc.lock` (`fne.store.lineage`). The wrong entry of the run
@@ -27,7 +28,7 @@ import click
 from fne.core.dvc import NO_RECORDS, content_md5, pipeline_outs, project_path
 from fne.core.errors import InputError
 from fne.core.files import deferring
-from fne.core.options import INPUT, OUTPUT
+from fne.core.options import INPUT, OUTPUT, InputFiles, OutputFiles
 from fne.core.settings import flattened, load_params, reading_once
 from fne.core.signals import explain_interrupt
 from fne.core.stat_cache import VerifiedFiles
@@ -70,7 +71,10 @@ class State:
 
 
 class StageCommand(click.Command):
-    """A command whose arguments of the type `INPUT` are read, and those of the type `OUTPUT` published."""
+    """A command that reads arguments of the type `INPUT` or `InputFiles`, and publishes those of the others.
+
+    Of a folder, only the named files count: an unrelated file in it may change while the stage runs.
+    """
 
     def __init__(
         self,
@@ -85,11 +89,22 @@ class StageCommand(click.Command):
         self.paths = paths
         self.files = files
 
+    def places(self, ctx: click.Context) -> tuple[list[Path], list[Path]]:
+        """Return the files and folders that the stage reads, and those that it writes."""
+        inputs: list[Path] = [*self.files]
+        outputs: list[Path] = []
+        for each in self.params:
+            path, kind = ctx.params[str(each.name)], each.type
+            if isinstance(kind, InputFiles | OutputFiles):
+                places = outputs if isinstance(kind, OutputFiles) else inputs
+                places += [path / name for name in kind.names]
+            elif kind in (INPUT, OUTPUT):
+                (outputs if kind is OUTPUT else inputs).append(path)
+        return inputs, outputs
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the stage and publish its outputs."""
-        inputs = [ctx.params[each.name] for each in self.params if each.name and each.type is INPUT]
-        inputs += self.files
-        outputs = [ctx.params[each.name] for each in self.params if each.name and each.type is OUTPUT]
+        inputs, outputs = self.places(ctx)
         refuse_foreign_folders(outputs)
         with (
             explain_interrupt(),

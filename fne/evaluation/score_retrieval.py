@@ -171,13 +171,20 @@ class Places:
 
 
 def write_results(
-    evaluation: Evaluation, settings: Evaluate, lineage: Lineage, places: Places
+    evaluation: Evaluation,
+    settings: Evaluate,
+    lineage: Lineage,
+    places: Places,
+    similarity: str | None = None,
 ) -> tuple[str, list[str]]:
-    """Write all results; return the main one as a line, and warnings if it says little or is too high."""
+    """Write all results; return the main one as a line, and warnings if it says little or is too high.
+
+    `similarity` is recorded for vectors that no model made, whose settings would name it.
+    """
     name = metrics_name(settings.split, settings.protocol)
-    made_with = settings.model_dump() | {"name": name}
+    made_with = settings.model_dump() | {"name": name} | ({"similarity": similarity} if similarity else {})
     write_arrays(places.ranks, RANKS.name, evaluation.stored(), made_with, lineage, {"evaluate": {}})
-    model = lineage.get("tuned", lineage["model"])["settings"]
+    model = lineage.get("tuned", lineage.get("model", {})).get("settings", {})
     # As in the paper, a run did not start if its scores of validation and of the scored split are both low.
     started = {"started": model["started"] or evaluation.has_started()} if "started" in model else {}
     found = evaluation.metrics(settings.recalls) | started

@@ -36,7 +36,7 @@ from fne.experiments.presets import (
     papers,
     split_address,
 )
-from fne.experiments.runs import Counts, Result, Run, is_imported, is_tuned
+from fne.experiments.runs import IMPORTED, Counts, Result, Run, is_tuned
 
 EXTRACT = "extract."
 DEMO_ROOT = "data/demo"
@@ -106,8 +106,6 @@ def matching_methods(settings: Settings) -> Iterator[Preset]:
     How images were extracted does not matter for the methods of the FNE paper: these serve other features,
     too, and the description of a run says which. Imported vectors are no method of a paper.
     """
-    if is_imported(settings):
-        return
     for each in every_preset():
         overrides = each.overrides
         if split_address(each.name)[0] == FNE:
@@ -223,7 +221,9 @@ def _describe_dataset(run: Run) -> str:
 
 
 def _describe_settings(settings: Settings) -> str:
-    embed, train = settings.get("embed"), settings.get("train")
+    embed, train, imported = settings.get("embed"), settings.get("train"), settings.get(IMPORTED)
+    if imported:
+        return f"imported, not trained here: {' and '.join(imported.values())}"
     if not embed or not train:
         return "unknown settings"
     kind = (
@@ -231,10 +231,6 @@ def _describe_settings(settings: Settings) -> str:
         if embed.get("kind") in ("layer", "plain")
         else f"{embed.get('kind')}{_describe_layers(embed)}"
     )
-    if is_imported(settings):
-        return (
-            f"imported, not trained here: {train.get('similarity')} of {settings['tokenize'].get('vectors')}"
-        )
     loss = "+".join(map(str, _expand_phases(train.get("loss"), 1)))
     tuned = ", network fine-tuned" if is_tuned(settings) else ""
     dims = f"{train.get('embed_dim')}/{train.get('word_dim')}"

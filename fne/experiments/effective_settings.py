@@ -15,11 +15,11 @@ from fne.core.settings import Runtime, Section, flattened, load_params
 from fne.datasets.demo.dataset import Render
 from fne.datasets.read import Catalog
 from fne.describing.settings import TrainCaptioner, TrainTagger, WriteCaptions, WriteTags
+from fne.evaluation.imported import Imported
 from fne.evaluation.protocols import Evaluate, ScoreCaptions, ScoreTags
 from fne.extraction.settings import Extract
 from fne.features.embeddings import Embed
 from fne.finetuning.settings import Finetune
-from fne.matching.imported import Encode
 from fne.matching.settings import Baseline, Train
 from fne.report.settings import Report
 from fne.store.artifact import Contents, Done, Kind, Lines
@@ -45,13 +45,13 @@ PIPELINES: dict[str, dict[str, type[Section]]] = {
         "embed": Embed,
         "tokenize": Tokenize,
         "train": Train,
-        "encode": Encode,
         "baseline": Baseline,
         "evaluate": Evaluate,
         "report": Report,
         RUNTIME: Runtime,
     },
     "finetuning": {"finetune": Finetune},
+    "imported": {"imported": Imported},
     "tagging": {
         "train_tagger": TrainTagger,
         "write_tags": WriteTags,

@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -34,7 +34,7 @@ from fne.core.dvc import (
 )
 from fne.core.errors import InputError
 from fne.core.files import text_digest
-from fne.core.settings import flattened, parse_yaml
+from fne.core.settings import flattened, not_one_of, parse_yaml
 from fne.core.terminal import say
 from fne.evaluation.baseline import baseline_of, parse_baseline
 from fne.evaluation.ranks_file import RANKS as RANKS_LAYOUT
@@ -54,14 +54,10 @@ from fne.store.checksums import parse_metrics, parse_settings
 WORKSPACE = "workspace"
 METRICS = "metrics/retrieval.json"
 RANKS = "metrics/ranks.h5"
+IMPORTED = "imported"
 BASELINE = "metrics/baseline.json"
 TRAINING = "metrics/training.json"
-# Of the model whose image network was fine-tuned.
 TUNING = "metrics/tuning.json"
-TUNED_METRICS = "metrics/tuned.json"
-TUNED_RANKS = "metrics/tuned_ranks.h5"
-EVALUATE_TUNED = "evaluate_tuned"  # the stage that scores it
-TUNED = ":tuned"  # how the name of its run ends, which begins with that of the model before it
 CAPTIONS = "data/captions.jsonl"
 IMAGES = "data/images.jsonl"
 HISTORY = "models/history"
@@ -81,6 +77,31 @@ Found = TypeVar("Found")
 
 Numbers = tuple[float | None, ...]  # the metrics of both directions; None for one that is not known
 Counts = dict[str, tuple[int, int]]  # split: images, captions
+
+
+@dataclass(frozen=True)
+class Results:
+    """Where the results of an evaluation are."""
+
+    metrics: str
+    ranks: str
+    pipeline: str
+    stage: str = ""  # its name; empty for a stage with the name of its section
+    sections: tuple[str, ...] = ()  # those that decide; none: all
+
+
+RESULTS = Results(METRICS, RANKS, DEFAULT)
+# Further results of a run, by what stands behind its name, such as `NAME:tuned`.
+VARIANTS = {
+    "tuned": Results("metrics/tuned.json", "metrics/tuned_ranks.h5", "finetuning", "evaluate_tuned"),
+    IMPORTED: Results(
+        "metrics/imported.json",
+        "metrics/imported_ranks.h5",
+        IMPORTED,
+        "evaluate_imported",
+        ("catalog", IMPORTED, "evaluate"),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -114,7 +135,7 @@ class Run:
     def is_below_baseline(self) -> bool:
         """Whether a trained model has a lower sum of recalls than the closed form."""
         by_steps = self.settings.get("train", {}).get("method", "steps") == "steps"
-        if self.baseline is None or not by_steps or is_imported(self.settings):
+        if self.baseline is None or not by_steps:
             return False
         own = sum_of_recalls(self.results[0].numbers) if self.results else None
         return own is not None and own < self.baseline
@@ -127,25 +148,17 @@ class Run:
     @property
     def experiment(self) -> str:
         """A key that is equal for runs that differ only in the seed of the training."""
-        sections = {name: dict(self.settings.get(name, {})) for name in RESULT_SECTIONS}
+        sections = {name: dict(self.settings.get(name, {})) for name in (*RESULT_SECTIONS, IMPORTED)}
         sections["train"].pop("seed", None)
-        if is_imported(self.settings):
-            sections["encode"] = dict(self.settings["encode"])
         # A path does not identify the content of a file: the hashes of these inputs do.
         inputs = [CAPTIONS, sections["extract"].get("weights", ""), sections["embed"].get("source", "")]
-        if is_imported(self.settings):
-            inputs.append(sections["tokenize"].get("vectors", ""))
+        inputs += sections[IMPORTED].values()
         return json.dumps([sections, [self.hashes.get(path) for path in inputs]], sort_keys=True)
 
 
 def is_tuned(settings: Settings) -> bool:
     """Return whether the image network of a run was fine-tuned."""
     return bool(settings.get("finetune"))
-
-
-def is_imported(settings: Settings) -> bool:
-    """Return whether a run evaluated imported vectors of both sides, so that nothing was trained."""
-    return bool(settings.get("encode", {}).get("source") == "imported")
 
 
 @dataclass(frozen=True)
@@ -183,10 +196,11 @@ class RecordedRuns:
     def runs(self) -> Iterator[Run]:
         """Yield the run of the work tree, if there is one, and all experiments with an evaluation.
 
-        An experiment that fine-tuned the image network has two runs; that of the tuned model is `NAME:tuned`.
+        An experiment that fine-tuned the image network has a second run, `NAME:tuned`. `NAME:imported` is
+        that of imported vectors.
         """
         for name in (WORKSPACE, *self.experiments):
-            for each in (name, f"{name}{TUNED}"):
+            for each in (name, *(f"{name}:{variant}" for variant in VARIANTS)):
                 found = self._read(each)
                 if found:
                     yield found
@@ -217,11 +231,12 @@ class RecordedRuns:
     def run(self, name: str) -> Run:
         """Return the run of an experiment, of a revision, or of `WORKSPACE`; an error lists what there is.
 
-        With `:tuned` behind the name, the run is that of the model with the fine-tuned image network.
+        `NAME:tuned` names the results of the model with the fine-tuned image network, `NAME:imported` those
+        of imported vectors.
         """
         found = self._read(name)
         if found is None:
-            metrics = TUNED_METRICS if name.endswith(TUNED) else METRICS
+            metrics = _variant(name)[1].metrics
             raise InputError(f"'{name}' has no finished run ({metrics} and {LOCK}); {self._available_runs()}")
         return found
 
@@ -232,7 +247,7 @@ class RecordedRuns:
             content = read(metrics)
             if content is None:
                 continue
-            found = self._recorded(name, read, metrics, pipeline_of_section(section))
+            found = self._recorded(name, read, Results(metrics, "", pipeline_of_section(section)))
             if found is None:
                 continue
             settings, hashes = found
@@ -242,6 +257,10 @@ class RecordedRuns:
                 continue
             if isinstance(results, dict):
                 yield DescribedRun(name, section, settings, results, hashes.get(CAPTIONS))
+
+    @property
+    def _cache(self) -> Path:
+        return Path(self._repo.cache.local.path)
 
     @cached_property
     def _pipelines(self) -> list[str]:
@@ -263,41 +282,43 @@ class RecordedRuns:
         return lambda path: _read_or_none(files.open, (below / path).as_posix(), mode="rb")
 
     def _read(self, name: str) -> Run | None:
-        source, tuned = name.removesuffix(TUNED), name.endswith(TUNED)
-        place, ranks_place = (TUNED_METRICS, TUNED_RANKS) if tuned else (METRICS, RANKS)
+        source, which = _variant(name)
         read = self._file_reader(source)
-        metrics = read(place)
+        metrics = read(which.metrics)
         if read(LOCK) is None or metrics is None:
             return None
-        pipeline, last = ("finetuning", EVALUATE_TUNED) if tuned else (DEFAULT, "")
-        found = self._recorded(source, read, place, pipeline, last)
+        found = self._recorded(source, read, which)
         if found is None:
             return None
         settings, hashes = found
+        if which.sections:  # nothing else in the lock file is about these results
+            settings = {section: keys for section, keys in settings.items() if section in which.sections}
+            own = {CAPTIONS, IMAGES, which.metrics, which.ranks, *map(str, settings[IMPORTED].values())}
+            hashes = {path: digest for path, digest in hashes.items() if path in own}
         try:
             results, started = parse_results(metrics), parse_started(metrics)
         except UNREADABLE:
             return None
         if not results:
             return None
-        ranks, (counts, digests) = self._ranks(ranks_place, hashes), self._split_facts(hashes)
+        ranks, (counts, digests) = self._ranks(which.ranks, hashes), self._split_facts(hashes)
         baseline = _baseline(read(BASELINE), hashes, results)
-        validation = _validation(read, settings, hashes)
+        validation = None if which.sections else _validation(read, settings, hashes)
         return Run(name, settings, results, started, hashes, ranks, counts, digests, baseline, validation)
 
-    def _recorded(
-        self, name: str, read: Read, metrics: str, pipeline: str, last: str = ""
-    ) -> tuple[Settings, dict[str, str]] | None:
+    def _recorded(self, name: str, read: Read, which: Results) -> tuple[Settings, dict[str, str]] | None:
         """Return the settings of a run and DVC's hash of each path, or None if they are not known.
 
         In the work tree, metrics or settings may be older or newer than the lock: they are of another run.
         """
-        given, hashes = recorded(read_stages(self._pipelines, read, f"{name}: "), last)
+        stages = read_stages(self._pipelines, read, f"{name}: ")
+        given, hashes = recorded(stages, which.stage, self._cache)
         # So they are if the model was trained anew after another pipeline had read it.
-        if bytes_md5(read(metrics) or b"") != hashes.get(metrics) or not given.keys() & PIPELINES[pipeline]:
+        is_current = bytes_md5(read(which.metrics) or b"") == hashes.get(which.metrics)
+        if not is_current or not given.keys() & PIPELINES[which.pipeline]:
             return None
         settings: Settings = {}
-        for file in dict.fromkeys([settings_file(DEFAULT), settings_file(pipeline)]):
+        for file in dict.fromkeys([settings_file(DEFAULT), settings_file(which.pipeline)]):
             content = read(file)
             if content is None or bytes_md5(content) != hashes.get(file):
                 say(f"{name} is left out: its {file} is not what {LOCK} records; run `dvc repro`", err=True)
@@ -312,8 +333,8 @@ class RecordedRuns:
                 made = settings.get(section, {}).get(key, value)
                 if as_list(made) != as_list(value):
                     say(
-                        f"{name} is left out: it was made with {section}.{key} = {value!r}, but "
-                        f"{settings_file(pipeline)} has {made!r}; run `dvc repro`",
+                        f"{name} is left out: it was made with {section}.{key} = {value!r}, but its settings "
+                        f"have {made!r}; run `dvc repro`",
                         err=True,
                     )
                     return None
@@ -339,10 +360,9 @@ class RecordedRuns:
 
     def link_folder(self, run: Run, path: str, target: Path) -> bool:
         """Make links to the files of a folder of a run below `target`; return whether the cache has them."""
-        cache = Path(self._repo.cache.local.path)
         try:
-            for name, md5 in read_listing(cache, run.hashes[path]).items():
-                place, cached = target / name, cache_object(cache, md5)
+            for name, md5 in read_listing(self._cache, run.hashes[path]).items():
+                place, cached = target / name, cache_object(self._cache, md5)
                 if not cached.is_file():
                     return False
                 place.parent.mkdir(parents=True, exist_ok=True)
@@ -446,8 +466,22 @@ def parse_started(content: bytes) -> bool | None:
     return bool(recorded[0]) if recorded else None
 
 
-def recorded(stages: Iterable[Stage], last: str = "") -> tuple[Settings, dict[str, str]]:
+def _variant(name: str) -> tuple[str, Results]:
+    """Return the run or revision of a name, and which of its results are meant."""
+    source, colon, variant = name.partition(":")
+    if colon and variant not in VARIANTS:
+        raise InputError(f"'{name}': {not_one_of(variant, VARIANTS)}")
+    return source, VARIANTS[variant] if colon else RESULTS
+
+
+def recorded(
+    stages: Iterable[Stage], last: str = "", cache: Path | None = None
+) -> tuple[Settings, dict[str, str]]:
     """Return what lock files record of a run: parameters of files by section, and DVC's hash of each path.
+
+    `cache` has the listings of folders, which tell whether a stage read another file than one of them has.
+
+    `cache` has the listings of folders, which tell whether a stage read another file than one of them has.
 
     Where two pipeline files disagree, the one in the root counts. What a stage read and another one has
     written anew since then is of another run, so such a stage does not count.
@@ -457,7 +491,7 @@ def recorded(stages: Iterable[Stage], last: str = "") -> tuple[Settings, dict[st
     """
     settings: Settings = {}
     hashes: dict[str, str] = {}
-    current = _without_stale(sorted(stages, key=lambda stage: ":" not in stage.address))
+    current = _without_stale(sorted(stages, key=lambda stage: ":" not in stage.address), cache)
     for stage in current:
         hashes |= stage.deps
     for stage in current:
@@ -487,12 +521,17 @@ def as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
-def _without_stale(stages: Sequence[Stage]) -> list[Stage]:
+def _without_stale(stages: Sequence[Stage], cache: Path | None) -> list[Stage]:
     """Return the stages whose last run read what the others wrote last.
 
     `dvc exp run evaluate` does not run the stages behind it: what the lock file has of these is another run.
     """
     written = {path: digest for stage in stages for path, digest in stage.outs.items()}
+    named = {path for stage in stages for path in stage.deps if path not in written}
+    for folder in {str(each) for path in named for each in PurePosixPath(path).parents} & written.keys():
+        with suppress(InputError):  # the cache does not have every listing
+            listing = read_listing(cache, written[folder]) if cache else {}
+            written |= {f"{folder}/{name}": digest for name, digest in listing.items()}
     return [
         stage
         for stage in stages

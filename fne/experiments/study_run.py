@@ -63,7 +63,7 @@ SECTIONS: dict[str, type[Section]] = {
 }
 # The bits of a value where a store takes more: scaled rows of a discrete code follow from the code.
 BITS = {"fne": 2, "sign": 1}
-NO_WORDS = "weights/no_words.yaml"
+NO_WORDS = "weights/random_words.yaml"
 DIVIDED = ("train", "val")
 
 Common = TypeVar("Common")

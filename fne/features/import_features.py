@@ -224,7 +224,12 @@ class Imported:
 
 
 def import_rows(
-    source: Path, store: Path, names: ArrayNames, ids_file: Path | None = None, captions: bool = False
+    source: Path,
+    store: Path,
+    names: ArrayNames,
+    ids_file: Path | None = None,
+    captions: bool = False,
+    similarity: str = "cosine",
 ) -> Imported:
     """Write a file as the artifact `activations`, or `caption_features` for captions, in bounded memory."""
     unchanged = _unchanged(source)
@@ -236,6 +241,7 @@ def import_rows(
             "values": imported.values,
             "ids": imported.ids_from,
             "layers": imported.layers_from,
+            "similarity": similarity,
         }
         blocks = _checked(source, read, imported, unchanged)
         with readable_os_errors(store):

@@ -34,13 +34,13 @@ from fne.finetuning.data import Crop, CropChoices, RandomCrops
 from fne.finetuning.network_rows import NetworkRows, Photos
 from fne.finetuning.settings import ALL, TERM_WEIGHTS, WITH_GRADIENT, Finetune, kind_fault
 from fne.finetuning.tuned_network import TunedNetwork, trained_taps
-from fne.matching.classifier_file import ClassifierFile, read_classifier
+from fne.matching.classifier_file import CLASSIFIER_FILE, ClassifierFile, read_classifier
 from fne.matching.data import Pairs
 from fne.matching.hard_negatives import LossChoices
 from fne.matching.instance_loss import FLOAT, Classes, Instance
 from fne.matching.mined_captions import AnchorDraw
 from fne.matching.model import Matcher
-from fne.matching.model_file import MODELS, read_model, write_tuned
+from fne.matching.model_file import MODEL_FILE, MODELS, read_model, write_tuned
 from fne.matching.run import training_metrics
 from fne.matching.task import MatchingData, MatchingOptions, MatchingTask, Objective, RateFactors
 from fne.store.arrays import arrays_digest
@@ -64,8 +64,7 @@ MEMORY_HINT = "lower runtime.batch or finetune.batch, or train fewer layers with
 class Places:
     """The files that fine-tuning reads, and the folder of the image files."""
 
-    model: Path
-    classifier: Path
+    model: Path  # the folder of the model and its classifier
     images: Path
     captions: Path
     tokens: Path
@@ -79,7 +78,7 @@ class TuningInputs:
 
     matcher: Matcher  # the model of the stage `train`
     model: Artifact  # where it comes from
-    classifier: ClassifierFile  # of its instance loss
+    classifier: ClassifierFile | None  # of its instance loss, if it has one
     images: Mapping[str, Image]  # by id
     training: list[Captioned]
     validation: list[Captioned]
@@ -135,14 +134,16 @@ def run_finetuning(
 
 def read_inputs(places: Places) -> TuningInputs:
     """Open what fine-tuning starts from."""
-    matcher, origin = read_model(places.model)
+    matcher, origin = read_model(places.model / MODEL_FILE)
     files, catalog = read_images(places.images)
     refuse_without_network(origin, bool(files))
-    found = read_classifier(places.classifier)
+    classifier = places.model / CLASSIFIER_FILE
+    found = read_classifier(classifier) if classifier.exists() else None
     words = read_tokens(places.tokens)
     captioned, sentences = read_captions(places.captions)
     split = split_artifact(places.captions, captioned, "train")
-    lineage = recorded_lineage(origin, found.artifact, catalog, sentences, words.artifact, split)
+    given = [found.artifact] if found else []
+    lineage = recorded_lineage(origin, *given, catalog, sentences, words.artifact, split)
     training, validation = (captioned_in(captioned, name) for name in ("train", "val"))
     by_id = {each.id: each for each in files}
     return TuningInputs(matcher, origin, found, by_id, training, validation, words, places, lineage)
@@ -238,9 +239,10 @@ def open_network(
 def digests_of(inputs: TuningInputs, task: MatchingTask) -> dict[str, str]:
     """Return the digests of what training reads, by which its result is kept."""
     weights = {name: value.cpu().numpy() for name, value in inputs.matcher.state_dict().items()}
-    classifier = {"weight": inputs.classifier.weight, "labels": inputs.classifier.labels}
-    if inputs.classifier.bias is not None:
-        classifier["bias"] = inputs.classifier.bias
+    file = inputs.classifier
+    classifier = {"weight": file.weight, "labels": file.labels} if file else {}
+    if file and file.bias is not None:
+        classifier["bias"] = file.bias
     made_with = [inputs.model.settings, inputs.extraction, inputs.embedding]
     return {
         "model": arrays_digest(weights),
@@ -331,12 +333,12 @@ def _classes(settings: Finetune, inputs: TuningInputs, device: torch.device) -> 
     if not settings.has_instance_loss:
         return None
     file = inputs.classifier
-    if not len(file.weight):
+    if file is None:
         raise InputError(
             f"params.yaml: finetune.image_class_weight is {settings.image_class_weight} and "
-            f"finetune.text_class_weight is {settings.text_class_weight}, but {file.artifact.path} has no "
-            "classes: the stage `train` had no instance loss; set both to 0, or use "
-            "-S train.image_class_weight=1.0"
+            f"finetune.text_class_weight is {settings.text_class_weight}, but there is no "
+            f"{inputs.places.model / CLASSIFIER_FILE}: the stage `train` had no instance loss; set both to "
+            "0, or use -S train.image_class_weight=1.0"
         )
     dropout = inputs.model.settings["terms"]["instance"]["dropout"]
     count, dim = file.weight.shape

@@ -1,7 +1,7 @@
 """The classifier of the instance loss on disk, in a file of its own.
 
 Search, `encode` and `dvc pull` of the model do not need it, and with a class per training image it can be
-larger than the model. It is written by every training: without an instance loss, it has no classes.
+larger than the model. It stands beside the model, and is there only if the loss has classes.
 """
 
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fne.matching.instance_loss import Classes
 
 FORMAT = Format("fne-classifier", 1)
+CLASSIFIER_FILE = "classifier.safetensors"
 
 
 @dataclass(frozen=True)
@@ -25,21 +26,17 @@ class ClassifierFile:
     """A classifier as its file has it."""
 
     artifact: Artifact  # its lineage names the model that it was trained with
-    weight: np.ndarray  # (classes, embed_dim); no classes without an instance loss
+    weight: np.ndarray  # (classes, embed_dim)
     bias: np.ndarray | None  # (classes)
     labels: np.ndarray  # the class of each training image, in the order of their sorted ids
 
 
-def write_classifier(
-    path: Path, classes: "Classes | None", settings: dict[str, Any], model: Artifact
-) -> None:
-    """Write the classifier that a model was trained with, and the classes of the images; it may have none."""
-    tensors = {}
-    if classes is not None:
-        import torch  # torch: slow to import
+def write_classifier(path: Path, classes: "Classes", settings: dict[str, Any], model: Artifact) -> None:
+    """Write the classifier that a model was trained with, and the classes of the images."""
+    import torch  # torch: slow to import
 
-        tensors = dict(classes.loss.state_dict())
-        tensors["labels"] = torch.tensor([label for _, label in sorted(classes.labels.items())])
+    tensors = dict(classes.loss.state_dict())
+    tensors["labels"] = torch.tensor([label for _, label in sorted(classes.labels.items())])
     header = {**FORMAT.header(), **describe("classifier", settings, merge(model))}
     write_sealed(path, header, tensors)
 
@@ -51,8 +48,6 @@ def read_classifier(path: Path) -> ClassifierFile:
     try:
         FORMAT.check(path, header)
         artifact = described(path, "classifier", file.sha256, header)
-        if not arrays:
-            return ClassifierFile(artifact, np.zeros((0, 0), np.float32), None, np.zeros(0, np.int64))
         found = ClassifierFile(artifact, arrays["weight"], arrays.get("bias"), arrays["labels"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not a classifier of fne ({error!r}); {repair_hint(path)}") from None

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fne.core.files import text_digest
+from fne.core.files import missing_path, text_digest
 from fne.matching.word_table import pad_captions
 from fne.store.arrays import arrays_digest
 from fne.store.artifact import Lineage
@@ -229,6 +229,8 @@ def read_inputs(
     captioned, catalog = read_captions(captions)
     imported = read_caption_vectors(vectors) if vectors else None
     pretrained = read_word_vectors(vectors) if vectors and not imported else None
+    if vectors and not imported and not pretrained and "without_vector" in words.artifact.settings:
+        raise missing_path(vectors)  # training would silently draw what was given
     if imported:
         words, pretrained = imported.tokens(words), imported.words()
     given = [pretrained.artifact] if pretrained else []

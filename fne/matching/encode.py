@@ -131,7 +131,15 @@ def write_vectors(
         encode_all = partial(encode, matcher, pairs, processes=processes)
         shards = vector_shards(ids, dim, encode_all, processes.first)
         if processes.first:
-            write_rows(store, kind, [Layer("joint", dim)], "float32", shards, {}, lineage)
+            write_rows(
+                store,
+                kind,
+                [Layer("joint", dim)],
+                "float32",
+                shards,
+                {"similarity": matcher.shape.similarity},
+                lineage,
+            )
         else:
             deque(shards, maxlen=0)
 

@@ -2,17 +2,14 @@
 
 from pathlib import Path
 
-from fne.matching.classifier_file import read_classifier
-from fne.matching.model_file import NETWORK, is_imported, read_model, read_model_file
-from fne.store.artifact import Contents, Done, Kind, Lines, summary
+from fne.matching.classifier_file import CLASSIFIER_FILE, read_classifier
+from fne.matching.model_file import MODEL_FILE, NETWORK, read_model, read_model_file
+from fne.store.artifact import Contents, Done, Kind, Lines, folder_kind, summary
 from fne.store.layout import not_finite
 from fne.store.tensors import WeightsFile, weights_kind
 
 
 def _read_model(path: Path) -> WeightsFile:
-    artifact = read_model_file(path).artifact
-    if is_imported(artifact):
-        return artifact, {}
     matcher, artifact = read_model(path)
     return artifact, {name: value.numpy() for name, value in matcher.state_dict().items()}
 
@@ -27,7 +24,7 @@ def _describe_classifier(path: Path) -> Lines:
     found = read_classifier(path)
     classes, dim = found.weight.shape
     what = f"{classes:,} classes of {len(found.labels):,} training images, {dim:,} dimensions"
-    return summary(found.artifact, f"classifier, {what if classes else 'empty: no instance loss'}")
+    return summary(found.artifact, f"classifier, {what}")
 
 
 def _check_tuned(path: Path, done: Done) -> Contents:
@@ -45,8 +42,9 @@ def _describe_tuned(path: Path) -> Lines:
     )
 
 
+FOLDER = folder_kind(MODEL_FILE, CLASSIFIER_FILE)
 CLASSIFIER = Kind(
-    "classifier.safetensors",
+    CLASSIFIER_FILE,
     _check_classifier,
     lambda path: Contents(read_classifier(path).artifact),
     _describe_classifier,

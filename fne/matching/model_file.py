@@ -29,18 +29,17 @@ from fne.store.tensors import HEADER_FAULTS, read_sealed_arrays, write_sealed
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fne.matching.model import Matcher, Shape
+    from fne.matching.model import Matcher
 
 # What makes vectors, the last stage first, as lineages name it.
 MODELS = ("tuned", "model")
 FORMAT = Format("fne-model", 2)
 TUNED = Format("fne-tuned", 2)
+MODEL_FILE = "model.safetensors"
 # The pipeline that makes a tuned model, and vectors with it.
 FINETUNING = "pipelines/finetuning/dvc.yaml"
 # How the names of the weights of a tuned network begin.
 NETWORK = "network."
-# What a model without weights says in its settings that it stands for: imported vectors of both sides.
-IMPORTED = "imported"
 
 
 @dataclass(frozen=True)
@@ -66,28 +65,6 @@ def write_model(
     """
     header = _header(asdict(matcher.shape), settings, lineage, {"train": given or {}})
     return write_sealed(path, header, matcher.state_dict())
-
-
-def write_imported_model(path: Path, shape: "Shape", found: dict[str, Any], lineage: Lineage) -> Artifact:
-    """Write a model without weights for imported vectors of both sides, and what the validation found."""
-    settings: dict[str, Any] = {"source": IMPORTED, "similarity": shape.similarity} | found
-    sections: Sections = {"train": {}}
-    digest = write_sealed(path, _header(asdict(shape), settings, lineage, sections), {})
-    return Artifact(path, MODELS[-1], digest, settings, lineage, sections=sections)
-
-
-def imported_shape(captions: int, dim: int, similarity: str) -> dict[str, Any]:
-    """Return the values of the `fne.matching.model.Shape` of imported vectors, by their names."""
-    return {
-        "image_head": IMPORTED,
-        "text_encoder": IMPORTED,
-        "similarity": similarity,
-        "absolute": False,
-        "features": dim,
-        "vocabulary_size": captions + 1,
-        "word_dim": dim,
-        "embed_dim": dim,
-    }
 
 
 def _header(
@@ -119,10 +96,6 @@ def read_model(path: Path) -> "tuple[Matcher, Artifact]":
     from fne.matching.model import Matcher, Shape
 
     file = read_model_file(path)
-    if is_imported(file.artifact):
-        raise InputError(
-            f"{path}: stands for imported vectors and has no weights; nothing can be encoded with it"
-        )
     try:
         # Drawing weights only to replace them would take longer than reading them.
         with torch.device("meta"):
@@ -160,11 +133,6 @@ def model_of(artifact: Artifact) -> tuple[str, str]:
 def require_same_model(*artifacts: Artifact) -> None:
     """Refuse artifacts of which some were made with a tuned network and others with the model before it."""
     require_same(MODELS, *artifacts)
-
-
-def is_imported(model: Artifact) -> bool:
-    """Return whether a model only stands for imported vectors."""
-    return bool(model.settings.get("source") == IMPORTED)
 
 
 def not_a_model(path: Path, error: Exception) -> InputError:

@@ -24,33 +24,36 @@ from fne.evaluation.metrics.recall import (
     small_split_warning,
     validation_metrics,
 )
-from fne.matching.classifier_file import write_classifier
+from fne.matching.classifier_file import CLASSIFIER_FILE, write_classifier
 from fne.matching.data import read_inputs
 from fne.matching.methods import make_model
-from fne.matching.model_file import write_model
+from fne.matching.model_file import MODEL_FILE, write_model
 from fne.matching.settings import Train, require_precision
 from fne.matching.task import objectives
 from fne.store.artifact import Artifact
 from fne.store.checksums import write_metrics
+from fne.text.tokens import TOKENS, VECTORS
 from fne.training.finished_runs import Finished
 from fne.training.history import write_history
 from fne.training.run import Job
 
-Four = tuple[Path, Path, Path, Path]
+Three = tuple[Path, Path, Path]
 DIRECTIONS = ("image_to_text", "text_to_image")
 
 
-def run_training(settings: Train, runtime: Runtime, sources: Four, outputs: Four) -> None:
+def run_training(settings: Train, runtime: Runtime, sources: Three, outputs: Three) -> None:
     """Train, and write the results.
 
     Args:
-        sources: the embeddings, captions, tokens and word vectors.
-        outputs: the model, the classifier, the history and the metrics.
+        sources: the embeddings, the catalog of captions, and the folder of tokens and word vectors.
+        outputs: the folder of model and classifier, the history and the metrics.
     """
-    model, classifier, history, metrics = outputs
+    folder, history, metrics = outputs
+    model = folder / MODEL_FILE
     device = prepare_device(runtime, settings.threads)
     require_precision(settings.precision, device.type)
-    inputs = read_inputs(*sources)
+    embeddings, captions, words = sources
+    inputs = read_inputs(embeddings, captions, words / TOKENS, words / VECTORS)
     with (
         joined(device) as processes,
         graceful_stop(partial(processes.log, err=True), [signal.SIGTERM]) as stopping,
@@ -64,7 +67,8 @@ def run_training(settings: Train, runtime: Runtime, sources: Four, outputs: Four
         given = settings.given()
         digest = write_model(model, made.matcher, made_with, inputs.lineage, given)
         written = Artifact(model, "model", digest, made_with, inputs.lineage, sections={"train": given})
-        write_classifier(classifier, made.classes, settings.applied(), written)
+        if made.classes is not None:
+            write_classifier(folder / CLASSIFIER_FILE, made.classes, settings.applied(), written)
         write_history(history, made.done.points, digest)
         write_metrics(metrics, found)
         say(f"{kept(found, made.done.kept.phase)}: {summary(found)}")
@@ -111,10 +115,7 @@ def summary(found: Mapping[str, Any]) -> str:
 
 
 def warnings(found: Mapping[str, Any], method: str, losses: Sequence[str] = ()) -> list[str]:
-    """Return what is wrong with `training_metrics`: the training did not start, or it says little.
-
-    The method is a value of `train.method`, or `imported`.
-    """
+    """Return what is wrong with `training_metrics`: the training did not start, or it says little."""
     validation = found["validation"]
     small = small_split_warning(validation["images"], validation["chance"], len(RECALLS))
     stuck = not_started(

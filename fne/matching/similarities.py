@@ -9,7 +9,7 @@ captions, dim) is allocated, not even for the gradient. On the CPU, `fne.matchin
 loops. For other devices and types, it is computed in plain torch, in chunks of images.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 EUCLIDEAN_EPSILON = 1e-4
 # Values of an intermediate tensor (images, captions, dim): 64 MB in float32.
@@ -48,10 +49,9 @@ def exact_euclidean(images: Tensor, captions: Tensor) -> Tensor:
     return -torch.cdist(images, captions, compute_mode="donot_use_mm_for_euclid_dist")
 
 
-def find_similarity(model: Mapping[str, Any]) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the similarity of a model, given its settings; imported vectors may have any length."""
-    name = model["similarity"]
-    return exact_euclidean if (model.get("source"), name) == ("imported", "euclidean") else SIMILARITIES[name]
+def exact_cosine(images: Tensor, captions: Tensor) -> Tensor:
+    """Return cosines of vectors of any length; that of a vector of zeros is 0."""
+    return cosine(functional.normalize(images, dim=1), functional.normalize(captions, dim=1))
 
 
 def order(images: Tensor, captions: Tensor) -> Tensor:
@@ -179,3 +179,5 @@ def _run_in_threads(work: Callable[[int, int], None], count: int, differences: i
 
 
 SIMILARITIES = {"cosine": cosine, "euclidean": euclidean, "order": order, "order_root": order_root}
+# For vectors of any length, such as imported ones.
+OF_ANY_LENGTH = SIMILARITIES | {"cosine": exact_cosine, "euclidean": exact_euclidean}

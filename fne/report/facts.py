@@ -19,8 +19,6 @@ from fne.report.sources import History
 from fne.store.artifact import Lineage
 from fne.store.catalog import SPLITS, Captioned
 
-# What the report says of a model that stands for imported vectors.
-NOT_TRAINED = "imported, not trained here"
 # In pipeline order; ancestors that are not listed here follow in alphabetical order.
 ORDER = ["images", "captions", "weights", "activations", "train_images", "statistics", "embeddings"]
 ORDER += ["vocabulary", "tokens", "model", "tuned", "image_vectors", "caption_vectors", "ranks", "captioner"]
@@ -64,7 +62,6 @@ def main_settings(lineage: Lineage) -> dict[str, str]:
         "Backbone": activations.get("backbone"),
         "Weights": weights.get("name") or weights.get("file") or weights.get("kind"),
         "Embedding": embedding.get("layer" if embedding.get("kind") in ("layer", "plain") else "kind"),
-        "Model": NOT_TRAINED if model.get("source") == "imported" else None,
         "Text encoder": model.get("text_encoder"),
         "Start": None if model.get("start") == "random" else model.get("start"),
         "Similarity": model.get("similarity"),

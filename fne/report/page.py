@@ -30,7 +30,7 @@ from fne.report.facts import (
     settings_of,
 )
 from fne.report.gallery import Gallery
-from fne.report.result_rows import chance_recall, results_table, small_split, start_sentence
+from fne.report.result_rows import Row, chance_recall, results_table, small_split, start_sentence
 from fne.report.sources import TUNED, Evaluation, History, Tuning
 from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, Image
@@ -41,6 +41,8 @@ THUMBNAIL_SIDE = 256  # pixels
 THUMBNAIL_QUALITY = 80  # of the JPEG
 
 EVALUATED = "evaluated here"
+# DVC sets it for the stages of an experiment.
+EXPERIMENT = "DVC_EXP_NAME"
 MODELS = ("model", "tuned", "tagger", "captioner")  # in lineages
 
 
@@ -67,25 +69,11 @@ def render(
         training: the content of `metrics/training.json`.
         record: how the page was made, of `fne.report.record`.
     """
-    captions = {
-        record.id: dict(zip(record.caption_ids, record.captions, strict=True)) for record in captioned
-    }
     values = {
-        "evaluation": evaluation,
-        "directions": [
-            ("image_to_text", "Image → sentences", evaluation.image_to_text),
-            ("text_to_image", "Sentence → images", evaluation.text_to_image),
-        ],
-        "rows": results_table(evaluation, paper_row, baseline),
+        **_results(evaluation, gallery, captioned, results_table(evaluation, paper_row, baseline)),
         "paper_row": paper_row,
-        "chance_recall": chance_recall,
-        "recall_curve": recall_curve,
-        "rank_histogram": rank_histogram,
         "phases": phases(lineage, history),
         "layers": layer_fractions(lineage),
-        "gallery": gallery,
-        "captions": captions,
-        "sentences": {id_: text for texts in captions.values() for id_, text in texts.items()},
         "not_started": start_sentence(lineage, training, tuning.metrics if tuning else None),
         "kept": kept_sentence(
             settings_of(lineage, "model"),
@@ -96,11 +84,56 @@ def render(
         "gain": tuning.gain if tuning else [],
         "tuning_kept": kept_sentence(settings_of(lineage, TUNED), "epoch", EVALUATED),
         "tuning_curves": learning_curves(tuning.history) if tuning else [],
-        "small_split": small_split(evaluation),
-        "split": evaluation.split,
         "facts": {**head, **main_settings(lineage), **counts(captioned, lineage)},
     }
     return render_page("page.html", values, lineage, history, thumbnails, record)
+
+
+def render_imported(
+    evaluation: Evaluation,
+    lineage: Lineage,
+    gallery: Gallery,
+    captioned: Sequence[Captioned],
+    thumbnails: Mapping[str, str],
+    head: Mapping[str, str],
+    record: str,
+) -> str:
+    """Return the page about imported vectors as HTML; see `render` for what it is given."""
+    facts = {"Similarity": str(evaluation.artifact.settings["similarity"]), "Model": "not trained here"}
+    values = {
+        **_results(evaluation, gallery, captioned, results_table(evaluation, None, None)),
+        "paper_row": None,
+        "layers": [],
+        "not_started": None,
+        "tuning": None,
+        "facts": {**head, **facts, **counts(captioned, {})},
+    }
+    return render_page("imported.html", values, lineage, History({}), thumbnails, record)
+
+
+def _results(
+    evaluation: Evaluation, gallery: Gallery, captioned: Sequence[Captioned], rows: Sequence[Row]
+) -> dict[str, Any]:
+    """Return what pages about retrieval show of an evaluation, by the names of the template."""
+    captions = {
+        record.id: dict(zip(record.caption_ids, record.captions, strict=True)) for record in captioned
+    }
+    return {
+        "evaluation": evaluation,
+        "directions": [
+            ("image_to_text", "Image → sentences", evaluation.image_to_text),
+            ("text_to_image", "Sentence → images", evaluation.text_to_image),
+        ],
+        "rows": rows,
+        "chance_recall": chance_recall,
+        "recall_curve": recall_curve,
+        "rank_histogram": rank_histogram,
+        "gallery": gallery,
+        "captions": captions,
+        "sentences": {id_: text for texts in captions.values() for id_, text in texts.items()},
+        "small_split": small_split(evaluation),
+        "split": evaluation.split,
+    }
 
 
 def render_page(

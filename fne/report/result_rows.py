@@ -114,7 +114,7 @@ def start_sentence(
         training["epochs"],
         training["updates"],
         training["collapsed"],
-        "imported" if model.get("source") == "imported" else model.get("method", "steps"),
+        model.get("method", "steps"),
     )
 
 

@@ -15,7 +15,7 @@ from fne.experiments.compare import compare
 from fne.experiments.tables import find_paper_row
 from fne.report.facts import head, history_unit
 from fne.report.gallery import choose_gallery
-from fne.report.page import make_thumbnails, render
+from fne.report.page import EXPERIMENT, make_thumbnails, render
 from fne.report.record import REPORT, page_record, pages_of_other_catalogs
 from fne.report.settings import Report
 from fne.report.sources import Tuning, read_evaluation, read_history, read_training, read_tuning
@@ -25,8 +25,6 @@ from fne.store.catalog import image_root, read_captions, read_images
 from fne.store.history import MODEL
 from fne.store.lineage import check_records, recorded_lineage
 
-# DVC sets it for the stages of an experiment.
-EXPERIMENT = "DVC_EXP_NAME"
 TUNED_PAGE = "tuned_page"  # in records
 
 

@@ -137,18 +137,20 @@ class History:
         return {name: self.series[name] for name in names}
 
 
-def read_evaluation(metrics_path: Path, intervals_path: Path, ranks_path: Path) -> Evaluation:
+def read_evaluation(
+    metrics_path: Path, intervals_path: Path, ranks_path: Path, remedy: str = "run `dvc repro evaluate`"
+) -> Evaluation:
     """Read the three files of the `evaluate` stage; damaged ones are refused, and those of unlike runs."""
     ranks = read_arrays(ranks_path, RANKS)
     settings = ranks.artifact.settings
     name = str(settings.get("name"))
-    metrics = _read_json(metrics_path, name, {"ties", "images", "captions"})
-    intervals = _read_json(intervals_path, name, set())
+    metrics = _read_json(metrics_path, name, {"ties", "images", "captions"}, remedy)
+    intervals = _read_json(intervals_path, name, set(), remedy)
     images, captions = ranks.texts("image_ids"), ranks.texts("caption_ids")
     if (metrics["images"], metrics["captions"]) != (len(images), len(captions)):
         raise InputError(
             f"{metrics_path} covers {metrics['images']} images and {metrics['captions']} captions, but "
-            f"{ranks_path} covers {len(images)} and {len(captions)}; {_again(metrics_path)}"
+            f"{ranks_path} covers {len(images)} and {len(captions)}; {remedy}"
         )
     try:
         _check_positions(ranks)
@@ -164,13 +166,12 @@ def read_evaluation(metrics_path: Path, intervals_path: Path, ranks_path: Path) 
         )
         directions = (evaluation.image_to_text, evaluation.text_to_image)
         for direction in directions:
-            _check_metrics(metrics_path, intervals_path, direction, settings["recalls"])
+            _check_metrics(metrics_path, intervals_path, direction, settings["recalls"], remedy)
         rsum = sum_of_recalls(*(direction.metrics for direction in directions))
-        _compare(metrics_path, "rsum", evaluation.rsum, rsum)
+        _compare(metrics_path, "rsum", evaluation.rsum, rsum, remedy)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise InputError(
-            f"{metrics_path}, {intervals_path} and {ranks_path} do not fit together ({error!r}); "
-            f"{_again(metrics_path)}"
+            f"{metrics_path}, {intervals_path} and {ranks_path} do not fit together ({error!r}); {remedy}"
         ) from None
     return evaluation
 
@@ -264,16 +265,16 @@ def _direction(ranks: Arrays, way: str, metrics: dict[str, Any], intervals: dict
 
 
 def _check_metrics(
-    metrics_path: Path, intervals_path: Path, direction: Direction, recalls: list[int]
+    metrics_path: Path, intervals_path: Path, direction: Direction, recalls: list[int], remedy: str
 ) -> None:
     """Refuse metrics that the ranks do not give, and intervals of other metrics."""
     expected = mean_over_folds(
         [summarize(direction.ranks[direction.folds == fold], recalls) for fold in np.unique(direction.folds)]
     )
     for name in sorted({*expected, *direction.metrics}):
-        _compare(metrics_path, name, direction.metrics.get(name), expected.get(name))
+        _compare(metrics_path, name, direction.metrics.get(name), expected.get(name), remedy)
     for name in sorted(expected.keys() ^ direction.intervals.keys()):
-        raise InputError(f"{intervals_path}: '{name}' is missing or no metric; {_again(intervals_path)}")
+        raise InputError(f"{intervals_path}: '{name}' is missing or no metric; {remedy}")
 
 
 def _check_positions(ranks: Arrays) -> None:
@@ -284,9 +285,9 @@ def _check_positions(ranks: Arrays) -> None:
             raise ValueError(f"'{name}' has positions beyond its {len(ranks[pool])} {pool}")
 
 
-def _compare(path: Path, name: str, found: float | None, correct: float | None) -> None:
+def _compare(path: Path, name: str, found: float | None, correct: float | None, remedy: str) -> None:
     if found is None or correct is None or not math.isclose(found, correct, abs_tol=1e-6):
-        raise InputError(f"{path}: has {name} = {found}, the ranks give {correct}; {_again(path)}")
+        raise InputError(f"{path}: has {name} = {found}, the ranks give {correct}; {remedy}")
 
 
 def _interval(bounds: dict[str, float]) -> Interval:
@@ -302,12 +303,12 @@ def _count(value: Any) -> int:
     return value
 
 
-def _read_json(path: Path, name: str, extra_keys: set[str]) -> dict[str, Any]:
-    content = read_metrics(path, _again(path))
+def _read_json(path: Path, name: str, extra_keys: set[str], remedy: str) -> dict[str, Any]:
+    content = read_metrics(path, remedy)
     expected = {"image_to_text", "text_to_image", "rsum"} | extra_keys
     found = content.get(name)
     if not isinstance(found, dict) or not expected <= found.keys():
-        raise InputError(f"{path}: expected {', '.join(sorted(expected))} under '{name}'; {_again(path)}")
+        raise InputError(f"{path}: expected {', '.join(sorted(expected))} under '{name}'; {remedy}")
     return found
 
 

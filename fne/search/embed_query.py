@@ -6,11 +6,10 @@ refused. Importing this module takes seconds, so it is imported only where it is
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -34,7 +33,7 @@ from fne.features.standardize import read_statistics
 from fne.finetuning.encode import tuned_extractor
 from fne.matching.model import Matcher
 from fne.matching.model_file import MODELS, read_model, require_same_model
-from fne.matching.similarities import find_similarity
+from fne.matching.similarities import OF_ANY_LENGTH, SIMILARITIES
 from fne.search.folder import RowSource
 from fne.search.numpy_model import Similarity
 from fne.search.open_project import ExternalImage, Project
@@ -265,9 +264,9 @@ def torch_encoder(model: Artifact) -> Callable[[Sequence[Sequence[int]]], np.nda
     return encode
 
 
-def torch_similarity(model: Mapping[str, Any]) -> Similarity:
-    """Return the similarity of a model, given its settings; `fne.search.numpy_model` has its interface."""
-    similarity = find_similarity(model)
+def torch_similarity(name: str, any_length: bool = False) -> Similarity:
+    """Return a similarity; `fne.search.numpy_model` has its interface."""
+    similarity = (OF_ANY_LENGTH if any_length else SIMILARITIES)[name]
 
     def scores(images: np.ndarray, captions: np.ndarray) -> np.ndarray:
         found: np.ndarray = similarity(torch.from_numpy(images), torch.from_numpy(captions)).numpy()

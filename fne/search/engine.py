@@ -24,6 +24,7 @@ from fne.matching.model_file import require_same_model
 from fne.search.answer import Answer, Match
 from fne.search.describe_photo import PARTS, Described, Wanted, describe_rows
 from fne.search.open_project import (
+    IMPORTED,
     CatalogContents,
     EmbeddedImage,
     ExternalImage,
@@ -33,7 +34,13 @@ from fne.search.open_project import (
     normalized,
     parse_query,
 )
-from fne.search.snapshot import Snapshot, open_embeddings, open_for_image, open_for_sentence
+from fne.search.snapshot import (
+    Snapshot,
+    open_embeddings,
+    open_for_image,
+    open_for_sentence,
+    open_imported,
+)
 from fne.store.artifact import Artifact, merge
 from fne.store.catalog import SPLITS
 from fne.store.layout import TERNARY, pack, unpack
@@ -97,6 +104,10 @@ def search(
         raise InputError("photos of a folder have no splits and tags; remove --split and --tag")
     project.catalog.check_filters(split, tag)
     filters = Filters(split, tag)
+    if project.chosen == IMPORTED:
+        if by or folder:
+            raise InputError("--model imported searches the catalog by its vectors; remove --by and --in")
+        return _search_imported(project, query, filters, k)
     if isinstance(query, str):
         return _search_text(project, query, folder, filters, k)
     if by is not None:
@@ -121,7 +132,7 @@ def images_for_sentence(
 ) -> Answer:
     """Rank images of the catalog, or those of a folder, for a sentence."""
     space = folder.vectors if folder else snapshot.images
-    if snapshot.model is None or space is None:
+    if space is None or (snapshot.model is None and snapshot.imported is None):
         raise AbsentError("sentences need a trained model; run `dvc repro encode`")
     caption, unknown = embed_sentence(snapshot, text, in_catalog=folder is None)
     pool = folder.folder if folder else snapshot.catalog
@@ -133,7 +144,7 @@ def images_for_sentence(
         text=text,
         image=None,
         file=None,
-        by=MODEL,
+        by=MODEL if snapshot.imported is None else IMPORTED,
         measure=snapshot.similarity,
         pool=pool.name,
         candidates=len(places),
@@ -161,7 +172,7 @@ def sentences_for_image(
         text=None,
         image=image.id,
         file=str(image.file) if image.file else None,
-        by=MODEL,
+        by=MODEL if snapshot.imported is None else IMPORTED,
         measure=snapshot.similarity,
         pool=catalog.name,
         candidates=len(places),
@@ -306,6 +317,21 @@ def as_stored(embedded: np.ndarray, store: Rows) -> np.ndarray:
     """Return an embedding (features) as a store would have it."""
     stored: np.ndarray = pack(embedded[None])[0] if store.dtype == TERNARY else embedded.astype(store.dtype)
     return stored
+
+
+def _search_imported(project: Project, query: QueryImage | str, filters: Filters, k: int) -> Answer:
+    snapshot = open_imported(project)
+    assert snapshot.images
+    if isinstance(query, str):
+        return images_for_sentence(snapshot, query, k, filters)
+    vector = None if query.id is None else snapshot.images.row(query.id)
+    if vector is None:
+        raise InputError(
+            f"{query.id or query.file}: has no imported vector, and the encoder that computed the others is "
+            "unknown; search with an image of the catalog"
+        )
+    image = EmbeddedImage(query.id, query.sha256, query.file, vector=vector)
+    return sentences_for_image(snapshot, image, k, filters)
 
 
 def _search_text(project: Project, text: str, path: Path | None, filters: Filters, k: int) -> Answer:

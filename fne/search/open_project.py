@@ -25,10 +25,10 @@ from fne.store.catalog import SPLITS, Captioned, Image, image_root, read_caption
 from fne.store.rows import Rows
 
 PARAMS = "params.yaml"
-MATCHING, TUNED = "matching", "tuned"
+MATCHING, TUNED, IMPORTED = "matching", "tuned", "imported"
 # The file of each model that can be searched with, and the folder of its vectors.
 MODELS = {
-    MATCHING: ("models/matching.safetensors", "vectors"),
+    MATCHING: ("models/matching/model.safetensors", "vectors"),
     TUNED: ("models/tuned.safetensors", "vectors/tuned"),
 }
 BLOCK, BLOCK_IN_MEMORY = 1024, 4096  # rows
@@ -151,7 +151,7 @@ def _concatenated(scores: list[np.ndarray]) -> np.ndarray:
 class Project:
     """A project, given by its parameter file; artifacts are at the paths that `dvc.yaml` names.
 
-    `chosen` is one of `MODELS`: the model in use, with its vectors.
+    `chosen` is one of `MODELS`, the model in use, or `IMPORTED` for vectors without one.
     """
 
     params: Path
@@ -233,11 +233,17 @@ class Project:
         return self.params.parent / name
 
 
-def choose_model(params: Path, model: str) -> Project:
-    """Return the project of a parameter file with a model of `MODELS` in use; a tuned one must be there."""
-    if model not in MODELS:
-        raise InputError(f"model: {not_one_of(model, MODELS)}")
+def choose_model(params: Path, model: str, imported: bool = False) -> Project:
+    """Return the project of a parameter file with a model of `MODELS` in use; a tuned one must be there.
+
+    With `imported`, vectors of both sides that another program computed may be used instead of a model.
+    """
+    known = [*MODELS, *[IMPORTED] * imported]
+    if model not in known:
+        raise InputError(f"model: {not_one_of(model, known)}")
     project = Project(params, model)
+    if model == IMPORTED:
+        return project
     needed = (project.model, project.image_vectors, project.caption_vectors)
     missing = next((path for path in needed if not path.exists()), None)
     if missing and model == TUNED:
@@ -245,14 +251,14 @@ def choose_model(params: Path, model: str) -> Project:
     return project
 
 
-def open_project(root: str | Path, model: str = MATCHING) -> Project:
+def open_project(root: str | Path, model: str = MATCHING, imported: bool = False) -> Project:
     """Return the project in a folder, which must have a `params.yaml`, with a model of `MODELS` in use."""
     params = Path(root).expanduser() / PARAMS
     if not params.is_file():
         raise InputError(
             f"{root}: not the folder of a project ({PARAMS} is missing); pass its folder as root"
         )
-    project = choose_model(params, model)
+    project = choose_model(params, model, imported)
     # Shards that were hashed once, and have not changed since, are not hashed again.
     stat_cache.use(project.scratch)
     return project

@@ -20,8 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from fne.core.errors import InputError
+from fne.core.settings import load_section
 from fne.describing.model_file import DescribingFile
-from fne.matching.model_file import FINETUNING, ModelFile, is_imported, read_model_file, require_same_model
+from fne.evaluation.imported import Imported, open_sides
+from fne.matching.model_file import FINETUNING, ModelFile, read_model_file, require_same_model
 from fne.search.describe_photo import PARTS
 from fne.search.numpy_model import (
     PREFIX,
@@ -33,6 +35,7 @@ from fne.search.numpy_model import (
     ternary_products,
 )
 from fne.search.open_project import (
+    IMPORTED,
     MATCHING,
     TUNED,
     CatalogContents,
@@ -52,10 +55,11 @@ from fne.text.vocabulary import Vocabulary, read_vocabulary
 EXAMPLES, EXAMPLE_LENGTH = 3, 60  # captions, and their characters
 SAMPLES = 24  # images
 
+
 # How to make the parts that a project may lack.
 MADE_BY = {
     "embeddings": "look-alikes need features/embeddings; run `dvc repro embed`",
-    MATCHING: "sentences need models/matching.safetensors and vectors/; run `dvc repro encode`",
+    MATCHING: "sentences need models/matching/model.safetensors and vectors/; run `dvc repro encode`",
     TUNED: f"sentences need models/tuned.safetensors and vectors/tuned/; run `dvc repro {FINETUNING}`",
 }
 
@@ -78,31 +82,33 @@ class Snapshot:
     notes: list[str] = field(default_factory=list)  # what is missing, and how to make it
     version: str = ""  # a digest of all parts, which names the set in answers of a server
     count_bits: Callable[[np.ndarray, np.ndarray], np.ndarray] = ternary_products
+    imported: str | None = None  # the similarity of imported vectors; then there is no model
 
     @cached_property
     def similarity(self) -> str:
         """The name of the similarity of the model."""
-        return str(self.model.shape["similarity"] if self.model else self._trained_with["similarity"])
+        named = self.model.shape if self.model else self._trained_with
+        return self.imported or str(named["similarity"])
 
     @cached_property
     def compare(self) -> Similarity:
         """The similarity; only that of the default model needs no torch."""
-        if self.similarity == SIMILARITY:
+        if self.similarity == SIMILARITY and self.imported is None:
             return cosine
         from fne.search.embed_query import torch_similarity  # torch: slow to import
 
-        return torch_similarity(self._trained_with | {"similarity": self.similarity})
+        return torch_similarity(self.similarity, any_length=self.imported is not None)
 
     @cached_property
     def encoder(self) -> Encoder | None:
         """What encodes sentences; None if vectors of captions were imported: what made them is unknown."""
-        assert self.model
-        return None if without_encoder(self.model.artifact) else sentence_encoder(self.model)
+        if self.model is None or without_encoder(self.model.artifact):
+            return None
+        return sentence_encoder(self.model)
 
     @property
     def _trained_with(self) -> dict[str, object]:
-        settings: dict[str, object] = self.lineage["model"]["settings"]
-        return settings
+        return self.lineage["model"]["settings"] if "model" in self.lineage else {}
 
     @cached_property
     def by_digest(self) -> dict[str, Image]:
@@ -164,7 +170,7 @@ class Snapshot:
 
 def without_encoder(model: Artifact) -> bool:
     """Return whether the vectors of captions were imported, so that none can be computed for a sentence."""
-    return is_imported(model) or has_caption_vectors(model.lineage)
+    return has_caption_vectors(model.lineage)
 
 
 def sentence_encoder(model: ModelFile) -> Encoder:
@@ -206,6 +212,15 @@ def open_embeddings(project: Project) -> Snapshot:
     store = Rows.open(project.embeddings, "embeddings")
     lineage = merge(store.artifact, *catalog.artifacts)
     return Snapshot(catalog, lineage, image_space(catalog, store, False))
+
+
+def open_imported(project: Project) -> Snapshot:
+    """Open imported vectors of both sides: what makes those of a new sentence or photo is unknown."""
+    catalog = project.catalog
+    sides = open_sides(load_section(project.params, IMPORTED, Imported), project.params.parent)
+    lineage = merge(sides.images.artifact, sides.captions.artifact, *catalog.artifacts)
+    spaces = image_space(catalog, sides.images, False), caption_space(catalog, sides.captions, False)
+    return Snapshot(catalog, lineage, images=spaces[0], captions=spaces[1], imported=sides.similarity)
 
 
 def load_snapshot(params: Path, model: str = MATCHING) -> Snapshot:

@@ -174,6 +174,8 @@ class Kind:
     describe: Callable[[Path], Lines] | None = None
     # Whether a path is that of such an artifact, where the name does not say it.
     is_at: Callable[[Path], bool] | None = None
+    # Whether this is a folder of artifacts, of which each is checked and described by itself.
+    has_parts: bool = False
 
     def recognizes(self, path: Path) -> bool:
         """Return whether a path is that of such an artifact, which need not be intact, or exist."""
@@ -195,6 +197,16 @@ class Source:
     section: str
     key: str
     fault: Callable[[Artifact, Path, Mapping[str, Any]], str | None]
+
+
+def folder_kind(*names: str) -> Kind:
+    """Return the kind of folders of artifacts, which have at least one file of these names."""
+    return Kind(
+        f"folders with {' or '.join(names)}",
+        lambda path, done: Contents(),
+        is_at=lambda path: any((path / name).is_file() for name in names),
+        has_parts=True,
+    )
 
 
 def names_format(path: Path, form: Format) -> bool:

@@ -46,7 +46,7 @@ CAPTIONS = Format("fne-captions", 4)
 RECORD = Format("fne-catalog", 2)
 SPLITS = ("train", "val", "test", "gallery")
 # Where the pipeline writes `captions.jsonl`.
-CAPTIONS_FILE = Path("data/captions.jsonl")
+IMAGES_FILE, CAPTIONS_FILE = Path("data/images.jsonl"), Path("data/captions.jsonl")
 RECORD_NAME = "catalog.json"
 
 # Folders in which data sets keep their annotations, one level below their root.

@@ -48,12 +48,21 @@ def check_records(*artifacts: Artifact) -> None:
 def record_faults(artifact: Artifact, stages: Sequence[Stage]) -> list[tuple[str, str]]:
     """Return where lock files record other settings or inputs: lines without advice, and stages to run."""
     path = str(project_path(artifact.path))
-    writer = next((stage for stage in stages if path in stage.outs), None)
-    if writer is None:
+    writer = next((stage for stage in stages if stage.writes(path)), None)
+    # Hashing and reading the listings of folders takes long, and there is hardly ever a reason for it.
+    if writer is None or not _faults(artifact, path, writer, stages, by_content=False):
         return []
+    if content_md5(Path(path)) != writer.recorded_md5(path):
+        return []
+    return _faults(artifact, path, writer, stages, by_content=True)
+
+
+def _faults(
+    artifact: Artifact, path: str, writer: Stage, stages: Sequence[Stage], by_content: bool
+) -> list[tuple[str, str]]:
     own = {"settings": artifact.settings, "sections": artifact.sections}
     made_with = [own, *(entry for name, entry in artifact.lineage.items() if name != artifact.name)]
-    behind = [_with_settings(each) for each in (writer, *_ancestors(writer, stages))]
+    behind = [_with_settings(each) for each in (writer, *_ancestors(writer, stages, by_content))]
     paths = {key for stage in stages for key in stage.paths}
     places = {_absolute(path) for stage in stages for path in stage.deps}
     faults = [
@@ -69,25 +78,33 @@ def record_faults(artifact: Artifact, stages: Sequence[Stage]) -> list[tuple[str
         for stage in behind
         for key, value in _other_paths(stage)
     ]
-    faults += [
+    return faults + [
         (f"{path} was made from {file} {made[:12]}…, but {LOCK} records {recorded[:12]}…", writer.address)
         for file, made, recorded in _other_files(artifact, writer)
     ]
-    # Hashing takes long, and there is hardly ever a reason for it.
-    return faults if faults and content_md5(Path(path)) == writer.outs[path] else []
 
 
-def _ancestors(stage: Stage, stages: Sequence[Stage]) -> Iterable[Stage]:
-    """Return the stages whose recorded outs are recorded dependencies of a stage, directly or not."""
+def _ancestors(stage: Stage, stages: Sequence[Stage], by_content: bool) -> Iterable[Stage]:
+    """Return the stages whose recorded outs are recorded dependencies of a stage, directly or not.
+
+    Without `by_content`, a dependency in the folder of an out counts whatever its content was.
+    """
     found: dict[str, Stage] = {}
     waiting = [stage]
     while waiting:
         current = waiting.pop()
         for each in stages:
-            if each.address not in found and each.outs.items() & current.deps.items():
+            if each.address not in found and _connects(each, current, by_content):
                 found[each.address] = each
                 waiting.append(each)
     return found.values()
+
+
+def _connects(earlier: Stage, later: Stage, by_content: bool) -> bool:
+    inner = [path for path in later.deps if path not in earlier.outs and earlier.writes(path)]
+    return bool(earlier.outs.items() & later.deps.items()) or any(
+        not by_content or earlier.recorded_md5(path) == later.deps[path] for path in inner
+    )
 
 
 def _with_settings(stage: Stage) -> Stage:

@@ -16,6 +16,7 @@ from fne.core.dvc import (
     added_out,
     content_md5,
     locked_dependencies,
+    out_of,
     pipeline_outs,
     project_path,
     recorded_stages,
@@ -64,11 +65,11 @@ def verify_artifacts(paths: Sequence[Path], kinds: Sequence[Kind], sources: Sequ
     if not paths and not outs:
         raise missing_path("dvc.yaml", "run this in the project's folder, or name the artifacts")
     known = list(dict.fromkeys([*outs, *filter(STORE.recognizes, locked_dependencies())]))
-    here = [path for path in known if path.exists()]
+    here = [each for path in known if path.exists() for each in _parts(path, kinds)]
     named = (each for path in paths for each in _within(project_path(path), here, kinds))
     chosen = list(dict.fromkeys(named)) or here
     found, faults = _check_all(chosen, outs, kinds)
-    present = (path for path in dict.fromkeys([*known, *chosen]) if path.exists())
+    present = (path for path in dict.fromkeys([*here, *chosen]) if path.exists())
     faults += _compare_all(found, outs, load_project_artifacts(present, kinds), sources)
     # What was never made, such as the outputs of a pipeline that nobody ran, is not missing.
     made = [path for path in known if path not in outs or outs[path].md5]
@@ -84,11 +85,11 @@ def _check_all(
     with progress("verifying", sum(map(_size, paths)), unit=BYTES, leave=False) as shown:
         for path in paths:
             shown.rename(f"verifying {printable(str(path))}")
-            out = outs.get(path) or added_out(path)
+            out = out_of(path, outs) or added_out(path)
             kind = kind_at(path, kinds)
             if out is None and not path.exists():
                 faults.append(f"{path}: no such file or folder")
-            elif out is None and kind is None:
+            elif kind is None and path not in outs and (out is None or out.md5 is None):
                 faults.append(f"{path}: not an artifact of the pipeline")
             else:
                 found[path], own = _check(path, kind, out, shown.update)
@@ -113,7 +114,9 @@ def _compare_all(
         yield from (f"{fault}; run `dvc repro --force {address}`" for fault, address in recorded)
         yield from image_faults(artifact)
         # No stage makes an imported store.
-        advice = "run `dvc repro`" if path in outs else "copy it again, or import it again with `fne import`"
+        advice = (
+            "run `dvc repro`" if out_of(path, outs) else "copy it again, or import it again with `fne import`"
+        )
         yield from (f"{fault}; {advice}" for fault in disagreements(path, artifact, contents, project))
 
 
@@ -185,7 +188,7 @@ def source_faults(
 ) -> list[tuple[str, str]]:
     """Return lines about another `Source` than the lock file records, each with the stage to run again."""
     path = str(project_path(artifact.path))
-    writer = next((stage for stage in stages if path in stage.outs), None)
+    writer = next((stage for stage in stages if stage.writes(path)), None)
     source = next((each for each in sources if each.artifact == artifact.name), None)
     if writer is None or source is None:
         return []
@@ -207,9 +210,21 @@ def source_faults(
 
 def _within(path: Path, artifacts: Sequence[Path], kinds: Sequence[Kind]) -> list[Path]:
     """Return the artifacts in a folder that is no artifact itself, or the path as it is."""
+    if path.is_dir() and _has_parts(path, kinds):
+        return _parts(path, kinds)
     if not path.is_dir() or kind_at(path, kinds) or path in artifacts:
         return [path]
     return [each for each in artifacts if each.is_relative_to(path)] or [path]
+
+
+def _has_parts(path: Path, kinds: Sequence[Kind]) -> bool:
+    kind = kind_at(path, kinds)
+    return kind is not None and kind.has_parts
+
+
+def _parts(path: Path, kinds: Sequence[Kind]) -> list[Path]:
+    """Return the artifacts in a folder of artifacts, or the path as it is."""
+    return list(files_in(path)) if _has_parts(path, kinds) else [path]
 
 
 def _check(path: Path, kind: Kind | None, out: PipelineOut | None, done: Done) -> tuple[Contents, list[str]]:

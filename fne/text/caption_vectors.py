@@ -15,7 +15,7 @@ from fne.core.errors import InputError
 from fne.store.arrays import read_arrays, write_arrays
 from fne.store.artifact import Artifact, Lineage, merge
 from fne.store.catalog import Captioned
-from fne.store.layout import MANIFEST, count_views
+from fne.store.layout import MANIFEST
 from fne.store.rows import Rows
 from fne.text.tokens import Tokens
 from fne.text.vocabulary import SECTIONS
@@ -23,8 +23,6 @@ from fne.text.word_vectors import ARTIFACT, LAYOUT, WordVectors
 
 STORE = "caption_features"
 KIND = "captions"
-# Kinds of embeddings that are the imported values themselves.
-AS_THEY_ARE = ("layer", "plain", "raw")
 
 
 @dataclass(frozen=True)
@@ -79,33 +77,13 @@ def write_caption_vectors(path: Path, store: Path, captioned: Sequence[Captioned
 
 
 def read_caption_vectors(path: Path) -> CaptionVectors | None:
-    """Read `vectors.h5`, checking its seal; return None if it does not hold vectors of captions."""
+    """Read `vectors.h5`, checking its seal; return None without vectors of captions."""
+    if not path.exists():
+        return None
     arrays = read_arrays(path, LAYOUT)
     if arrays.artifact.settings["kind"] != KIND:
         return None
     return CaptionVectors(arrays.artifact, arrays.texts("ids"), arrays["vectors"])
-
-
-def require_one_space(rows: Rows, captions: CaptionVectors | None) -> CaptionVectors:
-    """Return the vectors of captions, if they are of one space with those of images."""
-    if captions is None:
-        raise InputError(
-            "params.yaml: encode.source is 'imported', but tokenize.vectors names no vectors of captions; "
-            "import them with `fne import --captions FILE`, and use -S tokenize.vectors=captions/imported"
-        )
-    kind = rows.artifact.settings.get("kind")
-    if kind not in AS_THEY_ARE:
-        raise InputError(
-            f"params.yaml: encode.source is 'imported', but embed.kind is '{kind}', which changes the "
-            "vectors of images; use -S embed.kind=raw"
-        )
-    features = rows.features // count_views(rows.layers)
-    if features != captions.dim:
-        raise InputError(
-            f"{rows.artifact.path} has vectors of {features} values, and {captions.artifact.path} of "
-            f"{captions.dim}; encode.source 'imported' needs vectors of one space"
-        )
-    return captions
 
 
 def has_caption_vectors(lineage: Lineage) -> bool:

@@ -11,8 +11,12 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.store.arrays import Arrays, Layout, read_arrays, write_arrays
-from fne.store.artifact import Artifact, Lineage, Lines, merge, repair_hint, repeated
+from fne.store.artifact import Artifact, Lineage, Lines, folder_kind, merge, repair_hint, repeated
 from fne.text.vocabulary import SECTIONS, Vocabulary, write_vocabulary
+
+# The files that the stage `tokenize` writes; `vectors.h5` only if vectors were given.
+VOCABULARY, TOKENS, VECTORS = "vocabulary.json", "tokens.h5", "vectors.h5"
+FOLDER = folder_kind(VOCABULARY, TOKENS)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class Tokenize(Section):
     )
     longest: int = Field(0, ge=0, description="keep only this many words of a caption; 0: all")
     vectors: str = Field(
-        "weights/no_words.yaml",
+        "weights/random_words.yaml",
         min_length=1,
         description="a file of word vectors (GloVe, word2vec, npz, safetensors), or the store that "
         "`fne import --captions` wrote",

@@ -88,7 +88,7 @@ def read_vector_file(path: Path, words: Collection[str]) -> VectorFile:
     if not path.is_file():
         raise InputError(
             f"{path}: no such file of word vectors; set tokenize.vectors to a file, "
-            "or to weights/no_words.yaml for none"
+            "or to weights/random_words.yaml for none"
         )
     try:
         with ExitStack() as opened:

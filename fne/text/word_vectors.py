@@ -1,7 +1,7 @@
 """Pretrained vectors for the words of a vocabulary: read from a file, completed by a rule, and stored.
 
 `captions/vectors.h5` has one vector per word, so that training does not need the file, which can have several
-gigabytes. Without vectors it is empty.
+gigabytes. Without vectors there is no such file.
 
 A rule for words without a vector is called as `rule(words, file)` and returns vectors (words, dim). The
 unknown word, number 0, follows it as well.
@@ -27,15 +27,15 @@ from fne.text.word_vector_files import VectorFile, read_vector_file
 ARTIFACT = "word_vectors"
 LAYOUT = Layout(ARTIFACT, {"found": "b words", "vectors": "f words dim"})
 SOURCE = "vector_file"  # the name of the file in a lineage
-NO_VECTORS = "weights/no_words.yaml"
+NO_VECTORS = "weights/random_words.yaml"
 # Below this fraction of training words, the file and the captions are probably spelled differently.
 FEW = 0.8
 
 
 class NoVectors(Section):
-    """A YAML file that stands for no vectors."""
+    """A YAML file that stands for no vectors: those of words are drawn."""
 
-    kind: Literal["none"]
+    kind: Literal["random"]
 
 
 @dataclass(frozen=True)
@@ -141,12 +141,8 @@ def coverage(sentences: Iterable[Sequence[str]], vectors: Mapping[str, np.ndarra
     return Coverage(total, sum(missing.values()), ordered[:3])
 
 
-def write_word_vectors(path: Path, vocabulary: Vocabulary, file: VectorFile | None, rule: str) -> None:
+def write_word_vectors(path: Path, vocabulary: Vocabulary, file: VectorFile, rule: str) -> None:
     """Write `vectors.h5`."""
-    if file is None:
-        empty = {"vectors": np.zeros((0, 0), np.float32), "found": np.zeros(0, bool)}
-        write_arrays(path, ARTIFACT, empty, {"kind": "none"}, {}, SECTIONS)
-        return
     values, found = complete(vocabulary.words, file, rule)
     made_with = {"kind": "file", "format": file.form, "dim": file.dim, "without_vector": rule}
     source = Artifact(file.path, SOURCE, file.digest, {"file": file.path.name})
@@ -155,10 +151,10 @@ def write_word_vectors(path: Path, vocabulary: Vocabulary, file: VectorFile | No
 
 
 def read_word_vectors(path: Path) -> WordVectors | None:
-    """Read `vectors.h5`, checking its seal; return None if there are no vectors."""
-    arrays = read_arrays(path, LAYOUT)
-    if arrays.artifact.settings["kind"] == "none":
+    """Read `vectors.h5`, checking its seal; return None if there is no such file."""
+    if not path.exists():
         return None
+    arrays = read_arrays(path, LAYOUT)
     return WordVectors(arrays.artifact, arrays["vectors"], arrays["found"])
 
 

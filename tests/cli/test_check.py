@@ -67,11 +67,11 @@ def test_missing_files_are_reported_with_alternatives(project):
 
 
 def test_a_missing_file_of_word_vectors_is_named(project):
-    change("vectors: weights/no_words.yaml", "vectors: glove.txt")
+    change("vectors: weights/random_words.yaml", "vectors: glove.txt")
     result = check()
     assert result.exit_code == 2
     assert (
-        "params.yaml: section 'tokenize': vectors: there is no file 'glove.txt'; use weights/no_words.yaml "
+        "params.yaml: section 'tokenize': vectors: there is no file 'glove.txt'; use weights/random_words.yaml "
         "or a file of word vectors"
     ) in result.stderr
 
@@ -82,13 +82,13 @@ def test_fixed_words_need_a_file_of_word_vectors(project):
     assert (result.exit_code, result.stderr) == (
         2,
         "Error: params.yaml: section 'train': words: 'fixed' needs word vectors, but tokenize.vectors is "
-        "'weights/no_words.yaml'; name a file of word vectors, or use 'learned'\n",
+        "'weights/random_words.yaml'; name a file of word vectors, or use 'learned'\n",
     )
 
 
 def test_word_vectors_that_would_be_ignored_are_refused(project):
     (project / "glove.txt").write_text("dog 0.5 1.5\n")
-    change("vectors: weights/no_words.yaml", "vectors: glove.txt")
+    change("vectors: weights/random_words.yaml", "vectors: glove.txt")
     result = check()
     assert (result.exit_code, result.stderr) == (
         2,

@@ -294,7 +294,3 @@ def test_a_classifier_tells_its_classes(folder):
     assert lines[0].startswith(
         "classifier.safetensors: classifier, 3 classes of 3 training images, 4 dimensions, "
     )
-    write_classifier(path, None, {"seed": 0}, made_from)
-    assert inspect("classifier.safetensors")[0].startswith(
-        "classifier.safetensors: classifier, empty: no instance loss, "
-    )

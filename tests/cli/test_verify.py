@@ -53,14 +53,14 @@ IMAGES, CAPTIONS, RECORD = Path("data/images.jsonl"), Path("data/captions.jsonl"
 ACTIVATIONS, STATISTICS = Path("features/activations"), Path("features/statistics.h5")
 VOCABULARY, TOKENS = Path("captions/vocabulary.json"), Path("captions/tokens.h5")
 MODEL, REJECTS, METRICS, PAGE = (
-    Path("models/matching.safetensors"),
+    Path("models/matching/model.safetensors"),
     Path("data/rejects.csv"),
     Path("metrics/retrieval.json"),
     Path("report/index.html"),
 )
 
 
-CLASSIFIER = Path("models/classifier.safetensors")
+CLASSIFIER = Path("models/matching/classifier.safetensors")
 
 
 def store(path=ACTIVATIONS, ids=IDS, value=0.0, lineage=None, name="activations") -> None:
@@ -380,7 +380,7 @@ def test_a_model_that_was_made_with_other_settings_than_the_lock_file_records_is
     }
     Path("dvc.lock").write_text(json.dumps({"stages": {"train": train}}))
     assert faults() == [
-        "models/matching.safetensors was made with train.margin = [0.2], but dvc.lock records 0.4; "
+        "models/matching/model.safetensors was made with train.margin = [0.2], but dvc.lock records 0.4; "
         "run `dvc repro --force train`"
     ]
 
@@ -608,7 +608,7 @@ def test_a_classifier_of_another_model_is_a_fault():
     digest = model({"margin": [0.3]})
     seal_history(Path("models/history"), 1, digest)
     [line] = faults()
-    assert line.startswith("models/classifier.safetensors was made from model ")
+    assert line.startswith("models/matching/classifier.safetensors was made from model ")
     classifier(digest)
     assert verify().exit_code == 0
 
@@ -620,7 +620,7 @@ def test_a_classifier_that_is_not_finite_is_a_fault():
     header = {**FORMAT.header(), "settings": {}, "lineage": content.artifact.lineage}
     write_sealed(CLASSIFIER, header, {"weight": weight, "labels": torch.from_numpy(content.labels)})
     assert faults(CLASSIFIER) == [
-        "models/classifier.safetensors: 'weight' has 1 values that are not finite; remove it and run `dvc repro train`"
+        "models/matching/classifier.safetensors: 'weight' has 1 values that are not finite; remove it and run `dvc repro train`"
     ]
 
 

@@ -1,5 +1,6 @@
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import click
@@ -9,7 +10,7 @@ from click.testing import CliRunner
 from fne.core import stage as publishing
 from fne.core.dvc import content_md5
 from fne.core.files import replacing_folder, write_text
-from fne.core.options import INPUT, OUTPUT, params_option
+from fne.core.options import INPUT, OUTPUT, InputFiles, OutputFiles, params_option
 from fne.core.settings import load_params
 from fne.core.stage import file_states, input_digests, listed_settings, stage
 
@@ -211,3 +212,64 @@ def test_a_folder_of_the_user_is_never_replaced_by_a_stage_that_is_called_by_han
     assert Path("folder/thesis.tex").read_text() == "mine"
     Path("dvc.yaml").write_text("stages: {make: {cmd: x, outs: [folder]}}")
     assert run(lambda: None).exit_code == 0
+
+
+def run_on_files(meanwhile, *written):
+    """Run a stage that reads one file of a folder, and writes some of the files that it may write."""
+
+    @stage("train")
+    @click.argument("store", type=InputFiles("a", "optional"))
+    @click.argument("folder", type=OutputFiles("model", "extra"))
+    @params_option
+    def main(store: Path, folder: Path, params: Path) -> None:
+        for name in written:
+            write_text(folder / name, "new")
+        meanwhile()
+
+    return CliRunner().invoke(main, ["store", "folder"], catch_exceptions=False)
+
+
+def test_of_a_folder_only_the_named_files_are_watched():
+    assert run_on_files(lambda: Path("store/b").write_text("unrelated"), "model").exit_code == 0
+    result = run_on_files(lambda: Path("store/a").write_text("longer"), "model")
+    assert (result.exit_code, "store/a has changed" in result.stderr) == (2, True)
+    result = run_on_files(lambda: Path("store/optional").touch(), "model")
+    assert (result.exit_code, "store/optional was added" in result.stderr) == (2, True)
+
+
+def test_files_of_a_folder_are_published_together_and_those_of_the_user_stay():
+    Path("folder").mkdir()
+    for name in ("model", "extra", "thesis.tex"):
+        Path("folder", name).write_text("old")
+    seen = []
+    result = run_on_files(lambda: seen.append(Path("folder/model").read_text()), "model")
+    assert (result.exit_code, seen) == (0, ["old"])
+    found = {path.name: path.read_text() for path in Path("folder").iterdir()}
+    assert found == {"model": "new", "thesis.tex": "old"}, (
+        "the file that was not written is of an earlier run"
+    )
+
+
+@pytest.mark.parametrize("written", [("model", "extra"), ()])
+def test_a_stage_that_fails_or_writes_nothing_leaves_the_files_of_a_folder(written):
+    Path("folder").mkdir()
+    Path("folder/extra").write_text("old")
+    run_on_files(edit("0.2", "0.4") if written else lambda: None, *written)
+    assert {path.name: path.read_text() for path in Path("folder").iterdir()} == {"extra": "old"}
+
+
+def test_a_killed_stage_leaves_the_files_of_a_folder_as_they_were_and_the_next_one_cleans_up():
+    Path("folder").mkdir()
+    Path("folder/model").write_text("old")
+    child = os.fork()
+    if child == 0:
+        run_on_files(lambda: os.kill(os.getpid(), signal.SIGKILL), "model", "extra")
+    os.waitpid(child, 0)
+    assert sorted(path.name for path in Path("folder").iterdir()) == [
+        f".extra.{child}.tmp",
+        f".model.{child}.tmp",
+        "model",
+    ]
+    assert Path("folder/model").read_text() == "old"
+    assert run_on_files(lambda: None, "model", "extra").exit_code == 0
+    assert sorted(path.name for path in Path("folder").iterdir()) == ["extra", "model"]

@@ -50,16 +50,14 @@ def test_both_sides_of_a_catalog_are_computed_imported_and_evaluated(run, tmp_pa
     text = json.loads(Path("data/captions.jsonl").read_text().splitlines()[1])
     with torch.inference_mode():
         expected = model.encode_text(open_clip.get_tokenizer("tiny")([text["captions"][2]]), normalize=True)
-    found = Rows.open(Path("captions/imported")).read([f"{text['id']}#2"])
+    found = Rows.open(Path("features/imported_captions")).read([f"{text['id']}#2"])
     assert np.allclose(found, expected.numpy(), atol=1e-5)
     change_params(
         tmp_path,
         {
-            "embed": {"source": "features/imported", "kind": "raw"},
-            "tokenize": {"vectors": "captions/imported"},
-            "encode": {"source": "imported"},
+            "imported": {"images": "features/imported", "captions": "features/imported_captions"},
         },
     )
-    result = run("standardize", "embed", "tokenize", "train", "finetune", "encode", "evaluate")
+    result = run("evaluate_imported")
     assert result.exit_code == 0, result.output
-    assert json.loads(Path("metrics/retrieval.json").read_text())["test_full"]["images"] == 6
+    assert json.loads(Path("metrics/imported.json").read_text())["test_full"]["images"] == 6

@@ -69,15 +69,14 @@ def test_a_run_that_differs_in_one_respect_belongs_to_no_row(other):
 
 def test_imported_vectors_of_both_sides_are_a_row_of_their_own():
     trained = run()
-    settings = trained.settings | {
-        "encode": {"source": "imported"},
-        "tokenize": trained.settings["tokenize"] | {"vectors": "captions/imported"},
-    }
-    other = replace(trained, settings=settings)
+    stores = {"images": "features/imported", "captions": "features/imported_captions"}
+    other = replace(trained, settings={"catalog": trained.settings["catalog"], "imported": stores})
     assert find_method(other, "flickr8k") is None
-    assert describe(other).startswith("imported, not trained here: cosine of captions/imported, ")
+    assert describe(other).startswith(
+        "imported, not trained here: features/imported and features/imported_captions, "
+    )
     assert other.experiment != trained.experiment
-    assert not replace(other, baseline=1e9).is_below_baseline
+    assert other.applied("train") == {}
 
 
 def test_a_run_with_imported_features_belongs_to_no_row():

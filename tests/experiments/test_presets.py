@@ -533,7 +533,7 @@ def test_a_key_in_a_block_of_a_variant_is_set_only_for_the_chosen_one():
 
 def test_the_demo_of_another_paper_is_small_and_needs_no_word_vectors():
     found = settings("two-branch/K10", "demo")
-    assert (found["tokenize.vectors"], found["train.words"]) == ("weights/no_words.yaml", "learned")
+    assert (found["tokenize.vectors"], found["train.words"]) == ("weights/random_words.yaml", "learned")
     assert found["train.mlp.hidden"] == found["train.bow_mlp.hidden"] == [128]
 
 

@@ -172,7 +172,7 @@ def test_the_inner_validation_chooses_among_the_draws(tmp_path, monkeypatch):
         ({"embed.low": 9.0}, "section 'embed': low must be below high, got low=9.0, high=0.15"),
         (
             {"tokenize.vectors": "glove.txt"},
-            "tokenize.vectors: a study has no pretrained word vectors; use weights/no_words.yaml",
+            "tokenize.vectors: a study has no pretrained word vectors; use weights/random_words.yaml",
         ),
     ],
 )

@@ -15,6 +15,8 @@ from pathlib import Path
 import click
 import dvc.repo  # imported here, and torch with the stage, so that forked children have them at hand
 
+from fne.matching.classifier_file import CLASSIFIER_FILE
+from fne.matching.model_file import MODEL_FILE
 from fne.training import checkpoints
 from stages.embed import main as embed
 from stages.finetune import main as finetune
@@ -108,7 +110,7 @@ def main(
         started = time.perf_counter()
         assert run("uninterrupted") == 0, Path("printed").read_text()
         duration = time.perf_counter() - started
-        expected = Path("uninterrupted/model").read_bytes()
+        expected = model("uninterrupted").read_bytes()
         signals = [signal.SIGKILL] * kills + [signal.SIGTERM] * terminations
         chance.shuffle(signals)
         finished, resumed = 0, 0
@@ -123,8 +125,8 @@ def main(
                 finished += 1
                 if not has_resumed:  # the first run may have compiled and imported much
                     duration = min(duration, time.perf_counter() - started)
-                assert Path("interrupted/model").read_bytes() == expected, "the weights differ"
-                Path("interrupted/model").unlink()
+                assert model("interrupted").read_bytes() == expected, "the weights differ"
+                model("interrupted").unlink()
                 shutil.rmtree("scratch-interrupted/trained")  # so that the next round trains again
             else:
                 allowed = {signal.SIGKILL: [-signal.SIGKILL], signal.SIGTERM: [143, -signal.SIGTERM]}
@@ -133,7 +135,7 @@ def main(
         assert run("interrupted") == 0, Path("printed").read_text()
         resumed += "resuming at" in Path("printed").read_text()
         assert resumed, "no run went on from a checkpoint"
-        assert Path("interrupted/model").read_bytes() == expected, "the weights differ"
+        assert model("interrupted").read_bytes() == expected, "the weights differ"
         assert history("interrupted") == history("uninterrupted"), "the histories differ"
         for one, other in zip(*map(classifiers, ("interrupted", "uninterrupted")), strict=True):
             assert one == other, "the classifiers differ"
@@ -163,8 +165,8 @@ def prepare_tagger(epochs: int) -> None:
 
 def _train(name: str, kill: int | None = None, after: float | None = None) -> int:
     """Train a matching model; see `_run`."""
-    outs = ["model", "classifier", "history", "metrics.json"]
-    return _run(train, COMMANDS["train"].split()[:4], outs, name, kill, after)
+    outs = ["model", "history", "metrics.json"]
+    return _run(train, COMMANDS["train"].split()[:3], outs, name, kill, after)
 
 
 def _train_tagger(name: str, kill: int | None = None, after: float | None = None) -> int:
@@ -197,7 +199,7 @@ def prepare_network(epochs: int) -> None:
 def _finetune(name: str, kill: int | None = None, after: float | None = None) -> int:
     """Fine-tune a network; see `_run`."""
     return _run(
-        finetune, COMMANDS["finetune"].split()[:5], ["model", "history", "metrics.json"], name, kill, after
+        finetune, COMMANDS["finetune"].split()[:4], ["model", "history", "metrics.json"], name, kill, after
     )
 
 
@@ -226,9 +228,15 @@ def _run(
     )
 
 
+def model(name: str) -> Path:
+    """Return the file of the model; that of a matching model is in a folder."""
+    folder = Path(name, "model")
+    return folder / MODEL_FILE if folder.is_dir() else folder
+
+
 def classifiers(name: str) -> list[bytes]:
     """Return the classifier of an instance loss, which only a matching model has."""
-    return [path.read_bytes() for path in Path(name).glob("classifier")]
+    return [path.read_bytes() for path in Path(name).rglob(CLASSIFIER_FILE)]
 
 
 def history(name: str) -> dict[str, bytes]:

@@ -76,7 +76,7 @@ def test_captions_keep_their_ids_and_numbers():
     rows = store("vectors/captions", "caption_vectors", CAPTION_IDS)
     run("export", "vectors/captions", "--to", "parquet")
     run("import", "--captions", "exported/captions.parquet")
-    back = Rows.open(Path("captions/imported"), "caption_features")
+    back = Rows.open(Path("features/imported_captions"), "caption_features")
     assert sorted(back.ids) == CAPTION_IDS
     assert bits(back, CAPTION_IDS) == bits(rows, CAPTION_IDS)
 
@@ -92,7 +92,7 @@ def test_a_file_that_pandas_has_read_and_written_comes_back_bit_for_bit():
     frame = frame.sort_values("id").drop(columns="id").rename(columns={"image": "image_id"})
     frame.to_parquet("pandas.parquet", row_group_size=7)
     run("import", "--captions", "pandas.parquet")
-    back = Rows.open(Path("captions/imported"), "caption_features")
+    back = Rows.open(Path("features/imported_captions"), "caption_features")
     assert bits(back, CAPTION_IDS) == bits(rows, CAPTION_IDS)
 
 

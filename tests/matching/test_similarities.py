@@ -6,8 +6,10 @@ import torch
 
 from fne.matching import similarities
 from fne.matching.similarities import (
+    OF_ANY_LENGTH,
     SIMILARITIES,
-    find_similarity,
+    exact_cosine,
+    exact_euclidean,
     order_gradients,
     order_gradients_in_chunks,
     order_in_chunks,
@@ -208,11 +210,18 @@ def test_distances_of_long_imported_vectors_keep_their_digits(scale, offset):
     generator = torch.Generator().manual_seed(0)
     images = scale * torch.randn(5, 64, generator=generator) + offset
     captions = torch.cat([images, images + 0.01])
-    scores = find_similarity({"source": "imported", "similarity": "euclidean"})(images, captions)
+    scores = exact_euclidean(images, captions)
     expected = -(images.double()[:, None] - captions.double()[None]).norm(dim=2)
     torch.testing.assert_close(scores.double(), expected, rtol=1e-5, atol=0)
     assert not scores.diagonal().any()
 
 
-def test_a_trained_model_keeps_its_similarity():
-    assert find_similarity({"similarity": "euclidean", "method": "steps"}) is SIMILARITIES["euclidean"]
+def test_cosines_of_imported_vectors_are_those_of_vectors_of_length_one():
+    images, captions = 50 * torch.randn(5, 8), torch.randn(7, 8)
+    expected = torch.nn.functional.cosine_similarity(images[:, None], captions[None], dim=2)
+    torch.testing.assert_close(exact_cosine(images, captions), expected)
+    assert not exact_cosine(torch.zeros(1, 8), captions).any()
+
+
+def test_every_similarity_serves_vectors_of_any_length():
+    assert OF_ANY_LENGTH.keys() == SIMILARITIES.keys()

@@ -25,7 +25,7 @@ from tests.support.imports import ROOT
 from tests.support.projects import change_params
 from tests.support.search import draw, run_stages
 
-MODEL = Path("models/matching.safetensors")
+MODEL = Path("models/matching/model.safetensors")
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +42,9 @@ def fault(*arguments: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "origin"),
     [
-        (("new.png",), "models/matching.safetensors"),
+        (("new.png",), "models/matching/model.safetensors"),
         (("--by", "fne", "new.png"), "features/embeddings"),
-        (("a red circle", "--in", "photos"), "models/matching.safetensors"),
+        (("a red circle", "--in", "photos"), "models/matching/model.safetensors"),
     ],
 )
 def test_other_weights_are_refused_with_both_digests(project, arguments, origin):

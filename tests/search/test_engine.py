@@ -377,9 +377,9 @@ def test_zero_results_are_refused(project):
 
 
 def test_a_missing_model_is_refused_with_the_command_to_get_it(project):
-    Path("models/matching.safetensors").unlink()
+    Path("models/matching/model.safetensors").unlink()
     assert fault("a red circle") == (
-        "Error: models/matching.safetensors: no such file; run `dvc repro`, or `dvc pull` to fetch it\n"
+        "Error: models/matching/model.safetensors: no such file; run `dvc repro`, or `dvc pull` to fetch it\n"
     )
 
 
@@ -389,7 +389,7 @@ def test_vectors_of_another_model_are_refused(project):
     run_stages("train", "encode")
     shutil.rmtree("vectors")
     Path("kept").rename("vectors")
-    assert fault("a red circle").startswith("Error: models/matching.safetensors holds model ")
+    assert fault("a red circle").startswith("Error: models/matching/model.safetensors holds model ")
 
 
 def space(folder: Path, rows: np.ndarray, dtype: str, in_memory: bool) -> Space:

@@ -98,7 +98,7 @@ def test_nan_in_a_vector_gives_a_nan_score():
 @pytest.mark.parametrize("name", similarities.SIMILARITIES)
 def test_every_similarity_compares_one_vector_with_many(name):
     images, caption = unit_vectors(20, seed=7), unit_vectors(1, seed=8)
-    compare, whole = torch_similarity({"similarity": name}), similarities.SIMILARITIES[name]
+    compare, whole = torch_similarity(name), similarities.SIMILARITIES[name]
     pairs = [torch.from_numpy(each) for each in (images, caption)]
     np.testing.assert_allclose(compare(images, caption), whole(*pairs)[:, 0], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(compare(caption, images), whole(*pairs[::-1])[0], rtol=1e-5, atol=1e-6)

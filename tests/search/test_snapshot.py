@@ -37,7 +37,10 @@ def test_parts_that_are_missing_are_named(project):
     shutil.rmtree(project / "vectors")
     found = load_snapshot(project / "params.yaml")
     assert found.model is None
-    assert found.notes[0] == "sentences need models/matching.safetensors and vectors/; run `dvc repro encode`"
+    assert (
+        found.notes[0]
+        == "sentences need models/matching/model.safetensors and vectors/; run `dvc repro encode`"
+    )
     assert load_snapshot(project / "params.yaml", "tuned").notes[0] == (
         "sentences need models/tuned.safetensors and vectors/tuned/; run `dvc repro "
         "pipelines/finetuning/dvc.yaml`"
@@ -67,8 +70,8 @@ def test_a_tagger_of_other_embeddings_is_left_out(project):
 def test_a_replaced_file_changes_the_fingerprint(project):
     before = fingerprint(project / "params.yaml")
     assert fingerprint(project / "params.yaml") == before
-    content = (project / "models/matching.safetensors").read_bytes()
-    (project / "models/matching.safetensors").unlink()
+    content = (project / "models/matching/model.safetensors").read_bytes()
+    (project / "models/matching/model.safetensors").unlink()
     assert fingerprint(project / "params.yaml") != before
-    (project / "models/matching.safetensors").write_bytes(content)
+    (project / "models/matching/model.safetensors").write_bytes(content)
     assert fingerprint(project / "params.yaml") != before

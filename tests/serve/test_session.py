@@ -31,7 +31,7 @@ def test_new_artifacts_are_used_only_when_all_of_them_are_there(live, project):
     text = ("A red circle.", 24)
     before = images_for_sentence(first.snapshot, *text)
     change_params(project, {"train": {"seed": 7}})
-    (project / "models/matching.safetensors").unlink()
+    (project / "models/matching/model.safetensors").unlink()
     assert live.refresh() is False
     assert live.waiting == "waiting for model"
     run_stages("train")
@@ -71,7 +71,7 @@ def test_a_network_of_other_artifacts_is_refused(live, project):
     state, message = live.session.network_state
     assert state == "failed"
     assert message.endswith(
-        "models/matching.safetensors has been replaced; the new artifacts are loaded in a moment"
+        "models/matching/model.safetensors has been replaced; the new artifacts are loaded in a moment"
     )
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fne.core.dvc import content_md5
+from fne.core.dvc import bytes_md5, cache_object, content_md5
 from fne.store.rows import Rows
 from tests.support.projects import change_params
 from tests.support.stages import IDS, SPLITS, write_catalog
@@ -42,21 +42,26 @@ def test_a_model_of_other_embeddings_is_refused(run):
     run("embed")
     result = run("encode")
     assert result.exit_code == 2
-    assert result.stderr.startswith("Error: models/matching.safetensors was made from embeddings ")
+    assert result.stderr.startswith("Error: models/matching/model.safetensors was made from embeddings ")
     assert "…, but features/embeddings holds embeddings " in result.stderr
 
 
 def test_the_next_stage_refuses_a_model_whose_settings_differ_from_the_record(run):
     assert run("standardize", "embed", "tokenize", "train").exit_code == 0
-    model = Path("models/matching.safetensors")
-    outs = [{"path": str(model), "md5": content_md5(model)}]
+    model = Path("models/matching/model.safetensors")
+    listing = [{"md5": content_md5(model), "relpath": model.name}]
+    content = json.dumps(listing, sort_keys=True).encode()
+    cached = cache_object(Path(".dvc/cache/files/md5"), f"{bytes_md5(content)}.dir")
+    cached.parent.mkdir(parents=True)
+    cached.write_bytes(content)
+    outs = [{"path": str(model.parent), "md5": content_md5(model.parent)}]
     train = {"params": {"params.yaml": {"train": {"margin": 0.4}}}, "outs": outs}
     Path("dvc.lock").write_text(json.dumps({"stages": {"train": train}}))
     change_params(Path(), {"train": {"margin": 0.4}})
     result = run("encode")
     assert result.exit_code == 2
     assert result.stderr == (
-        "Error: models/matching.safetensors was made with train.margin = [0.2], but dvc.lock records 0.4; "
+        "Error: models/matching/model.safetensors was made with train.margin = [0.2], but dvc.lock records 0.4; "
         "run `dvc repro --force train`\n"
     )
     assert not Path("vectors").exists()

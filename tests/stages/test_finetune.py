@@ -118,7 +118,7 @@ def test_a_network_that_was_not_changed_gives_the_vectors_of_the_model(project):
     tune(project)
     # The same file with the weights that it started from.
     description, tensors = read_sealed(Path("models/tuned.safetensors"))
-    _, model = read_sealed(Path("models/matching.safetensors"))
+    _, model = read_sealed(Path("models/matching/model.safetensors"))
     from fne.extraction.weights import load_weights
 
     state = load_weights(Path("weights/random.yaml"), "alexnet").state
@@ -185,7 +185,7 @@ def test_vectors_of_before_are_refused_with_both_digests(project):
     run("encode")
     tune(project)
     shutil.copytree("vectors", "vectors/tuned")
-    model = read_model_file(Path("models/matching.safetensors")).artifact.digest
+    model = read_model_file(Path("models/matching/model.safetensors")).artifact.digest
     tuned = read_model_file(Path("models/tuned.safetensors")).artifact.digest
     assert fault(search("a red ground")) == (
         f"Error: models/tuned.safetensors holds tuned {tuned[:12]}…, but vectors/tuned/images was made from model "
@@ -199,7 +199,7 @@ def test_images_and_captions_of_different_networks_are_refused_with_both_digests
     run("encode_tuned")
     shutil.rmtree("vectors/tuned/captions")
     shutil.copytree("vectors/captions", "vectors/tuned/captions")
-    model = read_model_file(Path("models/matching.safetensors")).artifact.digest
+    model = read_model_file(Path("models/matching/model.safetensors")).artifact.digest
     tuned = read_model_file(Path("models/tuned.safetensors")).artifact.digest
     assert fault(evaluate("vectors/tuned")) == (
         f"Error: vectors/tuned/images was made from tuned {tuned[:12]}…, but vectors/tuned/captions was made from "

@@ -31,7 +31,7 @@ READY = ("standardize", "embed", "tokenize")
 
 def test_the_model_records_its_settings_and_all_its_ancestors(run):
     assert run(*READY, "train").exit_code == 0
-    _, artifact = read_model(Path("models/matching.safetensors"))
+    _, artifact = read_model(Path("models/matching/model.safetensors"))
     assert artifact.settings["loss"] == ["sum_hinge"]
     assert artifact.settings["best_epoch"] in (1, 2)
     assert artifact.settings["started"] in (True, False)
@@ -53,10 +53,10 @@ def test_two_phases_run_one_after_the_other(run):
 
 def test_the_same_seed_gives_the_same_bytes(run):
     run(*READY, "train")
-    first = Path("models/matching.safetensors").read_bytes()
+    first = Path("models/matching/model.safetensors").read_bytes()
     shutil.rmtree(".fne")
     run("train")
-    assert Path("models/matching.safetensors").read_bytes() == first
+    assert Path("models/matching/model.safetensors").read_bytes() == first
 
 
 def test_a_finished_run_leaves_no_checkpoint_and_says_how_it_went(run):
@@ -73,7 +73,7 @@ def test_a_finished_run_leaves_no_checkpoint_and_says_how_it_went(run):
 def test_experiments_are_chosen_by_figures_of_the_validation_split(run):
     assert run(*READY, "train").exit_code == 0
     found = json.loads(Path("metrics/training.json").read_text())
-    _, artifact = read_model(Path("models/matching.safetensors"))
+    _, artifact = read_model(Path("models/matching/model.safetensors"))
     rsum = Path("models/history/plots/metrics/val/rsum.tsv").read_text().split()[3::2]
     validation = found["validation"]
     assert validation["rsum"] == max(map(float, rsum))
@@ -133,7 +133,7 @@ def test_half_precision_on_a_cpu_is_refused(run):
 
 def test_a_run_that_is_terminated_says_so_and_continues_the_next_time(run, monkeypatch):
     run(*READY, "train")
-    expected = Path("models/matching.safetensors").read_bytes()
+    expected = Path("models/matching/model.safetensors").read_bytes()
     shutil.rmtree(".fne")
     step = Trainer.step
 
@@ -149,7 +149,7 @@ def test_a_run_that_is_terminated_says_so_and_continues_the_next_time(run, monke
     )
     monkeypatch.setattr(Trainer, "step", step)
     assert "resuming at epoch 1, step 2\n" in run("train").stdout
-    assert Path("models/matching.safetensors").read_bytes() == expected
+    assert Path("models/matching/model.safetensors").read_bytes() == expected
 
 
 def test_tokens_of_other_captions_are_refused(run):
@@ -204,7 +204,7 @@ def trained(result) -> bool:
 
 def test_a_finished_training_is_taken_from_the_scratch_folder(run):
     assert trained(run(*READY, "train"))
-    files = [Path("models/matching.safetensors"), *sorted(Path("models/history").rglob("*.*"))]
+    files = [Path("models/matching/model.safetensors"), *sorted(Path("models/history").rglob("*.*"))]
     first = [path.read_bytes() for path in files]
     shutil.rmtree("models")
     assert not trained(run("train"))
@@ -213,7 +213,7 @@ def test_a_finished_training_is_taken_from_the_scratch_folder(run):
 
 def test_a_block_that_does_not_apply_trains_nothing_again(run):
     run(*READY, "train")
-    first = Path("models/matching.safetensors").read_bytes()
+    first = Path("models/matching/model.safetensors").read_bytes()
     change_params(
         Path(),
         {
@@ -223,7 +223,7 @@ def test_a_block_that_does_not_apply_trains_nothing_again(run):
         },
     )
     assert not trained(run("train"))
-    assert Path("models/matching.safetensors").read_bytes() == first
+    assert Path("models/matching/model.safetensors").read_bytes() == first
 
 
 def test_a_setting_that_applies_trains_again(run):
@@ -242,7 +242,7 @@ def test_other_inputs_train_again(run):
 def test_a_full_disk_is_one_line_and_the_next_run_continues(run, monkeypatch, size):
     monkeypatch.setattr(checkpoints, "SECONDS", 0.0)
     run(*READY, "train")
-    expected = Path("models/matching.safetensors").read_bytes()
+    expected = Path("models/matching/model.safetensors").read_bytes()
     shutil.rmtree(".fne")
     shutil.rmtree("models")
     with full_disk(size):
@@ -252,7 +252,7 @@ def test_a_full_disk_is_one_line_and_the_next_run_continues(run, monkeypatch, si
         assert result.stderr.splitlines()[-1].endswith("; free some space and run again")
         assert "Traceback" not in result.output
     assert run("train").exit_code == 0
-    assert Path("models/matching.safetensors").read_bytes() == expected
+    assert Path("models/matching/model.safetensors").read_bytes() == expected
     assert [path.name for path in Path("models").iterdir() if path.name.endswith(".tmp")] == []
 
 
@@ -324,7 +324,7 @@ def test_pretrained_vectors_that_stay_fixed_are_in_the_model(run):
     glove(Path("glove.txt"), VECTORS)
     change_params(Path(), {"tokenize": {"vectors": "glove.txt"}, "train": {"words": "fixed", "word_dim": 2}})
     assert run(*READY, "train").exit_code == 0
-    model, artifact = read_model(Path("models/matching.safetensors"))
+    model, artifact = read_model(Path("models/matching/model.safetensors"))
     expected = read_word_vectors(Path("captions/vectors.h5"))
     assert (model.text_encoder.words.weight.detach().numpy() == expected.values).all()
     assert artifact.lineage["vector_file"]["settings"] == {"file": "glove.txt"}
@@ -398,8 +398,8 @@ def test_an_instance_loss_leaves_a_classifier_beside_the_model(run):
     change_params(Path(), DUAL_PATH)
     result = run(*READY, "train", "finetune", "encode", "evaluate")
     assert result.exit_code == 0
-    matcher, artifact = read_model(Path("models/matching.safetensors"))
-    found = read_classifier(Path("models/classifier.safetensors"))
+    matcher, artifact = read_model(Path("models/matching/model.safetensors"))
+    found = read_classifier(Path("models/matching/classifier.safetensors"))
     assert found.weight.shape == (SPLITS.count("train"), 8)
     assert found.labels.tolist() == list(range(SPLITS.count("train")))
     assert found.artifact.lineage["model"]["digest"] == artifact.digest
@@ -412,7 +412,7 @@ def test_k_means_classes_are_in_the_classifier(run):
     change_params(Path(), {"train": {"instance.classes": 3, "instance.bias": True}})
     result = run(*READY, "train")
     assert result.exit_code == 0
-    found = read_classifier(Path("models/classifier.safetensors"))
+    found = read_classifier(Path("models/matching/classifier.safetensors"))
     assert (found.weight.shape, found.bias.shape) == ((3, 8), (3,))
     assert set(found.labels.tolist()) == {0, 1, 2}
     assert "the classifier of 3 images and 8 dimensions takes 0.0 MB with its gradient and momentum, " in (
@@ -420,9 +420,15 @@ def test_k_means_classes_are_in_the_classifier(run):
     )
 
 
-def test_without_an_instance_loss_the_classifier_is_empty(run):
+def test_without_an_instance_loss_there_is_no_classifier_and_other_files_stay(run):
+    Path("models/matching").mkdir(parents=True)
+    for name in ("classifier.safetensors", "notes.txt"):  # one of an earlier run, and one of the user
+        Path("models/matching", name).write_text("old")
     assert run(*READY, "train").exit_code == 0
-    assert read_classifier(Path("models/classifier.safetensors")).weight.shape == (0, 0)
+    assert sorted(path.name for path in Path("models/matching").iterdir()) == [
+        "model.safetensors",
+        "notes.txt",
+    ]
 
 
 def test_a_classifier_that_does_not_fit_into_memory_is_refused_before_the_first_step(run, monkeypatch):
@@ -434,7 +440,7 @@ def test_a_classifier_that_does_not_fit_into_memory_is_refused_before_the_first_
         "Error: the classifier of 12 images and 8 dimensions takes 0.0 MB with its gradient and momentum, 0.0 MB "
         "are free; lower train.embed_dim, or use train.instance.classes\n",
     )
-    assert not Path("models/matching.safetensors").exists()
+    assert not Path("models/matching/model.safetensors").exists()
 
 
 def test_captions_that_are_too_long_are_refused_before_the_first_step(run):
@@ -454,7 +460,7 @@ def test_views_are_drawn_in_training_and_averaged_afterwards(run):
         Path(), {"embed": {"kind": "plain", "layer": "fc7"}, "train": DUAL_PATH["train"] | {"keep": "best"}}
     )
     assert run(*READY, "train", "finetune", "encode", "baseline").exit_code == 0
-    matcher, _ = read_model(Path("models/matching.safetensors"))
+    matcher, _ = read_model(Path("models/matching/model.safetensors"))
     assert matcher.shape.features == 3
     of_views = Rows.open(Path("vectors/images")).read(["00.png", "19.png"])
     write_activations(layers=[Layer("fc7", 3)], equal_views=True)
@@ -477,7 +483,7 @@ def test_the_default_training_starts_from_the_closed_form_and_is_encoded_and_eva
         },
     )
     assert run(*READY, "train", "finetune", "encode", "evaluate").exit_code == 0
-    _, artifact = read_model(Path("models/matching.safetensors"))
+    _, artifact = read_model(Path("models/matching/model.safetensors"))
     assert artifact.settings["start"] == "cca"
     assert artifact.settings["methods"]["cca"]["dim"] == 8
     # Before the first step there is a validation, and no loss.

@@ -1,6 +1,7 @@
 """The input files of the `report` stage, for a tiny evaluated run."""
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,6 @@ FULL = {
     },
 }
 
-TRAINED = ("baseline.json", "training.json", "history")
 SENTENCES = [("a red dog", "a dog"), ("a green cat", "a cat"), ("a blue bird", "a bird"), ("a gray fish",)]
 
 
@@ -51,22 +51,20 @@ class Run:
     def arguments(self) -> list[str]:
         """The arguments of the stage."""
         return self._arguments(
-            "retrieval.json",
-            "intervals.json",
-            "ranks.h5",
-            *TRAINED,
-            "images.jsonl",
-            "captions.jsonl",
-            "index.html",
-        )
+            "", "history", "", "index.html"
+        )  # metrics and catalog are in the folder itself
 
     @property
     def tuned_arguments(self) -> list[str]:
         """The arguments of the stage `tuned_page`; the ranks of the model before are the same."""
-        return self._arguments(
-            "retrieval.json", "intervals.json", "ranks.h5", "ranks.h5", *TRAINED, "tuning.json", "tuning",
-            "images.jsonl", "captions.jsonl", "index.html",
-        )  # fmt: skip
+        copies = {
+            "retrieval.json": "tuned.json",
+            "intervals.json": "tuned_intervals.json",
+            "ranks.h5": "tuned_ranks.h5",
+        }
+        for name, copy in copies.items():
+            shutil.copy(self.folder / name, self.folder / copy)
+        return self._arguments("", "history", "tuning", "", "index.html")
 
     def _arguments(self, *names: str) -> list[str]:
         return [str(self.folder / name) for name in names] + ["--params", str(self.folder / "params.yaml")]

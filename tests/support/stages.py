@@ -23,17 +23,17 @@ LAYERS = (Layer("conv", 2), Layer("fc7", 4))
 COMMANDS = {
     "standardize": "data/images.jsonl data/captions.jsonl features/statistics.h5",
     "embed": "features/statistics.h5 features/embeddings",
-    "tokenize": "data/captions.jsonl captions/vocabulary.json captions/tokens.h5 captions/vectors.h5",
-    "train": "features/embeddings data/captions.jsonl captions/tokens.h5 captions/vectors.h5 "
-    "models/matching.safetensors models/classifier.safetensors models/history metrics/training.json",
-    "finetune": "models/matching.safetensors models/classifier.safetensors data/images.jsonl "
+    "tokenize": "data/captions.jsonl captions",
+    "train": "features/embeddings data/captions.jsonl captions models/matching models/history metrics/training.json",
+    "finetune": "models/matching data/images.jsonl "
     "data/captions.jsonl captions/tokens.h5 models/tuned.safetensors models/tuning metrics/tuning.json",
-    "encode": "models/matching.safetensors features/embeddings data/captions.jsonl captions/tokens.h5 "
-    "captions/vectors.h5 vectors/images vectors/captions",
+    "encode": "models/matching features/embeddings data captions vectors",
     "encode_tuned": "models/tuned.safetensors data/images.jsonl data/captions.jsonl captions/tokens.h5 "
     "vectors/tuned/images vectors/tuned/captions",
     "evaluate": "vectors/images vectors/captions data/captions.jsonl "
     "metrics/retrieval.json metrics/intervals.json metrics/curves metrics/ranks.h5",
+    "evaluate_imported": "data/captions.jsonl metrics/imported.json metrics/imported_intervals.json "
+    "metrics/imported_curves metrics/imported_ranks.h5",
     "train_captioner": "features/embeddings data/captions.jsonl "
     "models/captioner.safetensors models/captioner_history",
     "write_captions": "models/captioner.safetensors features/embeddings data/captions.jsonl "

@@ -48,7 +48,7 @@ def test_a_colleague_computes_nothing(team, tmp_path):
     clone = colleague(team, tmp_path / "clone")
     dvc(clone, "pull", "--allow-missing")
     assert stages_run(dvc(clone, "repro")) == []
-    model = "models/matching.safetensors"
+    model = "models/matching/model.safetensors"
     assert (clone / model).read_bytes() == (team / "first" / model).read_bytes()
 
 

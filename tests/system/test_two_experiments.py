@@ -15,7 +15,7 @@ from fne.store.history import read_history_seal
 from fne.store.verify import verify_artifacts
 from tests.support.projects import change_params, commit, dvc, git, small_project
 
-MODEL = "models/matching.safetensors"
+MODEL = "models/matching/model.safetensors"
 
 
 def experiment(project: Path, printed: Path, *overrides: str) -> subprocess.Popen[str]:

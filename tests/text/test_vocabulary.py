@@ -84,7 +84,7 @@ SECTION = {
     "vocabulary": ["train"],
     "cut": "nltk",
     "longest": 0,
-    "vectors": "weights/no_words.yaml",
+    "vectors": "weights/random_words.yaml",
     "without_vector": "random",
 }
 

@@ -165,9 +165,7 @@ def test_a_fault_is_refused_with_its_reason(tmp_path, content, reason):
 
 
 def test_a_missing_file_says_what_to_set(tmp_path):
-    expected = (
-        "no such file of word vectors; set tokenize.vectors to a file, or to weights/no_words.yaml for none"
-    )
+    expected = "no such file of word vectors; set tokenize.vectors to a file, or to weights/random_words.yaml for none"
     assert fault(tmp_path / "none.txt") == expected
     assert fault(tmp_path) == expected
 

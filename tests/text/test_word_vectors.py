@@ -95,15 +95,17 @@ def test_vectors_are_read_back_with_their_origin(path, tmp_path):
 
 def test_the_shipped_file_means_no_vectors(tmp_path):
     assert load_vectors(ROOT / NO_VECTORS, WORDS) is None
-    write_word_vectors(tmp_path / "v.h5", vocabulary(WORDS), None, "random")
     assert read_word_vectors(tmp_path / "v.h5") is None
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("kind: some\n", "kind: input should be 'none', got 'some'; see weights/no_words.yaml"),
-        ("seed: 0\n", "missing key 'kind'; unknown key 'seed' (known keys: kind); see weights/no_words.yaml"),
+        ("kind: some\n", "kind: input should be 'none', got 'some'; see weights/random_words.yaml"),
+        (
+            "seed: 0\n",
+            "missing key 'kind'; unknown key 'seed' (known keys: kind); see weights/random_words.yaml",
+        ),
         ("[]\n", "expected keys and values, found list"),
     ],
 )

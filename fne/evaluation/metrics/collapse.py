@@ -30,19 +30,13 @@ def not_started(
     Args:
         losses: the loss of each phase.
         collapsed: whether the loss stayed at that of a model that maps everything to one point.
-        method: a value of `train.method`, or `imported` for imported vectors.
+        method: a value of `train.method`.
 
     Example:
         >>> text = not_started(8.2, 7.9, ["sum_hinge"], 2, 24, False)
         >>> print(text.partition(". ")[2])
         24 updates in 2 epochs are few: raise train.epochs, or lower train.batch
     """
-    if method == "imported":
-        return (
-            f"the imported vectors are not clearly better than chance: validation rsum {rsum:.1f}, "
-            f"chance {chance:.1f}. Look whether both sides are of one space, and whether the ids and "
-            "numbers of captions are right"
-        )
     happened = (
         f"training did not start: the validation rsum of {rsum:.1f} is not clearly above chance "
         f"({chance:.1f})"
