@@ -330,7 +330,8 @@ def parse_query(argument: str, catalog: CatalogContents, images_only: bool = Fal
         return argument
     near = [get_close_matches(name, catalog.ids, n=1) for name in (argument, Path(argument).name)]
     close = [*near[0], *near[1]]
-    hint = f"did you mean {close[0]!r}?" if close else f"ids look like {catalog.ids[0]!r}"
+    example = f"ids look like {catalog.ids[0]!r}" if catalog.ids else "it has no images"
+    hint = f"did you mean {close[0]!r}?" if close else example
     advice = "name an image" if images_only else "to search with a sentence, use plain words"
     raise InputError(f"{argument!r} is neither a file nor an image id of the catalog ({hint}); {advice}")
 

@@ -121,3 +121,9 @@ def test_a_project_is_found_above_its_files(tmp_path):
 def test_parameters_of_another_program_are_no_project(tmp_path):
     (tmp_path / "params.yaml").write_text("model:\n  depth: 3\n")
     assert find_project(tmp_path / "features/embeddings") is None
+
+
+def test_a_catalog_without_images_has_no_example_of_an_id():
+    with pytest.raises(InputError) as caught:
+        parse_query("a.png", CatalogContents({}, {}, Path("photos"), []))
+    assert "(it has no images)" in caught.value.message
