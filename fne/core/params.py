@@ -8,8 +8,10 @@ run -S train.learning_rate=1e-5` writes, as a string.
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -79,7 +81,12 @@ def not_one_of(name: str, allowed: Iterable[str]) -> str:
 def load_params(path: Path) -> dict[str, Any]:
     """Read all sections of a parameter file without validating them."""
     content = _read_once.get(path)
-    return parse_yaml(read_bytes(path, IN_PROJECT) if content is None else content, str(path))
+    return deepcopy(_parsed(read_bytes(path, IN_PROJECT) if content is None else content, str(path)))
+
+
+@lru_cache(maxsize=8)  # by content: a stage reads its parameters several times
+def _parsed(content: bytes, place: str) -> dict[str, Any]:
+    return parse_yaml(content, place)
 
 
 @contextmanager
