@@ -19,8 +19,10 @@ writes, as a string.
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -118,7 +120,12 @@ def not_one_of(name: str, allowed: Iterable[str]) -> str:
 def read_yaml(path: Path) -> dict[str, Any]:
     """Return the mapping of a YAML file."""
     content = _read_once.get(path)
-    return parse_yaml(read_bytes(path, IN_PROJECT) if content is None else content, str(path))
+    return deepcopy(_parsed(read_bytes(path, IN_PROJECT) if content is None else content, str(path)))
+
+
+@lru_cache(maxsize=16)  # by content: a stage reads its parameters several times
+def _parsed(content: bytes, place: str) -> dict[str, Any]:
+    return parse_yaml(content, place)
 
 
 def parameter_files(path: Path) -> list[Path]:
