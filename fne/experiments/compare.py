@@ -26,6 +26,7 @@ from fne.experiments.runs import RANKS, VARIANTS, Run, is_tuned
 from fne.store.arrays import Arrays
 
 CATALOGS = ("images", "captions")
+UNKNOWN = "unknown"
 
 
 def compare(
@@ -79,11 +80,14 @@ def seeds_of(run: Run, all_runs: Iterable[Run]) -> list[Run]:
 
 
 def require_same_images(runs: Sequence[Arrays]) -> None:
-    """Raise an `InputError` with both digests if ranks are of different test images or captions."""
+    """Raise an `InputError` with both digests if ranks are of different test images or captions.
+
+    Imported vectors do not know the image files; the ids of the images and their captions decide.
+    """
     first = _digests(runs[0])
     for other in runs[1:]:
         for name, digest in _digests(other).items():
-            if digest != first[name]:
+            if digest != first[name] and UNKNOWN not in (digest, first[name]):
                 raise InputError(
                     f"these runs cannot be compared: one was evaluated with {name} {first[name][:12]}…, the "
                     f"other with {name} {digest[:12]}…; evaluate both on the same data set, split and "
@@ -109,5 +113,5 @@ def _digests(ranks: Arrays) -> dict[str, str]:
     """Return what must be equal for runs that are compared, by its name."""
     lineage, folds = ranks.artifact.lineage, " ".join(map(str, ranks["folds"].tolist()))
     tested = "\n".join([*ranks.texts("image_ids"), *ranks.texts("caption_ids"), folds])
-    catalogs = {name: str(lineage.get(name, {}).get("digest", "unknown")) for name in CATALOGS}
+    catalogs = {name: str(lineage.get(name, {}).get("digest", UNKNOWN)) for name in CATALOGS}
     return catalogs | {"test images": text_digest(tested)}

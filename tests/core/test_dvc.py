@@ -19,12 +19,14 @@ from fne.core.dvc import (
     last_run,
     locked_dependencies,
     open_repo,
+    out_of,
     parse_listing,
     pipeline_files,
     pipeline_outs,
     project_path,
     read_listing,
     read_stages,
+    recorded_stages,
     repair_advice,
 )
 from fne.core.errors import InputError
@@ -476,3 +478,35 @@ def test_a_listing_with_another_md5_than_its_name_is_refused(tmp_path):
     cache_object(tmp_path, md5).write_text('[{"md5": "' + "1" * 32 + '", "relpath": "manifest.json"}]')
     with pytest.raises(InputError, match="its content has another md5 than its name"):
         read_listing(tmp_path, md5)
+
+
+def test_a_file_in_a_folder_output_is_known_by_the_listing_of_the_folder(project):
+    rows = STORE / "rows"
+    outs = pipeline_outs()
+    assert out_of(rows, outs) == PipelineOut(rows, "make", content_md5(rows), cached=True)
+    assert (out_of(STORE, outs), out_of(Path("source"), outs)) == (outs[STORE], None)
+    assert out_of(STORE / "foreign", outs) == PipelineOut(STORE / "foreign", "make", None, cached=True)
+    [make, *_] = recorded_stages()
+    assert make.recorded_md5("store/rows") == content_md5(rows)
+    assert (make.writes("store/below/é"), make.writes("source"), make.writes("storeroom")) == (
+        True,
+        False,
+        False,
+    )
+
+
+def test_without_the_listing_the_files_of_a_folder_output_are_unknown(project):
+    [make, *_] = recorded_stages()
+    cache_object(cache_folder(), make.outs["store"]).unlink()
+    assert make.recorded_md5("store/rows") is None
+    assert make.recorded_md5("store") == make.outs["store"]
+
+
+def test_a_damaged_file_in_a_folder_output_is_restored_alone(project):
+    rows = STORE / "rows"
+    damage(rows)
+    advice = repair_advice(rows, out_of(rows, pipeline_outs()))
+    assert advice == "remove it and run `dvc checkout store/rows`"
+    rows.unlink()
+    dvc(project, "checkout", "store/rows")
+    assert rows.read_text() == "rows\n"

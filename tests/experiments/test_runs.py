@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from fne.core.dvc import Stage, bytes_md5
+from fne.core.dvc import Stage, bytes_md5, cache_object
 from fne.core.errors import InputError
 from fne.experiments.runs import (
     RANKS,
@@ -308,6 +308,24 @@ def test_a_stage_behind_the_target_of_a_run_does_not_count():
     ]
     for order in (stages, stages[::-1]):
         assert recorded(order, "params.yaml") == ({"evaluate": {"split": "test"}}, {"metrics": "new"})
+
+
+def test_a_stage_that_read_another_file_of_a_folder_output_does_not_count(tmp_path):
+    """The lock file names the folder where it is written, and the file where it is read."""
+    listing = json.dumps([{"md5": "b" * 32, "relpath": "model"}]).encode()
+    written = f"{bytes_md5(listing)}.dir"
+    cached = cache_object(tmp_path, written)
+    cached.parent.mkdir()
+    cached.write_bytes(listing)
+    stages = [
+        Stage("train", outs={"models": written}),
+        Stage("encode", deps={"models/model": "a" * 32}, outs={"vectors": "old"}),
+    ]
+    assert recorded(stages, "params.yaml", tmp_path)[1] == {"models": written}
+    stages[1].deps["models/model"] = "b" * 32
+    assert recorded(stages, "params.yaml", tmp_path)[1].keys() == {"models", "models/model", "vectors"}
+    cached.unlink()
+    assert "vectors" in recorded(stages, "params.yaml", tmp_path)[1], "without the listing it is unknown"
 
 
 def test_a_section_is_taken_from_the_stage_of_its_name():
