@@ -50,7 +50,10 @@ def preset(name: str | None, dataset: str, following: str, list_all: bool) -> No
         say(presets.list_presets(dataset, following))
     else:
         chosen = presets.preset(name, dataset, following)
-        runs = f"tunes the image network: run it as `dvc exp run $(fne preset …) {FINETUNING}`"
+        runs = (
+            f"tunes the image network: run it as `dvc exp run $(fne preset …) {FINETUNING}`, a file that is "
+            "copied from pipeline.yaml beside it"
+        )
         notes = [*chosen.notes, *[runs] * chosen.is_tuned]
         say("\n".join(f"{chosen.name}: {note}" for note in notes), err=True)
         say(" ".join(presets.arguments(chosen.overrides)))

@@ -247,7 +247,9 @@ def choose_model(params: Path, model: str, imported: bool = False) -> Project:
     needed = (project.model, project.image_vectors, project.caption_vectors)
     missing = next((path for path in needed if not path.exists()), None)
     if missing and model == TUNED:
-        raise InputError(f"{missing}: is missing; run `dvc repro {FINETUNING}`, which makes the tuned model")
+        raise InputError(
+            f"{missing}: is missing; run `dvc repro {FINETUNING}`, which makes the tuned model (docs/finetuning.md)"
+        )
     return project
 
 

@@ -162,11 +162,11 @@ def test_a_tuned_model_that_is_not_there_is_refused_with_the_command_that_makes_
     if absent.startswith("vectors"):
         tune(project)
     message = (
-        f"{absent}: is missing; run `dvc repro pipelines/finetuning/dvc.yaml`, which makes the tuned model"
+        f"{absent}: is missing; run `dvc repro pipelines/finetuning/dvc.yaml`, which makes the tuned model (docs/finetuning.md)"
     )
     assert fault(search("a red ground")) == f"Error: {message}"
     assert fault(CliRunner().invoke(fne, ["serve", "--port", "0", "--model", "tuned"])) == f"Error: {message}"
-    with pytest.raises(InputError, match="which makes the tuned model"):
+    with pytest.raises(InputError, match="which makes the tuned model (docs/finetuning.md)"):
         import_module("fne.api").load_model(project, model="tuned")
 
 
