@@ -3,15 +3,13 @@ import sys
 
 import pytest
 
-from fne.core.settings import load_params, parse_section
+from fne.core.settings import parse_section
 from fne.finetuning.settings import Finetune
 from tests.support.imports import ROOT
 
 
 def parse(**changes):
-    return parse_section(
-        {"finetune": load_params(ROOT / "params.yaml")["finetune"] | changes}, "finetune", Finetune
-    )
+    return parse_section({"finetune": changes}, "finetune", Finetune)
 
 
 def test_nothing_is_tuned_unless_it_is_asked_for():
