@@ -258,13 +258,13 @@ def test_imported_caption_vectors_are_aligned_in_closed_form(run):
         (
             {"text_encoder": "gru"},
             "tokenize.vectors are vectors of captions, which need a text head (bow, bow_mlp, bow_mlp_bn_first); use "
-            "-S train.text_encoder=bow -S train.words=fixed -S train.word_dim=5, or -S train.method=cca -S "
-            "train.cca.text=vectors",
+            "-S ++train.text_encoder=bow -S ++train.words=fixed -S ++train.word_dim=5, or -S train.method=cca -S "
+            "++train.cca.text=vectors",
         ),
         (
             {"method": "ridge"},
             "tokenize.vectors are vectors of captions, but train.ridge.text is 'tfidf'; use -S "
-            "train.ridge.text=vectors",
+            "++train.ridge.text=vectors",
         ),
     ],
 )

@@ -170,8 +170,8 @@ def test_each_kind_of_parameter_has_its_own_rate(pairs):
     assert sorted(found["words"]) == ["model.text_encoder.bias", "model.text_encoder.words.weight"]
     assert all("norm" in name and name.endswith(".weight") for name in found["gains"])
     assert len(found["gains"]) == sum(name.endswith("running_var") for name in task.trained.state_dict())
-    assert found["classifier"] == ["instance.weight"]
-    assert found["classifier_bias"] == ["instance.bias"]
+    assert found["classifier"] == ["losses.instance.weight"]
+    assert found["classifier_bias"] == ["losses.instance.bias"]
     assert sorted(name for names in found.values() for name in names) == sorted(names.values())
     task.start_phase(1)  # the classifier is not used, and factors of one make one group
     assert [group.name for group in task.parameter_groups()] == ["weights"]

@@ -179,7 +179,7 @@ def test_a_longer_caption_is_refused():
     with pytest.raises(InputError) as caught:
         trained()(torch.ones(1, 9, dtype=torch.long), torch.tensor([9]))
     assert caught.value.message == (
-        "a caption has 9 words, but text encoder 'text_cnn' has 8 positions; use -S tokenize.longest=8"
+        "a caption has 9 words, but text encoder 'text_cnn' has 8 positions; use -S ++tokenize.longest=8"
     )
 
 

@@ -97,7 +97,7 @@ def test_a_split_without_tags_names_one_that_has_some(project):
     assert (result.exit_code, result.stderr) == (
         2,
         "Error: params.yaml: tag.split is 'test', but no image of it has tags to compare with; "
-        "use `-S tag.split=val`\n",
+        "use `-S pipelines/tagging/params.yaml:tag.split=val`\n",
     )
     change_params(project, {"tag": {"split": "val"}})
     assert invoke(main, "tag").exit_code == 0

@@ -13,8 +13,8 @@ from fne.store.lineage import recorded_lineage
 
 CAPTIONS, RECORD = Path("captions.jsonl"), Path("catalog.json")
 MODEL, VECTORS, RANKS = Path("model"), Path("vectors"), Path("ranks")
-TRAIN = {"margin": 0.2, "loss": "sum_hinge", "losses": {"max_hinge": {"hardest": "query"}}}
-MADE = {"margin": [0.2], "loss": ["sum_hinge"], "losses": {}, "best_epoch": 3}
+TRAIN = {"margin": 0.2, "loss": "sum_hinge", "max_hinge": {"hardest": "query"}}
+MADE = {"margin": [0.2], "loss": ["sum_hinge"], "best_epoch": 3}
 
 
 @pytest.fixture(autouse=True)
@@ -89,19 +89,19 @@ def test_another_number_of_threads_of_a_baseline_is_refused():
 
 
 def test_the_block_of_a_variant_that_is_not_chosen_does_not_count():
-    lock(TRAIN | {"losses": {"max_hinge": {"hardest": "candidate"}}})
+    lock(TRAIN | {"max_hinge": {"hardest": "candidate"}})
     recorded_lineage(model())
 
 
 def test_a_value_that_settings_have_in_another_form_is_compared_as_it_was_given():
-    train = {"start": "auto", "embed_dim": 256, "methods": {"cca": {"dim": 512}}}
-    made = train | {"start": "cca", "methods": {"cca": {"dim": 256}}}
+    train = {"start": "auto", "embed_dim": 256, "cca": {"dim": 512}}
+    made = train | {"start": "cca", "cca": {"dim": 256}}
     given = {"start": "auto", "cca.dim": None}
     lock(train)
     recorded_lineage(model(made, given))
     lock(train | {"start": "random"})
     assert "train.start = 'auto', but dvc.lock records 'random'" in fault(model(made, given))
-    lock(train | {"methods": {"cca": {"dim": 64}}})
+    lock(train | {"cca": {"dim": 64}})
     recorded_lineage(model(made, given))  # it has no effect
 
 
