@@ -439,7 +439,7 @@ def test_captions_that_are_too_long_are_refused_before_the_first_step(run):
     result = run(*READY, "train")
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: a caption has 3 words, but text encoder 'text_cnn' has 2 positions; use -S tokenize.longest=2\n",
+        "Error: a caption has 3 words, but text encoder 'text_cnn' has 2 positions; use -S ++tokenize.longest=2\n",
     )
 
 

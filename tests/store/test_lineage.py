@@ -9,10 +9,12 @@ from fne.core.dvc import content_md5
 from fne.core.errors import InputError
 from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned, read_captions, write_captions, write_record
+from fne.store.checksums import write_metrics
 from fne.store.lineage import recorded_lineage
 
 CAPTIONS, RECORD = Path("captions.jsonl"), Path("catalog.json")
 MODEL, VECTORS, RANKS = Path("model"), Path("vectors"), Path("ranks")
+CHECKED, SETTINGS = Path("checked"), Path("metrics/settings.json")
 TRAIN = {"margin": 0.2, "loss": "sum_hinge", "max_hinge": {"hardest": "query"}}
 MADE = {"margin": [0.2], "loss": ["sum_hinge"], "best_epoch": 3}
 
@@ -246,3 +248,33 @@ def test_a_single_key_that_changes_after_the_stage_is_refused():
     assert fault(page) == (
         "ranks was made with catalog.root = 'a', but dvc.lock records 'b'; run `dvc repro --force report`"
     )
+
+
+def write_settings(**defaults):
+    SETTINGS.parent.mkdir(exist_ok=True)
+    write_metrics(SETTINGS, {"default": {f"train.{key}": value for key, value in defaults.items()}})
+
+
+def lock_checked(**defaults):
+    """A lock file of a stage `train` behind a stage `check`, which recorded these effective settings."""
+    CHECKED.write_text("valid")
+    write_settings(**defaults)
+    lock(check={"params": {"params.yaml": {"train": TRAIN}}, "outs": [entry(SETTINGS), entry(CHECKED)]})
+    record = json.loads(Path("dvc.lock").read_text())
+    record["stages"]["train"]["deps"] = [entry(CHECKED)]
+    Path("dvc.lock").write_text(json.dumps(record))
+
+
+def test_a_default_that_differs_is_refused_with_the_file_that_records_it():
+    lock_checked(clip=2.0)
+    recorded_lineage(model(MADE | {"clip": 2.0}))
+    assert fault(model(MADE | {"clip": 5.0})) == (
+        "model was made with train.clip = 5.0, but metrics/settings.json records 2.0; "
+        "run `dvc repro --force train`"
+    )
+
+
+def test_a_file_of_settings_that_is_not_the_recorded_one_is_not_compared():
+    lock_checked(clip=2.0)
+    write_settings(clip=7.0)
+    recorded_lineage(model(MADE | {"clip": 2.0}))
