@@ -18,7 +18,7 @@ from fne.core.options import OUTPUT, TABLE, params_option
 from fne.core.settings import parameter_files
 from fne.core.stage import stage
 from fne.core.terminal import say
-from fne.experiments.effective_settings import DEFAULT, PIPELINES, SECTIONS, write_settings
+from fne.experiments.effective_settings import DEFAULT, PIPELINES, SECTIONS, pipeline_params, write_settings
 from fne.store.catalog import CAPTIONS_FILE
 
 
@@ -42,9 +42,10 @@ def main(checked: Path, settings: Path, pipeline: str, params: Path) -> None:
         # Without a catalog, there may still be a store to import.
         sections = check_params(params, not CAPTIONS_FILE.exists(), pipeline == "finetuning")
     except InputError as error:
+        restored = dict.fromkeys([str(params), pipeline_params(pipeline), str(settings)])
         raise LinesError(
             f"{error.message}\nNo result was removed; set a valid value, or restore the committed ones with "
-            f"`git checkout {params} {settings}`"
+            f"`git checkout {' '.join(restored)}`"
         ) from None
     write_settings(settings, params, pipeline, sections)
     say(f"{params}: {len(sections)} sections, all valid")

@@ -280,7 +280,8 @@ def announcement(task: MatchingTask, network: TunedNetwork, settings: Finetune, 
     memory = network.activation_bytes(blank, settings.batch) + weights * (2 + copies)
     epochs, images = sum(phase.epochs for phase in settings.phases()), sum(sizes)
     last = last_block([tap.layer for tap in BACKBONES[backbone].taps])
-    layers = f"-S finetune.first={last} trains the last layers only" if settings.first == ALL else ""
+    first = f"-S pipelines/finetuning/params.yaml:++finetune.first={last} trains the last layers only"
+    layers = first if settings.first == ALL else ""
     return (
         f"fine-tuning from layer '{settings.first}': {images} images per epoch, {epochs} epochs, about "
         f"{format_time(seconds * images * epochs)} on {device.type}; memory {format_bytes(memory)} with "
@@ -338,9 +339,9 @@ def _classes(settings: Finetune, inputs: TuningInputs, device: torch.device) -> 
             f"params.yaml: finetune.image_class_weight is {settings.image_class_weight} and "
             f"finetune.text_class_weight is {settings.text_class_weight}, but there is no "
             f"{inputs.places.model / CLASSIFIER_FILE}: the stage `train` had no instance loss; set both to "
-            "0, or use -S train.image_class_weight=1.0"
+            "0, or use -S ++train.image_class_weight=1.0"
         )
-    dropout = inputs.model.settings["terms"]["instance"]["dropout"]
+    dropout = inputs.model.settings["instance"]["dropout"]
     count, dim = file.weight.shape
     loss = Instance(count, dim, file.bias is not None, dropout)
     state = {"weight": file.weight} | ({} if file.bias is None else {"bias": file.bias})
@@ -361,5 +362,5 @@ def _model_factors(model: Mapping[str, Any]) -> RateFactors:
         value = model.get(key, 1.0)
         return float(value[-1] if isinstance(value, list) else value)
 
-    bias = model.get("terms", {}).get("instance", {}).get("bias_rate", 1.0)
+    bias = model.get("instance", {}).get("bias_rate", 1.0)
     return RateFactors(last("words_rate"), last("classifier_rate"), last("gain_rate"), bias)

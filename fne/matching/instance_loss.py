@@ -116,5 +116,5 @@ def check_memory(
         f"gradient and momentum, {format_bytes(free)} are free"
     )
     if wanted > free:
-        raise InputError(f"{figures}; lower train.embed_dim, or use ++train.instance.classes")
+        raise InputError(f"{figures}; lower train.embed_dim, or use train.instance.classes")
     return figures

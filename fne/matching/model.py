@@ -58,6 +58,8 @@ def shape_of(settings: Train, features: int, vocabulary_size: int) -> Shape:
 def block(name: str, values: dict[str, Any]) -> Section | None:
     """Return the settings of an image head or a text encoder, or None if it has none."""
     schema = Train.nested().get(name)
+    if schema is None and values != {}:
+        raise ValueError(f"{name!r} has no settings, got {values}")
     return schema.model_validate(values) if schema else None
 
 

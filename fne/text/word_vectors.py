@@ -53,8 +53,9 @@ class WordVectors:
 
     @property
     def file(self) -> str:
-        """The name of the file that the vectors come from."""
-        return str(self.artifact.lineage[SOURCE]["settings"]["file"])
+        """The name of the file that the vectors come from; imported vectors of captions have no other."""
+        source = self.artifact.lineage.get(SOURCE)
+        return str(source["settings"]["file"] if source else self.artifact.path)
 
 
 @dataclass(frozen=True)

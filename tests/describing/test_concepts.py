@@ -113,7 +113,7 @@ def test_nothing_to_take_concepts_from_is_an_error():
         concepts_from_words({"1": [[]]}, 5)
     with pytest.raises(InputError, match="no training image has tags"):
         concepts_from_tags({"1": []})
-    lower = r"the most frequent, 'dog', has 2; lower train_tagger\.concept_sources\.{0}\.min_images \(for a"
+    lower = r"the most frequent, 'dog', has 2; lower train_tagger\.{0}\.min_images \(for a"
     with pytest.raises(InputError, match=lower.format("tags")):
         concepts_from_tags(TAGS, min_images=3)
     with pytest.raises(InputError, match=lower.format("words")):

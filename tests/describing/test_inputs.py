@@ -52,7 +52,7 @@ def test_an_image_without_tags_teaches_to_write_none(tmp_path):
 
 def test_with_words_only_images_with_captions_count(tmp_path):
     silent = [replace(record, captions=()) if number % 2 else record for number, record in enumerate(WORLD)]
-    found = opened(tmp_path, silent, concepts="words", concept_sources__words__count=5)
+    found = opened(tmp_path, silent, concepts="words", words__count=5)
     assert set(found.training.ids) == {r.id for r in silent if r.captions and r.split == "train"}
     assert found.vocabulary.concepts.names[0] == "purple"
     assert len(found.vocabulary.concepts.names) == 5
@@ -88,12 +88,12 @@ def test_validation_images_without_any_concept_are_refused(tmp_path):
 def test_user_tags_that_are_nowhere_are_refused(tmp_path):
     assert message(tmp_path, [replace(record, user_tags=()) for record in WORLD], user_tags="user") == (
         "CATALOG: train_tagger.user_tags is 'user', but no training image has user tags; add a column `user_tags` to the "
-        "table of the data set, or use -S train_tagger.user_tags=none"
+        "table of the data set, or use -S pipelines/tagging/params.yaml:train_tagger.user_tags=none"
     )
 
 
 def test_the_most_frequent_user_tags_of_training_images_are_read(tmp_path):
-    found = opened(tmp_path, WORLD, user_tags="user", user_tag_readers__user__count=2)
+    found = opened(tmp_path, WORLD, user_tags="user", user__count=2)
     counts = {}
     for record in WORLD:
         for tag in record.user_tags if record.split == "train" else ():
@@ -107,10 +107,10 @@ def test_the_most_frequent_user_tags_of_training_images_are_read(tmp_path):
 
 
 def test_tags_of_too_few_images_are_left_out_and_counted(tmp_path):
-    found = opened(tmp_path, WORLD, concept_sources__tags__min_images=6)
+    found = opened(tmp_path, WORLD, tags__min_images=6)
     assert len(found.vocabulary.concepts.names) < 22
     assert found.notes[-1].endswith("tags of fewer training images than min_images are left out")
-    assert message(tmp_path, WORLD, concept_sources__tags__min_images=1000).startswith(
+    assert message(tmp_path, WORLD, tags__min_images=1000).startswith(
         "CATALOG: concepts: no tag has 1000 training images"
     )
 

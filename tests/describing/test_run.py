@@ -64,8 +64,8 @@ def test_frequent_tags_can_come_first(world, tmp_path):
         {"condition": "concepts", "concept_loss": "softmax", "learns": ["concept_head", "decoder"]},
         {"condition": "concepts", "concept_loss": "warp", "learns": ["concept_head", "jointly"]},
         {"user_tags": "user"},
-        {"user_tags": "user", "user_tag_readers__user__sum": "probabilities", "learns": "jointly"},
-        {"concepts": "words", "concept_sources__words__count": 20},
+        {"user_tags": "user", "user__sum": "probabilities", "learns": "jointly"},
+        {"concepts": "words", "words__count": 20},
     ],
 )
 def test_every_ablation_learns_something(world, tmp_path, changes):

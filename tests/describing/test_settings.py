@@ -1,26 +1,30 @@
 import pytest
-from ruamel.yaml import YAML
 
-from fne.core.settings import parse_section
-from fne.describing.model import CONDITIONS, DescribingShape
+from fne.core.settings import load_section, parse_section
+from fne.describing.model import CONDITIONS, DescribingShape, shape_of
 from fne.describing.settings import TrainCaptioner, TrainTagger, WriteCaptions, WriteTags
 from fne.evaluation.protocols import ScoreCaptions, ScoreTags
 from tests.support.imports import ROOT
 from tests.support.tagging import settings
 
-PARAMS = YAML(typ="safe").load(ROOT / "params.yaml")
-
 
 def faults(**changes):
-    section = {"train_captioner": PARAMS["train_captioner"] | changes}
-    return parse_section(section, "train_captioner", TrainCaptioner)[1]
+    return parse_section({"train_captioner": changes}, "train_captioner", TrainCaptioner)[1]
 
 
-def test_the_shipped_sections_are_valid():
-    assert faults() == []
-    assert parse_section(PARAMS, "write_captions", WriteCaptions)[1] == []
-    assert parse_section(PARAMS, "write_tags", WriteTags)[1] == []
-    assert parse_section(PARAMS, "score_captions", ScoreCaptions)[1] == []
+@pytest.mark.parametrize(
+    ("name", "schema"),
+    [
+        ("train_captioner", TrainCaptioner),
+        ("write_captions", WriteCaptions),
+        ("score_captions", ScoreCaptions),
+        ("train_tagger", TrainTagger),
+        ("write_tags", WriteTags),
+        ("score_tags", ScoreTags),
+    ],
+)
+def test_the_shipped_sections_have_the_default_values(name, schema):
+    assert load_section(ROOT / "params.yaml", name, schema) == schema()
 
 
 @pytest.mark.parametrize(
@@ -56,25 +60,21 @@ def test_what_cannot_be_trained_is_refused_with_a_sentence(changes, message):
 
 
 def test_blocks_of_variants_that_are_not_chosen_do_not_apply():
-    section = PARAMS["train_captioner"] | {"cell": "gru"}
-    found = parse_section({"train_captioner": section}, "train_captioner", TrainCaptioner)[0]
-    applied = found.applied()
-    assert (applied["cells"], applied["concept_heads"]) == ({}, {})
-    assert list(applied["concept_sources"]) == ["words"]
+    found = TrainCaptioner(cell="gru")
+    blocks = [key for key, value in found.applied().items() if isinstance(value, dict)]
+    assert blocks == ["words"]
     assert found.forget_bias == 0.0
 
 
 def test_a_captioner_from_the_embedding_alone_has_no_concept_head():
-    changes = {"condition": "embedding", "concept_loss": "none", "learns": "jointly"}
-    found = parse_section(
-        {"train_captioner": PARAMS["train_captioner"] | changes}, "train_captioner", TrainCaptioner
-    )[0]
-    assert found.shape(10, 5, 7).concepts == 0
-    assert CONDITIONS["embedding"].width(found.shape(10, 5, 7)) == 10
+    found = TrainCaptioner(condition="embedding", concept_loss="none", learns="jointly")
+    shape = shape_of(found, 10, 5, 7)
+    assert shape.concepts == 0
+    assert CONDITIONS["embedding"].width(shape) == 10
 
 
 def tagger_faults(**changes):
-    return parse_section({"train_tagger": PARAMS["train_tagger"] | changes}, "train_tagger", TrainTagger)[1]
+    return parse_section({"train_tagger": changes}, "train_tagger", TrainTagger)[1]
 
 
 @pytest.mark.parametrize(
@@ -116,22 +116,13 @@ def test_settings_that_make_no_sense_are_refused_with_a_sentence(changes, messag
 
 
 def test_the_shape_has_the_parts_that_the_settings_train():
-    assert settings().shape(7, 3, 4) == DescribingShape(
-        7,
-        "standardized",
-        3,
-        0,
-        "concepts",
-        4,
-        PARAMS["train_tagger"]["word_dim"],
-        PARAMS["train_tagger"]["units"],
-        "lstm_relu",
-        "state",
+    assert shape_of(settings(), 7, 3, 4) == DescribingShape(
+        7, "standardized", 3, 0, "concepts", 4, 32, 128, "lstm_relu", "state"
     )
-    assert settings(learns="concept_head").shape(7, 3, 4).outputs == 0
+    assert shape_of(settings(learns="concept_head"), 7, 3, 4).outputs == 0
     plain = settings(condition="embedding", concept_loss="none", learns="jointly")
-    assert plain.shape(7, 3, 4).concepts == 0
-    reader = settings(user_tags="user", concept_head="hidden").shape(7, 3, 4, 5)
+    assert shape_of(plain, 7, 3, 4).concepts == 0
+    reader = shape_of(settings(user_tags="user", concept_head="hidden"), 7, 3, 4, 5)
     assert (reader.user_tags, reader.user_tag_hidden, reader.user_tag_sum, reader.hidden) == (
         5,
         256,
@@ -141,16 +132,12 @@ def test_the_shape_has_the_parts_that_the_settings_train():
 
 
 def test_only_blocks_of_chosen_variants_apply():
-    applied = settings().applied()
-    assert applied["cells"] == {"lstm_relu": {"forget_bias": 1.0}}
-    assert applied["concept_sources"] == {"tags": {"min_images": 1}}
-    assert (applied["concept_heads"], applied["user_tag_readers"], applied["optimizers"]) == ({}, {}, {})
-    assert settings(cell="gru").applied()["cells"] == {}
+    blocks = {key: value for key, value in settings().applied().items() if isinstance(value, dict)}
+    assert blocks == {"lstm_relu": {"forget_bias": 1.0}, "tags": {"min_images": 1}}
+    assert not {"lstm", "lstm_relu"} & settings(cell="gru").applied().keys()
     assert settings(cell="gru").forget_bias == 0.0
 
 
 def test_a_threshold_is_a_probability():
-    found = parse_section({"score_tags": PARAMS["score_tags"] | {"threshold": 1.0}}, "score_tags", ScoreTags)[
-        1
-    ]
+    found = parse_section({"score_tags": {"threshold": 1.0}}, "score_tags", ScoreTags)[1]
     assert found == ["threshold: input should be less than 1, got 1.0"]

@@ -15,6 +15,7 @@ from fne.describing.recurrent_cells import CELLS
 from fne.describing.run import new_task, start_describing_model
 from fne.training.best_epoch import Point, Scores
 from fne.training.loop import Trainer, step_generator
+from fne.training.run import schedule_of
 from tests.support import tagging
 from tests.support.captions import inputs, settings
 from tests.support.training import MemoryCheckpoints
@@ -29,7 +30,7 @@ def task_of(read, folder, processes=None, **changes):
 
 def trainer_of(read, folder, checkpoints=None, **changes):
     task, chosen = task_of(read, folder, **changes)
-    return Trainer(task, chosen.schedule(chosen.titles()), checkpoints)
+    return Trainer(task, schedule_of(chosen, chosen.titles()), checkpoints)
 
 
 def first_loss(task, epoch=0):
@@ -42,7 +43,7 @@ def first_loss(task, epoch=0):
 def test_every_member_of_the_family_makes_steps(read, tmp_path, condition, inject, cell):
     trainer = trainer_of(
         read, tmp_path, condition=condition, inject=inject, cell=cell, concept_head="hidden", learns="jointly",
-        concept_heads={"hidden": {"dim": 6}},
+        hidden={"dim": 6},
     )  # fmt: skip
     before = {name: value.clone() for name, value in trainer.task.model.state_dict().items()}
     losses = [trainer.step(batch)[0] for batch in trainer.task.batches(0)[:2]]

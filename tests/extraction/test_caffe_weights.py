@@ -9,7 +9,7 @@ import torch
 from fne.core.errors import InputError
 from fne.extraction import caffe_weights
 from fne.extraction.caffe_weights import NotCaffeError, convert_caffemodel, read_caffemodel
-from fne.extraction.networks import Backbone, Tap
+from fne.extraction.layers import Backbone, Tap
 from fne.extraction.settings import CAFFE
 from fne.extraction.weights import load_weights
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from fne.core import params
+from fne.core import settings
 from fne.core.errors import InputError
 from fne.extraction import computer
 from fne.extraction import run as extraction
@@ -50,7 +50,7 @@ def complete(scratch, images, root, extractor, batch, workers, log, remote=None)
 
 
 def test_the_computers_are_those_that_the_parameters_allow():
-    assert tuple(COMPUTERS) == params.ENGINES
+    assert tuple(COMPUTERS) == settings.ENGINES
 
 
 def run(folder, numbers, workers=0, batch=2, log=lambda _: None) -> int:

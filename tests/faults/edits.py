@@ -28,7 +28,7 @@ from ruamel.yaml import YAML
 from fne.cli import main as fne
 from fne.core.dvc import content_md5
 from fne.core.options import INPUT, OUTPUT
-from fne.core.settings import load_params
+from fne.core.settings import load_params, read_yaml
 from fne.core.stage import listed_settings
 from tests.support.imports import ROOT
 from tests.support.projects import SMALL, change_params
@@ -54,6 +54,7 @@ SETTINGS: dict[str, tuple[str, str, Any]] = {
     "report": ("report", "seed", 7),
 }
 TEMPLATE = Path("../template")
+TUNING = "pipelines/finetuning/params.yaml"
 # A process that reads a memory map of a truncated file gets SIGBUS; it has published nothing then.
 TRUNCATED_MAP = -signal.SIGBUS
 
@@ -89,6 +90,8 @@ def prepare() -> None:
     for name in ("params.yaml", "dvc.yaml"):
         shutil.copy(ROOT / name, name)
     shutil.copytree(ROOT / "weights", "weights")
+    Path(TUNING).parent.mkdir(parents=True)
+    shutil.copy(ROOT / TUNING, TUNING)
     change_params(Path(), WORLD)
     for stage in ("render", *STAGES):
         code, printed = run(stage)
@@ -261,16 +264,24 @@ def record(*stages: str) -> None:
     """Write to `dvc.lock` what DVC records about stages that have just ended."""
     lock = Path("dvc.lock")
     recorded = json.loads(lock.read_text())["stages"] if lock.exists() else {}
-    params = load_params(Path("params.yaml"))
     for stage in stages:
         inputs, outputs = paths(stage)
-        keys = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"][stage].get("params", [])
         recorded[stage] = {
-            "params": {"params.yaml": {key: value(params, key) for key in keys}},
+            "params": parameters(stage),
             "deps": [{"path": str(path), "md5": content_md5(path)} for path in inputs if path.exists()],
             "outs": [{"path": str(path), "md5": content_md5(path)} for path in outputs],
         }
     lock.write_text(json.dumps({"stages": recorded}))
+
+
+def parameters(stage: str) -> dict[str, dict[str, Any]]:
+    """Return the parameters of a stage as DVC records them: by file and key."""
+    found: dict[str, dict[str, Any]] = {}
+    for listed in YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"][stage].get("params", []):
+        for file, keys in ({"params.yaml": [listed]} if isinstance(listed, str) else listed).items():
+            params = read_yaml(Path(file))
+            found.setdefault(file, {}).update({key: value(params, key) for key in keys})
+    return found
 
 
 def value(params: dict[str, Any], key: str) -> Any:

@@ -3,15 +3,13 @@ import sys
 
 import pytest
 
-from fne.core.settings import load_params, parse_section
+from fne.core.settings import parse_section
 from fne.finetuning.settings import Finetune
 from tests.support.imports import ROOT
 
 
 def parse(**changes):
-    return parse_section(
-        {"finetune": load_params(ROOT / "params.yaml")["finetune"] | changes}, "finetune", Finetune
-    )
+    return parse_section({"finetune": changes}, "finetune", Finetune)
 
 
 def test_phases_have_epochs_and_rates_of_their_own_and_never_end_early():

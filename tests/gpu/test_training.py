@@ -1,5 +1,7 @@
 """Training steps, encode and evaluate on a GPU, proven without one: see `tests/support/pretended_gpu.py`."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -8,10 +10,9 @@ from fne.describing.run import new_task
 from fne.evaluation.metrics import ranks
 from fne.evaluation.score_retrieval import evaluate
 from fne.matching import encode, task
-from fne.matching.hard_negatives import LossChoices
+from fne.matching.hard_negatives import MINERS, LossChoices
 from fne.matching.image_heads import IMAGE_HEADS
 from fne.matching.instance_loss import Classes, class_numbers, new_instance
-from fne.matching.losses import LOSSES
 from fne.matching.model import Shape, new_matcher
 from fne.matching.settings import InstanceLoss
 from fne.matching.similarities import SIMILARITIES
@@ -24,12 +25,13 @@ from fne.training import loop
 from fne.training.best_epoch import Phase
 from fne.training.loop import Schedule, Trainer
 from fne.training.optimizers import CLIPS, OPTIMIZERS
+from fne.training.run import schedule_of
 from tests.support import captions
 from tests.support import tagging as tags
 from tests.support.pairs import FEATURES, WORDS
 from tests.support.pretended_gpu import GPU, HostReadError, MixedDevicesError, pretended_gpu
-from tests.support.training import MatchingPhase, matching_data, trainer
-from tests.support.variants import examples
+from tests.support.training import MatchingPhase, matching_data, optimizer, trainer
+from tests.support.variants import settings_of
 
 CUDA = torch.device("cuda")
 SMALL = {
@@ -43,12 +45,13 @@ SMALL = {
 SUM = MatchingPhase("sum_hinge", 0.2, 0.01, epochs=1, patience=1)
 
 
-def variant(table, name):
-    return examples(table[name], **SMALL.get(name, {}))
+def block(name):
+    found = settings_of(name, **SMALL.get(name, {}))
+    return found.model_dump() if found else {}
 
 
 def shape(head="linear", encoder="gru", similarity="cosine"):
-    own = [variant(*each).model_dump() for each in ((IMAGE_HEADS, head), (TEXT_ENCODERS, encoder))]
+    own = [block(name) for name in (head, encoder)]
     return Shape(head, encoder, similarity, similarity != "cosine", FEATURES, WORDS, 5, 8, *own)
 
 
@@ -82,7 +85,7 @@ def test_every_similarity_trains_on_a_gpu_with_one_read_per_step(pairs, similari
     assert_steps_read_once(pairs, shape(similarity=similarity))
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", MINERS)
 def test_every_loss_trains_on_a_gpu_with_one_read_per_step(pairs, loss):
     phase = MatchingPhase(loss, 0.2, 0.01, epochs=1, patience=1)
     assert_steps_read_once(pairs, shape(), phase)
@@ -91,16 +94,14 @@ def test_every_loss_trains_on_a_gpu_with_one_read_per_step(pairs, loss):
 @pytest.mark.parametrize("clip_by", CLIPS)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_optimizer_steps_on_a_gpu_with_one_read_per_step(pairs, name, clip_by):
-    def make(groups, rate):
-        return OPTIMIZERS[name].make(groups, rate, examples(OPTIMIZERS[name]))
-
-    assert_steps_read_once(pairs, shape(), optimizer=make, clip_by=clip_by)
+    optimizer = partial(OPTIMIZERS[name], settings=settings_of(name))
+    assert_steps_read_once(pairs, shape(), optimizer=optimizer, clip_by=clip_by)
 
 
 def test_two_terms_and_classes_train_on_a_gpu_with_one_read_per_step(pairs):
     objective = Objective("max_hinge", LossChoices(reduce="mean"), 0.5, 2.0, 1.0, 0.1)
     own = InstanceLoss(classes=0, dropout=0.5, bias=True, bias_rate=2.0)
-    schedule = Schedule([Phase("both", 0.01, 1, 1)], 0, adam, 2.0, "global", 0)
+    schedule = Schedule([Phase("both", 0.01, 1, 1)], 0, optimizer(), 2.0, "global", 0)
     with pretended_gpu() as gpu:
         classes = Classes(new_instance(10, 8, own, seed=0).to(CUDA), class_numbers(pairs.image_ids))
         matcher = new_matcher(shape("dual_path", "text_cnn"), seed=0).to(CUDA)
@@ -111,17 +112,13 @@ def test_two_terms_and_classes_train_on_a_gpu_with_one_read_per_step(pairs):
     assert set(steps[0][1]) == {"max_hinge", task.IMAGE_CLASSES, task.TEXT_CLASSES}
 
 
-def adam(groups, rate):
-    return OPTIMIZERS["adam"].make(groups, rate, examples(OPTIMIZERS["adam"]))
-
-
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_a_captioner_trains_on_a_gpu_with_one_read_per_step(tmp_path, dropout):
     captions.write_world(tmp_path)
     settings = captions.settings(tmp_path, learns="jointly", dropout=dropout)
     with pretended_gpu() as gpu:
         made = new_task(settings, captions.inputs(tmp_path), CUDA)
-        trained = Trainer(made, settings.schedule(settings.titles()))
+        trained = Trainer(made, schedule_of(settings, settings.titles()))
         batches = made.batches(0)
         found = [trained.step(batch)[0] for batch in batches]
     assert gpu.downloads == len(batches) > 1
@@ -135,7 +132,7 @@ def test_a_tagger_trains_on_a_gpu_with_one_read_per_step(tmp_path, dropout):
     opened = tags.inputs(tmp_path, settings)
     with pretended_gpu() as gpu:
         made = new_task(settings, opened, CUDA)
-        trained = Trainer(made, settings.schedule(settings.titles()))
+        trained = Trainer(made, schedule_of(settings, settings.titles()))
         batches = made.batches(0)
         found = [trained.step(batch)[0] for batch in batches]
     assert gpu.downloads == len(batches) > 1

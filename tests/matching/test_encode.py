@@ -7,8 +7,8 @@ from fne.core.distributed_layers import Step
 from fne.core.processes import ALONE
 from fne.matching import encode as encoding
 from fne.matching.encode import embed_batch, encode_captions, encode_images, read_batch, vector_shards
-from fne.matching.hard_negatives import LossChoices
-from fne.matching.losses import LOSSES, bind
+from fne.matching.hard_negatives import MINERS, LossChoices
+from fne.matching.losses import bind
 from fne.matching.model import Shape, new_matcher
 from fne.matching.similarities import SIMILARITIES
 from tests.support.pairs import Doubled, draw_batches
@@ -33,7 +33,7 @@ def gradients(pairs, shape, loss, batch, processes):
 @pytest.mark.parametrize(
     ("similarity", "loss", "encoder", "processes", "captions"),
     [
-        *[(*both, "gru", 2, "one") for both in itertools.product(SIMILARITIES, LOSSES)],
+        *[(*both, "gru", 2, "one") for both in itertools.product(SIMILARITIES, MINERS)],
         *[("cosine", "sum_hinge", encoder, 2, "one") for encoder in ("bigru", "bow", "lstm")],
         ("order", "top_k_hinge", "gru", 3, "all"),
         ("cosine", "max_hinge", "gru", 6, "one"),  # a batch of 4 in 6 processes

@@ -29,6 +29,7 @@ from fne.training.loop import Schedule, Trainer
 from fne.training.optimizers import OPTIMIZERS
 from fne.training.row_source import StoreRows
 from fne.training.run import Job
+from fne.training.settings import SgdNesterov
 from tests.support.imports import ROOT
 from tests.support.pairs import WORDS
 from tests.support.processes import in_processes
@@ -77,7 +78,7 @@ def equal(one, other):
 def test_training_starts_exactly_at_the_closed_form(inputs, tmp_path, method):
     changes = {"ridge.min_count": 1}
     closed, done, _ = make_model(
-        settings(method=method, **{f"methods.{method}.dim": 2}, **changes), inputs, job(tmp_path)
+        settings(method=method, **{f"{method}.dim": 2}, **changes), inputs, job(tmp_path)
     )
     by_steps = settings(start=method, epochs=1, **changes)
     assert equal(weights(methods.start_matcher(by_steps, inputs, job(tmp_path))), weights(closed))
@@ -224,7 +225,7 @@ def test_training_and_its_checkpoints_take_no_more_memory_than_announced(pairs, 
         sgd = OPTIMIZERS["sgd_nesterov"]
 
         def optimizer(groups, learning_rate):
-            made = sgd.make(groups, learning_rate, sgd.settings(momentum=0.9, weight_decay=1e-4))
+            made = sgd(groups, learning_rate, SgdNesterov())
             # With weights, gradients and momentum, however rarely the watcher runs.
             made.register_step_post_hook(lambda *_: seen.append(anonymous_memory()))
             return made

@@ -1,6 +1,7 @@
 """The rates of a matching model's weights; `tests/training/test_loop.py` trains the task."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from fne.matching.task import RATE_OF_ZEROS, RATES, MatchingOptions, MatchingTas
 from fne.training.best_epoch import Phase, Point, Scores
 from fne.training.loop import Schedule, Trainer, step_generator
 from fne.training.optimizers import OPTIMIZERS
+from fne.training.settings import SgdNesterov
 from tests.support.pairs import FEATURES, WORDS, Doubled
 from tests.support.processes import in_processes
 from tests.support.training import MemoryCheckpoints, matching_data
@@ -92,11 +94,7 @@ def new_task(pairs, *objectives, dropout=0.5, dtype=torch.float32, batch=4, **ch
 
 
 def new_trainer(task, *phases, checkpoints=None, **choices):
-    settings = OPTIMIZERS["sgd_nesterov"].settings(momentum=0.9, weight_decay=1e-4)
-
-    def optimizer(groups, rate):
-        return OPTIMIZERS["sgd_nesterov"].make(groups, rate, settings)
-
+    optimizer = partial(OPTIMIZERS["sgd_nesterov"], settings=SgdNesterov())
     schedule = Schedule(phases, 0, optimizer, 0.0, "global", 0, "last")
     return Trainer(task, schedule, checkpoints, **choices)
 
@@ -172,8 +170,8 @@ def test_each_kind_of_parameter_has_its_own_rate(pairs):
     assert sorted(found["words"]) == ["model.text_encoder.bias", "model.text_encoder.words.weight"]
     assert all("norm" in name and name.endswith(".weight") for name in found["gains"])
     assert len(found["gains"]) == sum(name.endswith("running_var") for name in task.trained.state_dict())
-    assert found["classifier"] == ["instance.weight"]
-    assert found["classifier_bias"] == ["instance.bias"]
+    assert found["classifier"] == ["losses.instance.weight"]
+    assert found["classifier_bias"] == ["losses.instance.bias"]
     assert sorted(name for names in found.values() for name in names) == sorted(names.values())
     task.start_phase(1)  # the classifier is not used, and factors of one make one group
     assert [group.name for group in task.parameter_groups()] == ["weights"]

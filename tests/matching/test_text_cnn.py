@@ -6,11 +6,12 @@ from torch.nn import functional
 from fne.core.distributed_layers import Step, SyncBatchNorm
 from fne.core.errors import InputError
 from fne.core.processes import Processes
+from fne.matching import settings as keys
 from fne.matching.text_cnn import TextCnn
 from fne.matching.word_table import word_table
 from tests.support.processes import in_processes
 
-FULL = TextCnn(
+FULL = keys.TextCnn(
     width=1.0,
     blocks=[3, 4, 6, 1],
     positions=32,
@@ -26,7 +27,7 @@ def network(word_dim: int = 5, embed_dim: int = 6, vocabulary: int = 20, seed: i
     torch.manual_seed(seed)
     settings = FULL.model_dump() | {"width": 1 / 64, "positions": 8} | changed
     table = word_table(vocabulary, word_dim)
-    return TextCnn(table, embed_dim, TextCnn.model_validate(settings)).double()
+    return TextCnn(table, embed_dim, keys.TextCnn.model_validate(settings)).double()
 
 
 def trained(**changed) -> TextCnn:
@@ -178,7 +179,7 @@ def test_a_longer_caption_is_refused():
     with pytest.raises(InputError) as caught:
         trained()(torch.ones(1, 9, dtype=torch.long), torch.tensor([9]))
     assert caught.value.message == (
-        "a caption has 9 words, but text encoder 'text_cnn' has 8 positions; use -S tokenize.longest=8"
+        "a caption has 9 words, but text encoder 'text_cnn' has 8 positions; use -S ++tokenize.longest=8"
     )
 
 

@@ -110,7 +110,7 @@ def test_no_normal_numbers_are_drawn(name, monkeypatch):
 @pytest.mark.parametrize("word_dim", [5, 8])
 def test_orthogonal_weights_are_those_of_the_published_code(word_dim):
     torch.manual_seed(0)
-    reader = TEXT_ENCODERS["gru"].make(word_table(12, word_dim), 8, Gru(initial="orthogonal")).reader
+    reader = TEXT_ENCODERS["gru"](word_table(12, word_dim), 8, Gru(initial="orthogonal")).reader
     identity = torch.eye(8)
     for part in reader.weight_hh_l0.chunk(3):
         torch.testing.assert_close(part @ part.T, identity, atol=1e-5, rtol=0)
@@ -128,7 +128,7 @@ def test_captions_differ_more_at_the_start_with_orthogonal_weights():
     cosines = {}
     for initial in ("orthogonal", "torch"):
         torch.manual_seed(0)
-        encoder = TEXT_ENCODERS["gru"].make(word_table(500, 300), 256, Gru(initial=initial))
+        encoder = TEXT_ENCODERS["gru"](word_table(500, 300), 256, Gru(initial=initial))
         with torch.no_grad():
             states = nn.functional.normalize(encoder(words, torch.full((100,), 12)), dim=1)
         cosines[initial] = float((states @ states.T).fill_diagonal_(0).sum() / (100 * 99))

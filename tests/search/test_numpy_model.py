@@ -13,15 +13,16 @@ from fne.search.embed_query import torch_encoder, torch_similarity
 from fne.search.numpy_model import PREFIX, TEXT_ENCODER, cosine, embed_sentences
 from fne.search.snapshot import sentence_encoder
 from fne.store.artifact import Artifact
-from tests.support.variants import examples
+from tests.support.variants import settings_of
 
 SENTENCES = [[3], [0, 0], [1, 5, 2, 5, 11], list(range(12)) * 2]
 ZEROS = {"words.weight": (1, 3), "order": 1, "map.weight": (2, 2), "map.bias": 2}
 
 
 def new_shape(encoder: str, similarity: str, absolute: bool, **sizes: int) -> Shape:
-    own = examples(TEXT_ENCODERS[encoder]).model_dump()
-    return Shape("linear", encoder, similarity, absolute, 6, **sizes, text_encoder_settings=own)
+    own = settings_of(encoder)
+    sizes["text_encoder_settings"] = own.model_dump() if own else {}
+    return Shape("linear", encoder, similarity, absolute, 6, **sizes)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-10)])

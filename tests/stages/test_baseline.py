@@ -45,12 +45,12 @@ def test_damage_is_an_error_and_not_a_missing_baseline(run):
     assert not Path("metrics/baseline.json").exists()
 
 
-def test_a_missing_key_of_the_block_is_named(run):
+def test_the_section_has_the_keys_of_cca_and_says_which_is_wrong(run):
     run(*READY)
-    change_params(Path(), {"train": {"methods": {"cca": {"dim": 4}}}})
+    change_params(Path(), {"baseline": {"dim": 0}})
     result = run("baseline")
     assert result.exit_code == 2
-    assert "section 'train': methods.cca: missing key 'text'" in result.stderr
+    assert "section 'baseline': dim: input should be greater than or equal to 1, got 0" in result.stderr
 
 
 def test_a_closed_form_model_is_trained_encoded_and_evaluated_like_any_other(run):

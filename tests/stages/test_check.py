@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from fne.store.checksums import parse_metrics
 from stages.check import main
 from tests.support.imports import ROOT
 from tests.support.projects import change_params
 from tests.support.stages import write_catalog
 
-CHECKED = "checked/parameters.txt"
+CHECKED, SETTINGS = "checked/parameters.txt", "metrics/settings.json"
 
 
 @pytest.fixture
@@ -21,8 +22,12 @@ def project(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def run() -> Result:
-    return CliRunner().invoke(main, [CHECKED])
+def run(*more: str) -> Result:
+    return CliRunner().invoke(main, [CHECKED, SETTINGS, *more])
+
+
+def recorded() -> dict[str, dict[str, object]]:
+    return parse_metrics(Path(SETTINGS).read_bytes())
 
 
 def test_the_output_is_the_same_for_all_valid_parameters(project):
@@ -39,9 +44,36 @@ def test_a_refused_value_leaves_the_output_and_says_how_to_get_back(project):
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: params.yaml: section 'train': loss: 'triplet' is not one of ")
     assert result.stderr.endswith(
-        "\nNo result was removed; set a valid value, or restore the committed ones with `git checkout params.yaml`\n"
+        "\nNo result was removed; set a valid value, or restore the committed ones with `git checkout "
+        "params.yaml metrics/settings.json`\n"
     )
     assert Path(CHECKED).is_file()
+    assert not Path(SETTINGS).exists()
+
+
+def test_settings_of_the_file_and_of_the_code_are_recorded_apart(project):
+    change_params(project, {"train": {"loss": "max_hinge", "clip": 2.0}})
+    assert run().exit_code == 0
+    found = recorded()
+    assert found.keys() == {"params.yaml", "default"}
+    assert (found["params.yaml"]["train.loss"], found["params.yaml"]["train.clip"]) == (["max_hinge"], 2.0)
+    assert found["default"]["train.max_hinge.hardest"] == "query"
+    assert not [key for key in {**found["params.yaml"], **found["default"]} if "top_k_hinge" in key]
+
+
+def test_a_pipeline_records_its_own_settings_and_names_its_file_as_the_remedy(project):
+    own = "pipelines/tagging/params.yaml"
+    Path(own).parent.mkdir(parents=True)
+    shutil.copy(ROOT / own, own)
+    change_params(project, {"train_tagger": {"units": 64}})
+    assert run("--pipeline", "tagging").exit_code == 0
+    assert recorded()[own]["train_tagger.units"] == 64
+    assert "train_tagger.order" in recorded()["default"]
+    assert not [key for values in recorded().values() for key in values if key.startswith("train.")]
+    change_params(project, {"train_tagger": {"units": 0}})
+    result = run("--pipeline", "tagging")
+    assert result.exit_code == 2
+    assert f"`git checkout params.yaml {own} {SETTINGS}`" in result.stderr
 
 
 def test_the_parameter_file_gets_a_new_time_so_that_git_looks_at_its_content(project):

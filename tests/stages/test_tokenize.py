@@ -26,7 +26,7 @@ def test_a_vocabulary_of_test_captions_cannot_be_asked_for(run):
     result = run("tokenize")
     assert result.exit_code == 2
     assert result.stderr == (
-        "Error: params.yaml: section 'tokenize': vocabulary: input should be 'train' or 'val', got 'test'\n"
+        "Error: params.yaml: section 'tokenize': vocabulary: 'test' is not one of 'train', 'val'\n"
     )
 
 

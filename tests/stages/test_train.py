@@ -216,11 +216,7 @@ def test_a_block_that_does_not_apply_trains_nothing_again(run):
     first = Path("models/matching/model.safetensors").read_bytes()
     change_params(
         Path(),
-        {
-            "train": {
-                "losses": {"max_hinge": {"hardest": "candidate"}, "top_k_hinge": {"hardest": "query", "k": 3}}
-            }
-        },
+        {"train": {"max_hinge": {"hardest": "candidate"}, "top_k_hinge": {"hardest": "query", "k": 3}}},
     )
     assert not trained(run("train"))
     assert Path("models/matching/model.safetensors").read_bytes() == first
@@ -350,7 +346,7 @@ def test_vectors_that_a_closed_form_ignores_are_refused(run, method):
     assert (result.exit_code, result.stderr) == (
         2,
         "Error: params.yaml: tokenize.vectors is 'glove.txt', but train.cca.text is 'tfidf', which has no "
-        f"use for word vectors; use -S train.cca.text=vectors{other}\n",
+        f"use for word vectors; use -S ++train.cca.text=vectors{other}\n",
     )
 
 
@@ -360,7 +356,7 @@ def test_fixed_words_without_vectors_are_refused(run):
     assert (result.exit_code, result.stderr) == (
         2,
         "Error: params.yaml: train.words is 'fixed', but tokenize.vectors names no vectors; name a file of "
-        "word vectors, or use -S train.words=learned\n",
+        "word vectors, or use -S ++train.words=learned\n",
     )
 
 
@@ -404,7 +400,7 @@ def test_an_instance_loss_leaves_a_classifier_beside_the_model(run):
     assert found.labels.tolist() == list(range(SPLITS.count("train")))
     assert found.artifact.lineage["model"]["digest"] == artifact.digest
     assert not any("instance" in name for name in matcher.state_dict())
-    assert artifact.settings["terms"]["instance"]["classes"] == 0
+    assert artifact.settings["instance"]["classes"] == 0
 
 
 def test_k_means_classes_are_in_the_classifier(run):
@@ -449,7 +445,7 @@ def test_captions_that_are_too_long_are_refused_before_the_first_step(run):
     result = run(*READY, "train")
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: a caption has 3 words, but text encoder 'text_cnn' has 2 positions; use -S tokenize.longest=2\n",
+        "Error: a caption has 3 words, but text encoder 'text_cnn' has 2 positions; use -S ++tokenize.longest=2\n",
     )
 
 
@@ -485,7 +481,7 @@ def test_the_default_training_starts_from_the_closed_form_and_is_encoded_and_eva
     assert run(*READY, "train", "finetune", "encode", "evaluate").exit_code == 0
     _, artifact = read_model(Path("models/matching/model.safetensors"))
     assert artifact.settings["start"] == "cca"
-    assert artifact.settings["methods"]["cca"]["dim"] == 8
+    assert artifact.settings["cca"]["dim"] == 8
     # Before the first step there is a validation, and no loss.
     tables = Path("models/history/plots/metrics")
     assert len((tables / "val/rsum.tsv").read_text().splitlines()) == 1 + 3

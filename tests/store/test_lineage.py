@@ -9,12 +9,14 @@ from fne.core.dvc import content_md5
 from fne.core.errors import InputError
 from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned, read_captions, write_captions, write_record
+from fne.store.checksums import write_metrics
 from fne.store.lineage import recorded_lineage
 
 CAPTIONS, RECORD = Path("captions.jsonl"), Path("catalog.json")
 MODEL, VECTORS, RANKS = Path("model"), Path("vectors"), Path("ranks")
-TRAIN = {"margin": 0.2, "loss": "sum_hinge", "losses": {"max_hinge": {"hardest": "query"}}}
-MADE = {"margin": [0.2], "loss": ["sum_hinge"], "losses": {}, "best_epoch": 3}
+CHECKED, SETTINGS = Path("checked"), Path("metrics/settings.json")
+TRAIN = {"margin": 0.2, "loss": "sum_hinge", "max_hinge": {"hardest": "query"}}
+MADE = {"margin": [0.2], "loss": ["sum_hinge"], "best_epoch": 3}
 
 
 @pytest.fixture(autouse=True)
@@ -89,19 +91,19 @@ def test_another_number_of_threads_of_a_baseline_is_refused():
 
 
 def test_the_block_of_a_variant_that_is_not_chosen_does_not_count():
-    lock(TRAIN | {"losses": {"max_hinge": {"hardest": "candidate"}}})
+    lock(TRAIN | {"max_hinge": {"hardest": "candidate"}})
     recorded_lineage(model())
 
 
 def test_a_value_that_settings_have_in_another_form_is_compared_as_it_was_given():
-    train = {"start": "auto", "embed_dim": 256, "methods": {"cca": {"dim": 512}}}
-    made = train | {"start": "cca", "methods": {"cca": {"dim": 256}}}
+    train = {"start": "auto", "embed_dim": 256, "cca": {"dim": 512}}
+    made = train | {"start": "cca", "cca": {"dim": 256}}
     given = {"start": "auto", "cca.dim": None}
     lock(train)
     recorded_lineage(model(made, given))
     lock(train | {"start": "random"})
     assert "train.start = 'auto', but dvc.lock records 'random'" in fault(model(made, given))
-    lock(train | {"methods": {"cca": {"dim": 64}}})
+    lock(train | {"cca": {"dim": 64}})
     recorded_lineage(model(made, given))  # it has no effect
 
 
@@ -261,3 +263,33 @@ def test_a_single_key_that_changes_after_the_stage_is_refused():
     assert fault(page) == (
         "ranks was made with catalog.root = 'a', but dvc.lock records 'b'; run `dvc repro --force report`"
     )
+
+
+def write_settings(**defaults):
+    SETTINGS.parent.mkdir(exist_ok=True)
+    write_metrics(SETTINGS, {"default": {f"train.{key}": value for key, value in defaults.items()}})
+
+
+def lock_checked(**defaults):
+    """A lock file of a stage `train` behind a stage `check`, which recorded these effective settings."""
+    CHECKED.write_text("valid")
+    write_settings(**defaults)
+    lock(check={"params": {"params.yaml": {"train": TRAIN}}, "outs": [entry(SETTINGS), entry(CHECKED)]})
+    record = json.loads(Path("dvc.lock").read_text())
+    record["stages"]["train"]["deps"] = [entry(CHECKED)]
+    Path("dvc.lock").write_text(json.dumps(record))
+
+
+def test_a_default_that_differs_is_refused_with_the_file_that_records_it():
+    lock_checked(clip=2.0)
+    recorded_lineage(model(MADE | {"clip": 2.0}))
+    assert fault(model(MADE | {"clip": 5.0})) == (
+        "model was made with train.clip = 5.0, but metrics/settings.json records 2.0; "
+        "run `dvc repro --force train`"
+    )
+
+
+def test_a_file_of_settings_that_is_not_the_recorded_one_is_not_compared():
+    lock_checked(clip=2.0)
+    write_settings(clip=7.0)
+    recorded_lineage(model(MADE | {"clip": 2.0}))

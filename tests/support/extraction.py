@@ -11,7 +11,7 @@ from PIL import Image as Picture
 from fne.extraction.computer import ComputedRows, Computer, Job
 from fne.extraction.extractor import Extractor
 from fne.extraction.forward_pass import Network
-from fne.extraction.networks import Tap
+from fne.extraction.layers import Tap
 from fne.extraction.preprocess import RESIZES
 from fne.store.catalog import Image
 from fne.store.layout import Layer

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fne.extraction.forward_pass import Network
-from fne.extraction.networks import Tap
+from fne.extraction.layers import Tap
 from fne.store.layout import Layer
 
 VGG16, VGG19 = (2, 2, 3, 3, 3), (2, 2, 4, 4, 4)

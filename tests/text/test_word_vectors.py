@@ -1,6 +1,5 @@
 import hashlib
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -37,7 +36,9 @@ def vocabulary(words: list[str]) -> Vocabulary:
 
 
 def test_every_rule_can_be_chosen():
-    assert sorted(get_args(Tokenize.model_fields["without_vector"].annotation)) == sorted(RULES)
+    assert [Tokenize(without_vector=rule).without_vector for rule in RULES] == list(RULES)
+    with pytest.raises(ValueError, match="'drop', 'mean', 'random', 'zero'"):
+        Tokenize(without_vector="guess")
 
 
 @pytest.mark.parametrize(("rule", "missing"), [("zero", [0, 0]), ("mean", [2, 3]), ("drop", [0, 0])])

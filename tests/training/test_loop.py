@@ -282,7 +282,7 @@ def test_another_task_resumes_at_every_step_bit_for_bit():
     kept = made.train(points.append)
     expected = made.task.trained.state_dict()
     assert len(saved.saved) == 25
-    assert not torch.equal(expected["logistic.scale"], torch.ones(3, dtype=torch.float64))
+    assert not torch.equal(expected["losses.logistic.scale"], torch.ones(3, dtype=torch.float64))
     for checkpoint in saved.saved:
         again, resumed = [], tags_trainer(MemoryCheckpoints(start=checkpoint))
         assert resumed.train(again.append) == kept

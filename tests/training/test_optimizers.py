@@ -62,8 +62,8 @@ def test_sgd_is_matconvnets_update_with_nesterov_and_decay():
         ParameterGroup("weights", parameters[:1]),
         ParameterGroup("classifier", parameters[1:], rate=0.1),
     ]
-    variant = OPTIMIZERS["sgd_nesterov"]
-    optimizer = variant.make(groups, 0.01, examples(variant, momentum=momentum, weight_decay=decay))
+    own = settings_of("sgd_nesterov", momentum=momentum, weight_decay=decay)
+    optimizer = OPTIMIZERS["sgd_nesterov"](groups, 0.01, own)
     for gradient in gradients:
         for parameter, row in zip(parameters, gradient, strict=True):
             parameter.grad = torch.tensor(row)
@@ -80,9 +80,7 @@ def test_rmsprop_has_epsilon_where_it_says(name, first):
     gradients = np.random.default_rng(2).normal(size=20) * 1e-3
     changes = {"decay": 0.9, "epsilon": 1e-6} | ({} if first is None else {"first": first})
     weight = nn.Parameter(torch.zeros(1, dtype=torch.float64))
-    optimizer = OPTIMIZERS[name].make(
-        [ParameterGroup("weights", [weight])], 0.01, settings_of(name, **changes)
-    )
+    optimizer = OPTIMIZERS[name]([ParameterGroup("weights", [weight])], 0.01, settings_of(name, **changes))
     expected, squares = 0.0, first or 0.0
     for gradient in gradients:
         squares = 0.9 * squares + 0.1 * gradient**2

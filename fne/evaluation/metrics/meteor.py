@@ -92,7 +92,7 @@ class _Conversation:
         if self.expired:
             raise InputError(
                 f"METEOR: the program did not finish within {self._seconds:g} s; "
-                "use -S score_captions.meteor=never"
+                "use -S pipelines/captioning/params.yaml:++score_captions.meteor=never"
             )
         self._printed.seek(0)
         printed = " ".join(self._printed.read().split())[-SHOWN:] or "nothing"
