@@ -119,9 +119,20 @@ def test_nothing_is_removed_before_the_parameters_were_checked(stage):
 
 
 def test_every_section_is_checked_by_one_pipeline():
-    checked = [key for stage in STAGES if stage.endswith(":check") for key in STAGES[stage]["params"]]
-    sections = YAML(typ="safe").load(ROOT / "params.yaml")
-    assert sorted(checked) == sorted(name for name in sections if name != "runtime")
+    checked = [
+        (CHECKED[stage.removesuffix(":check")], file, section)
+        for stage in STAGES
+        if stage.endswith(":check")
+        for each in STAGES[stage]["params"]
+        for file, sections in (each.items() if isinstance(each, dict) else [(PARAMS, [each])])
+        for section in sections
+    ]
+    assert sorted(checked) == sorted(
+        (CHECKED.get(f"pipelines/{name}/dvc.yaml", CHECKED["dvc.yaml"]), pipeline_params(name), section)
+        for name, sections in PIPELINES_OF_SETTINGS.items()
+        for section in sections
+        if section != "runtime"
+    )
 
 
 def test_an_edit_of_training_code_never_runs_the_extraction():
