@@ -116,8 +116,8 @@ BENCHMARKS = {
     ),
     "beam_3": Benchmark(
         beam_3,
-        "captions of 8 words with a beam of 3, 256 images, LSTM of 512 units, 2,540 words",
-        "NeuralTalk's loop over images and hypotheses in NumPy, timed on 24 images",
+        "captions of 8 words with a beam of 3 in one thread, 256 images, LSTM of 512 units, 2,540 words",
+        "NeuralTalk's loop over images and hypotheses in NumPy, one thread, timed on 24 images",
         13,
     ),
     "beam_7": Benchmark(beam_7, "the same with a beam of 7", "the same loop", 13),

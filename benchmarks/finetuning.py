@@ -10,7 +10,7 @@ folder, so an interrupted run continues.
 
 import contextlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,8 @@ SETTINGS = {
     "finetune.cnn_rate": 0.1,
 }
 MADE_ONCE = ("catalog", "extract", "standardize", "embed", "tokenize", "train")
-SCORED = ("finetune", "encode", "evaluate")
+# The stages that score the model before the fine-tuning, and those of the pipeline that tunes it.
+BEFORE, AFTER = ("encode", "evaluate"), ("finetune", "encode_tuned", "evaluate_tuned")
 
 
 @click.command()
@@ -86,15 +87,14 @@ def measure(
     found = {}
     with contextlib.chdir(folder):
         shutil.copytree(ROOT / "weights", "weights", dirs_exist_ok=True)
-        for name, count in (("before", 0), ("after", epochs)):
-            write_params(settings | {"finetune.epochs": count})
-            shutil.rmtree(
-                "metrics/curves", ignore_errors=True
-            )  # DVC removes outs before a stage; no DVC here
-            for stage in (*(MADE_ONCE if name == "before" else ()), *SCORED):
-                run_stage(import_module(f"stages.{stage}"), *arguments(stage))
-            found[name] = read_ranks(Path("metrics/ranks.h5"))
-            click.echo(f"{name}: {Path('metrics/retrieval.json').read_text()}")
+        write_params(settings | {"finetune.epochs": epochs})
+        for curves in ("metrics/curves", "metrics/tuned_curves"):
+            shutil.rmtree(curves, ignore_errors=True)  # DVC removes outs before a stage; no DVC here
+        for stage in (*MADE_ONCE, *BEFORE, *AFTER):
+            run_stage(*module_and_arguments(stage))
+        for name, metrics, ranks in (("before", "retrieval", "ranks"), ("after", "tuned", "tuned_ranks")):
+            found[name] = read_ranks(Path(f"metrics/{ranks}.h5"))
+            click.echo(f"{name}: {Path(f'metrics/{metrics}.json').read_text()}")
         series = read_tables(Path("models/tuning")).series
     click.echo(described(found["before"], found["after"]))
     for name, title in ((LOSS, "training objective"), (VALIDATION, "validation rsum")):
@@ -121,22 +121,23 @@ def read_ranks(path: Path) -> Ranked:
     return Ranked(*(arrays[name] for name in ("image_ranks", "caption_ranks", "caption_image", "folds")))
 
 
-def run_stage(module: Any, *arguments: str) -> None:
+def run_stage(module: str, arguments: Sequence[str]) -> None:
     """Run a stage of the pipeline in the current folder."""
     for each in arguments:
         Path(each).parent.mkdir(parents=True, exist_ok=True)
-    module.main.main([*arguments], standalone_mode=False)
+    import_module(module).main.main([*arguments], standalone_mode=False)
 
 
-def arguments(stage: str) -> list[str]:
-    """Return the arguments with which the pipeline calls a stage.
+def module_and_arguments(stage: str) -> tuple[str, list[str]]:
+    """Return the module of a stage and the arguments with which its pipeline calls it.
 
     Example:
-        >>> arguments("embed")
-        ['features/statistics.h5', 'features/embeddings']
+        >>> module_and_arguments("embed")
+        ('stages.embed', ['features/statistics.h5', 'features/embeddings'])
     """
-    command = load_params(ROOT / "dvc.yaml")["stages"][stage]["cmd"]
-    return str(command[-1] if isinstance(command, list) else command).split()[3:]  # after python -m stages.X
+    pipeline = "pipelines/finetuning/dvc.yaml" if stage in AFTER else "dvc.yaml"
+    _, _, module, *arguments = load_params(ROOT / pipeline)["stages"][stage]["cmd"].split()
+    return module, arguments
 
 
 def write_params(changes: Mapping[str, Any]) -> None:

@@ -37,7 +37,6 @@ from stages.embed import main as embed
 from stages.encode import main as encode
 from stages.evaluate import main as evaluate
 from stages.extract import main as extract
-from stages.finetune import main as finetune
 from stages.standardize import main as standardize
 from stages.tokenize import main as tokenize
 from stages.train import main as train
@@ -69,15 +68,10 @@ STAGES: dict[str, tuple[click.Command, str]] = {
         "features/embeddings data/captions.jsonl captions/tokens.h5 captions/vectors.h5 "
         "models/model.safetensors models/classifier.safetensors models/history metrics/training.json",
     ),
-    "finetune, off": (
-        finetune,
-        "models/model.safetensors models/classifier.safetensors data/images.jsonl data/captions.jsonl "
-        "captions/tokens.h5 models/tuned.safetensors models/tuning metrics/tuning.json",
-    ),
     "encode": (
         encode,
-        "models/model.safetensors models/tuned.safetensors data/images.jsonl features/embeddings "
-        "data/captions.jsonl captions/tokens.h5 captions/vectors.h5 vectors/images vectors/captions",
+        "models/model.safetensors features/embeddings data/captions.jsonl captions/tokens.h5 "
+        "captions/vectors.h5 vectors/images vectors/captions",
     ),
     "evaluate": (
         evaluate,

@@ -1,6 +1,7 @@
 """The Python interface: what `import fne` offers to scripts and notebooks."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -14,11 +15,12 @@ from PIL.Image import Image
 from fne.core.errors import InputError
 from fne.core.files import FETCH, replacing
 from fne.core.settings import not_one_of
-from fne.matching.model_file import MODELS, ModelFile, model_of, read_model, read_model_file
+from fne.matching.model_file import FINETUNING, MODELS, ModelFile, model_of, read_model, read_model_file
 from fne.search.engine import encode_sentence
 from fne.search.numpy_model import PREFIX
-from fne.search.open_project import CatalogContents as Contents
 from fne.search.open_project import (
+    MATCHING,
+    TUNED,
     CatalogImage,
     ExternalImage,
     Project,
@@ -27,6 +29,7 @@ from fne.search.open_project import (
     open_project,
     parse_query,
 )
+from fne.search.open_project import CatalogContents as Contents
 from fne.search.snapshot import Encoder, sentence_encoder, without_encoder
 from fne.store.artifact import merge
 from fne.store.catalog import SPLITS, in_split, split_ids
@@ -254,13 +257,13 @@ class Model:
     def _catalog_vectors(self, ids: Sequence[str]) -> np.ndarray:
         """Read the vectors that `encode` wrote, or compute them if these are missing or of another model."""
         if (self._project.image_vectors / MANIFEST).is_file():
-            vectors = Rows.open(self._project.image_vectors, "image_vectors")
+            vectors = self._project.open_image_vectors()
             if model_of(vectors.artifact) == model_of(self._file.artifact):
                 return vectors.read(ids)
         if self._file.artifact.name == MODELS[0]:
             raise InputError(
                 f"{self._project.image_vectors}: has no vectors of the tuned network in {self.path}; run "
-                "`dvc repro encode`"
+                f"`dvc repro {FINETUNING}`"
             )
         embeddings = Rows.open(self._project.embeddings, "embeddings")
         merge(self._file.artifact, embeddings.artifact)
@@ -274,29 +277,34 @@ class Model:
         return open_network(self._project, None, read_model(self.path)).vectors(images)
 
 
-def load_model(path: str | Path = ".", *, root: str | Path | None = None) -> Model:
+def load_model(path: str | Path = ".", *, root: str | Path | None = None, model: str = MATCHING) -> Model:
     """Load a trained model.
 
     Args:
         path: the folder of a project, whose model is then loaded, or the file of a model.
         root: the folder of the project, if `path` is a file outside it.
+        model: which model of the project: `matching`, or `tuned` for that of the fine-tuned network. A file
+            says by itself which it is.
 
     Raises:
         InputError: if the model or the vocabulary is missing or damaged, or if they do not belong together.
     """
     given = Path(path).expanduser()
     if root is not None:
-        project = open_project(root)
-        file = project.path(str(given)) if given != Path() else project.current_model
+        project = open_project(root, model)
+        file = project.path(str(given)) if given != Path() else project.model
     elif given.is_dir():
-        project = open_project(given)
-        file = project.current_model
+        project = open_project(given, model)
+        file = project.model
     else:
         found = find_project(given)
         if found is None:
             raise InputError(f"{path}: no project above this file; pass the project's folder as root")
         project, file = found, given
-    return Model(read_model_file(file, PREFIX), project)
+    found_model = read_model_file(file, PREFIX)
+    if found_model.artifact.name == MODELS[0]:
+        project = replace(project, chosen=TUNED)
+    return Model(found_model, project)
 
 
 CAPTION_VECTORS = "caption_vectors"

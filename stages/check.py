@@ -40,7 +40,7 @@ def main(checked: Path, settings: Path, pipeline: str, params: Path) -> None:
             os.utime(file)
     try:
         # Without a catalog, there may still be a store to import.
-        sections = check_params(params, early=not CAPTIONS_FILE.exists())
+        sections = check_params(params, not CAPTIONS_FILE.exists(), pipeline == "finetuning")
     except InputError as error:
         raise LinesError(
             f"{error.message}\nNo result was removed; set a valid value, or restore the committed ones with "

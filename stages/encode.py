@@ -9,27 +9,24 @@ from fne.core.device import prepare_device
 from fne.core.launch import start
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.processes import joined
-from fne.core.settings import load_key, load_runtime
+from fne.core.settings import load_runtime
 from fne.core.stage import stage
-from fne.finetuning.encode import TunedRows
 from fne.matching.data import Pairs
 from fne.matching.encode import write_vectors
 from fne.matching.imported_matcher import open_imported
 from fne.matching.model import Matcher
-from fne.matching.model_file import is_imported, is_tuned, read_model, read_model_file
+from fne.matching.model_file import is_imported, read_model, read_model_file
 from fne.store.artifact import Artifact
-from fne.store.catalog import image_root, read_captions, read_images
+from fne.store.catalog import read_captions
 from fne.store.lineage import recorded_lineage
 from fne.store.rows import Rows
 from fne.text.caption_vectors import CaptionVectors, read_caption_vectors
 from fne.text.tokens import read_tokens
-from fne.training.row_source import RowSource, StoreRows
+from fne.training.row_source import StoreRows
 
 
 @stage("encode")
 @click.argument("model", type=INPUT)
-@click.argument("tuned", type=INPUT)
-@click.argument("images", type=INPUT)
 @click.argument("embeddings", type=INPUT)
 @click.argument("captions", type=INPUT)
 @click.argument("tokens", type=INPUT)
@@ -39,8 +36,6 @@ from fne.training.row_source import RowSource, StoreRows
 @params_option
 def main(
     model: Path,
-    tuned: Path,
-    images: Path,
     embeddings: Path,
     captions: Path,
     tokens: Path,
@@ -51,7 +46,6 @@ def main(
 ) -> None:
     """Map all images and captions, the gallery included, through a MODEL.
 
-    If TUNED holds a tuned network, IMAGES pass through it and through the model that was tuned with it.
     If VECTORS has imported vectors of captions, these take the place of the captions' words.
     """
     runtime = load_runtime(params)
@@ -63,15 +57,9 @@ def main(
     matcher, origin = _open_model(model, rows, imported)
     given = [imported.artifact] if imported else []
     lineage = recorded_lineage(origin, rows.artifact, numbers.artifact, catalog, *given)
-    source: RowSource = StoreRows(rows)
-    if is_tuned(tuned):
-        listed, files = read_images(images)
-        matcher, final = read_model(tuned)
-        lineage = recorded_lineage(final, origin, rows.artifact, numbers.artifact, catalog, files)
-        source = TunedRows(tuned, listed, image_root(load_key(params, "catalog", "root")), runtime)
     if imported:
         numbers = imported.tokens(numbers)
-    pairs = Pairs(captioned, source, numbers)
+    pairs = Pairs(captioned, StoreRows(rows), numbers)
     dim = matcher.shape.embed_dim
     with joined(device) as processes:
         matcher.to(device)  # which of several GPUs is known only here

@@ -8,12 +8,9 @@ from fne.core.launch import start
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.settings import load_key, load_runtime, load_section
 from fne.core.stage import stage
-from fne.core.terminal import say
+from fne.finetuning.run import Places, run_finetuning
 from fne.finetuning.settings import Finetune
-from fne.matching.model_file import MODELS, write_untuned
 from fne.store.catalog import image_root
-from fne.store.checksums import write_metrics
-from fne.store.history import write_empty_history
 
 
 @stage("finetune", paths=["extract.weights"])
@@ -39,20 +36,12 @@ def main(
 ) -> None:
     """Train the network behind MODEL, its CLASSIFIER and the model itself, from IMAGES and their CAPTIONS.
 
-    TUNED holds the network and the model, or says that `finetune.epochs` is 0. The validations go to HISTORY,
-    and that of the weights in TUNED to METRICS.
+    TUNED holds the network and the model. The validations go to HISTORY, and that of the weights in TUNED to
+    METRICS.
     """
     settings = load_section(params, "finetune", Finetune)
-    if not settings.is_on:
-        digest = write_untuned(tuned)
-        write_empty_history(history, digest, MODELS[0])
-        write_metrics(metrics, {"tuned": False})
-        say("finetune.epochs is 0: the image network stays as it is")
-        return
     # Only where the files are; what they are is checked by their digests.
     root, weights = load_key(params, "catalog", "root"), load_key(params, "extract", "weights")
-    from fne.finetuning.run import Places, run_finetuning  # torch: slow to import
-
     places = Places(model, classifier, images, captions, tokens, Path(weights), image_root(root))
     run_finetuning(settings, load_runtime(params), places, tuned, history, metrics)
 

@@ -1,29 +1,15 @@
 """Stage `report`: one page that shows what was run and what it found."""
 
-import os
 from pathlib import Path
 
 import click
 
-from fne.core.files import write_text
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.settings import load_key, load_section
-from fne.core.stage import input_digests, stage
-from fne.core.terminal import say
-from fne.evaluation.baseline import baseline_artifact, read_baseline
+from fne.core.stage import stage
 from fne.experiments.presets import FOLDER
-from fne.experiments.tables import find_paper_row
-from fne.report.facts import head, history_unit
-from fne.report.gallery import choose_gallery
-from fne.report.page import make_thumbnails, render
-from fne.report.record import page_record, pages_of_other_catalogs
+from fne.report.retrieval_page import Places, write_page
 from fne.report.settings import Report
-from fne.report.sources import read_evaluation, read_history, read_training, read_tuning
-from fne.store.catalog import image_root, read_captions, read_images
-from fne.store.lineage import check_records, recorded_lineage
-
-# DVC sets it for the stages of an experiment.
-EXPERIMENT = "DVC_EXP_NAME"
 
 
 @stage("report", "catalog.root", files=[FOLDER])
@@ -33,8 +19,6 @@ EXPERIMENT = "DVC_EXP_NAME"
 @click.argument("baseline", type=INPUT)
 @click.argument("training", type=INPUT)
 @click.argument("history", type=INPUT)
-@click.argument("tuning", type=INPUT)
-@click.argument("tuning_history", type=INPUT)
 @click.argument("images", type=INPUT)
 @click.argument("captions", type=INPUT)
 @click.argument("page", type=OUTPUT)
@@ -46,51 +30,15 @@ def main(
     baseline: Path,
     training: Path,
     history: Path,
-    tuning: Path,
-    tuning_history: Path,
     images: Path,
     captions: Path,
     page: Path,
     params: Path,
 ) -> None:
-    """Write PAGE from METRICS, INTERVALS, RANKS, BASELINE, TRAINING, TUNING, histories and the catalog."""
+    """Write PAGE from METRICS, INTERVALS, RANKS, BASELINE, TRAINING, HISTORY and the catalog."""
     settings = load_section(params, "report", Report)
-    root = load_key(params, "catalog", "root")
-    evaluation = read_evaluation(metrics, intervals, ranks)
-    catalog, images_artifact = read_images(images)
-    captioned, captions_artifact = read_captions(captions)
-    # Without image files there is none that could be of another data set.
-    lineage = recorded_lineage(evaluation.artifact, captions_artifact, *[images_artifact] * bool(catalog))
-    gallery = choose_gallery(evaluation, settings.examples, settings.seed)
-    thumbnails = make_thumbnails(gallery.image_ids, catalog, image_root(root))
-    curves = read_history(history, evaluation.artifact, history_unit(lineage))
-    paper_row = find_paper_row(metrics.read_bytes(), evaluation.artifact, captioned)
-    closed_form = read_baseline(baseline, evaluation.artifact.settings["name"], evaluation.artifact.lineage)
-    check_records(baseline_artifact(baseline))
-    record = page_record(settings.model_dump() | {"root": root}, lineage, input_digests())
-    about = head(lineage, root, captioned, os.environ.get(EXPERIMENT))
-    found = read_training(training, evaluation.artifact)
-    text = render(
-        evaluation,
-        lineage,
-        curves,
-        gallery,
-        captioned,
-        thumbnails,
-        paper_row,
-        closed_form,
-        about,
-        found,
-        read_tuning(tuning, tuning_history, evaluation.artifact),
-        record,
-    )
-    write_text(page, text)
-    others = pages_of_other_catalogs(page, lineage)
-    if others:
-        say(
-            f"{', '.join(map(str, others))}: made from another catalog than {page}; make them again with "
-            "`dvc repro pipelines/tagging/dvc.yaml pipelines/captioning/dvc.yaml`, or remove them"
-        )
+    places = Places(metrics, intervals, ranks, baseline, training, history, images, captions)
+    write_page(page, places, settings, load_key(params, "catalog", "root"))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from tests.support.remotes import overwrite
 from tests.support.stages import Run, run, write_activations
 
 BORROWED = "borrowed"
-READY = ("standardize", "embed", "tokenize", "train", "finetune")
+READY = ("standardize", "embed", "tokenize", "train")
 # Each differs from the project's own store in one thing only; the values are equal.
 OTHERS = {
     "weights": {"lineage": {"weights": {"digest": "f" * 64, "settings": {"kind": "file"}}}},

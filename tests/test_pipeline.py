@@ -14,8 +14,8 @@ from tests.support.projects import change_params, commit, dvc, fails, git, small
 
 STAGES = list(YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"])
 STAGES.insert(1, "render")  # after `check`
-AFTER_TRAIN = ["train", "finetune", "encode", "evaluate", "report"]
-AFTER_EMBED = ["train", "finetune", "encode", "evaluate", "baseline", "report"]
+AFTER_TRAIN = ["train", "encode", "evaluate", "report"]
+AFTER_EMBED = ["train", "encode", "evaluate", "baseline", "report"]
 MADE = ["data", "features", "captions", "models", "vectors", "metrics", "report"]
 
 
@@ -110,22 +110,15 @@ def test_photographs_without_captions_are_refused_before_the_extraction_but_can_
     assert "check_splits" not in stages_run(dvc(project, "repro", "embed"))
 
 
-def test_a_setting_of_the_fine_tuning_does_not_train_again(project):
-    # It is off, so its out stays the same, and nothing follows.
-    assert stages_run(dvc(project, "exp", "run", "-S", "finetune.margin=0.25")) == ["check", "finetune"]
+def test_a_setting_of_the_fine_tuning_runs_nothing_of_the_default_pipeline(project):
+    assert stages_run(dvc(project, "exp", "run", "-S", "finetune.margin=0.25")) == []
 
 
-def test_only_the_stage_finetune_depends_on_its_settings():
+def test_the_default_pipeline_has_no_trace_of_the_fine_tuning():
     stages = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
-    reading = [
-        name
-        for name, stage in stages.items()
-        if any(key.startswith("finetune") for key in stage.get("params", []))
-    ]
-    assert reading == ["check", "finetune"]
-    outs = set(stages["finetune"]["outs"])
-    following = [name for name, stage in stages.items() if outs & set(stage["deps"])]
-    assert following == ["encode", "report"]
+    named = {name: str(stage) for name, stage in stages.items() if name != "check"}
+    assert not [name for name, text in named.items() if "tun" in text]
+    assert "finetune" not in stages["check"]["params"]
 
 
 def test_another_kind_of_embedding_touches_neither_extraction_nor_statistics(project):
@@ -208,13 +201,25 @@ def test_an_experiment_in_a_temporary_copy_shares_the_scratch_folder(project):
 
 
 def test_tags_are_a_pipeline_of_their_own(project):
-    assert stages_run(dvc(project, "repro", "pipelines/tagging/dvc.yaml")) == ["check", "train_tagger", "tag"]
-    assert stages_run(dvc(project, "repro", "pipelines/tagging/dvc.yaml")) == []
+    after = ["write_tags", "score_tags", "tags_page"]
+
+    def run():
+        return stages_run(dvc(project, "repro", "pipelines/tagging/dvc.yaml"))
+
+    assert run() == ["check", "train_tagger", *after]
+    assert run() == []
     metrics = json.loads((project / "metrics/tags.json").read_text())["test_full"]
     # By chance, three of 22 tags are right in less than a quarter of the cases.
     assert metrics["top_3"]["image_precision"] > 35
-    change_params(project, {"tag": {"top_k": 2}})
-    assert stages_run(dvc(project, "repro", "pipelines/tagging/dvc.yaml")) == ["check", "tag"]
+    change_params(project, {"write_tags": {"top_k": 2}})
+    assert run() == ["check", *after]
+    change_params(project, {"score_tags": {"threshold": 0.25}})
+    assert run() == ["check", *after[1:]]
+    change_params(project, {"tags_page": {"examples": 2}})
+    assert run() == ["check", "tags_page"]
+    template = project / "fne/report/templates/tags.html"
+    template.write_text(f"{template.read_text()} ")
+    assert run() == ["check", "tags_page"]
     change_params(project, {"train_tagger": {"order": "frequent_first"}})
     assert stages_run(dvc(project, "repro")) == []
-    assert stages_run(dvc(project, "repro", "pipelines/tagging/dvc.yaml")) == ["check", "train_tagger", "tag"]
+    assert run() == ["check", "train_tagger", *after]

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from fne.experiments.effective_settings import DEFAULT, PARAMS, RUNTIME, pipeline_params
+from fne.experiments.effective_settings import PIPELINES as SECTIONS_BY_PIPELINE
 from tests.support.imports import ROOT, all_imports, direct_imports
 
 PIPELINES = sorted(path.relative_to(ROOT) for path in [ROOT / "dvc.yaml", *ROOT.glob("pipelines/*/dvc.yaml")])
@@ -25,7 +27,10 @@ CHECKED = {
     "pipelines/demo/dvc.yaml": "checked/parameters.txt",
     "pipelines/tagging/dvc.yaml": "checked/tagging.txt",
     "pipelines/captioning/dvc.yaml": "checked/captioning.txt",
+    "pipelines/finetuning/dvc.yaml": "checked/finetuning.txt",
 }
+# Stages that run the script of another one on other files.
+SCRIPTS = {"evaluate_tuned": "evaluate"}
 
 BASE = {"core", "store"}
 LEARNING = BASE | {"text", "training", "evaluation"}
@@ -60,6 +65,8 @@ METRICS = ("fne", "evaluation", "metrics")
 LEARNERS = ("matching", "describing", "finetuning")
 # These can be called or list names, and import modules only when they are used.
 INTERFACES = {Path("fne/__init__.py"), Path("fne/search/__init__.py")}
+# It collects the sections of all packages.
+ALL_SECTIONS = Path("fne/experiments/effective_settings.py")
 IMPORTS = (ast.Import, ast.ImportFrom)
 # Why an import stands inside a function: the end of its line.
 REASON = re.compile(r"  # (\w+: slow to import|optional|imports this module|NumPy: reads the setting above)$")
@@ -80,7 +87,8 @@ def first_inner_imports(tree: ast.AST) -> Iterator[ast.stmt]:
 
 
 def script_of(stage: str) -> Path:
-    return Path(f"stages/{stage.rpartition(':')[2]}.py")
+    name = stage.rpartition(":")[2]
+    return Path(f"stages/{SCRIPTS.get(name, name)}.py")
 
 
 def packages_of(stage: str) -> set[str]:
@@ -118,21 +126,23 @@ def test_nothing_is_removed_before_the_parameters_were_checked(stage):
     assert (needed in STAGES[stage]["outs"]) if name == "check" else (needed in STAGES[stage]["deps"])
 
 
-def test_every_section_is_checked_by_one_pipeline():
-    checked = [
-        (CHECKED[stage.removesuffix(":check")], file, section)
-        for stage in STAGES
-        if stage.endswith(":check")
+def params_of(stage: str) -> list[tuple[str, str]]:
+    """The parameters that a stage lists: the file and the key of each."""
+    return [
+        (file, key)
         for each in STAGES[stage]["params"]
-        for file, sections in (each.items() if isinstance(each, dict) else [(PARAMS, [each])])
-        for section in sections
+        for file, keys in (each.items() if isinstance(each, dict) else [(PARAMS, [each])])
+        for key in keys
     ]
-    assert sorted(checked) == sorted(
-        (CHECKED.get(f"pipelines/{name}/dvc.yaml", CHECKED["dvc.yaml"]), pipeline_params(name), section)
-        for name, sections in PIPELINES_OF_SETTINGS.items()
-        for section in sections
-        if section != "runtime"
-    )
+
+
+def test_every_section_is_checked_by_its_own_pipeline():
+    """What decides whether the image network can be tuned is checked by that pipeline, too."""
+    tunable = {(PARAMS, section) for section in ("catalog", "extract", "embed", "train")}
+    for pipeline, sections in SECTIONS_BY_PIPELINE.items():
+        stage = "dvc.yaml:check" if pipeline == DEFAULT else f"pipelines/{pipeline}/dvc.yaml:check"
+        own = {(pipeline_params(pipeline), section) for section in sections if section != RUNTIME}
+        assert set(params_of(stage)) == own | (tunable if pipeline == "finetuning" else set())
 
 
 def test_an_edit_of_training_code_never_runs_the_extraction():
@@ -182,8 +192,9 @@ def test_a_stage_names_its_artifacts_in_its_command(stage):
     """The data flow can be read off dvc.yaml: what a stage reads and writes stands in its command."""
     command = str(STAGES[stage]["cmd"])
     outs = [
-        *STAGES[stage].get("outs", []),
-        *(name for each in STAGES[stage].get("metrics", []) for name in each),
+        name
+        for each in [*STAGES[stage].get("outs", []), *STAGES[stage].get("metrics", [])]
+        for name in ([each] if isinstance(each, str) else each)
     ]
     # What the project itself ships is no artifact: its code, and the papers' printed results. That
     # something was checked is none either.
@@ -195,7 +206,7 @@ def test_a_stage_names_its_artifacts_in_its_command(stage):
 @pytest.mark.parametrize("package", ALLOWED)
 def test_imports_point_only_the_allowed_way(package):
     for module in modules(f"fne/{package}"):
-        if module not in INTERFACES:
+        if module not in {*INTERFACES, ALL_SECTIONS}:
             found = {each.parts[1] for each in direct_imports(module)}
             assert found <= ALLOWED[package], module
 

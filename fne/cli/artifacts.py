@@ -6,6 +6,7 @@ from fne.datasets import rejects
 from fne.describing import kinds as describing
 from fne.evaluation import kinds as evaluation
 from fne.evaluation.ranks_file import RANKS
+from fne.experiments import effective_settings
 from fne.extraction.kinds import WEIGHTS
 from fne.features import standardize
 from fne.matching import kinds as matching
@@ -24,6 +25,7 @@ KINDS = (
     *catalog.KINDS,
     rejects.KIND,
     vocabulary.KIND,
+    effective_settings.KIND,
     evaluation.BASELINE,
     evaluation.TRAINING,
     evaluation.TUNING,

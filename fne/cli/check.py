@@ -46,7 +46,7 @@ from fne.extraction.settings import (
 )
 from fne.features.embeddings import OF_VIEWS, ONE_LAYER, Embed, kept_layers
 from fne.features.write_embeddings import EXTRACTED
-from fne.finetuning.settings import OFF, WITH_GRADIENT, kind_fault
+from fne.finetuning.settings import WITH_GRADIENT, kind_fault
 from fne.matching.settings import Train, unused_vectors_message
 from fne.store.catalog import is_annotation_file
 from fne.store.layout import MANIFEST
@@ -98,11 +98,12 @@ def check(
         show_settings(params, found, sections)
 
 
-def check_params(path: Path, early: bool = False) -> dict[str, Any]:
+def check_params(path: Path, early: bool = False, tunable: bool = False) -> dict[str, Any]:
     """Validate a parameter file and those of the pipelines beside it, and return their sections.
 
     Args:
         early: whether the store that `embed.source` names may still be made, which is only warned about.
+        tunable: whether the image network is to be tuned.
     """
     params = load_params(path)
     faults = [f"{path}: {fault}" for fault in _unknown_sections(params)]
@@ -119,7 +120,7 @@ def check_params(path: Path, early: bool = False) -> dict[str, Any]:
     missing = _missing_source(path.parent, sections["embed"])
     general += missing * (not early)
     general += _missing_layer(sections["extract"], sections["embed"])
-    general += _untunable(sections)
+    general += _untunable(sections) if tunable else []
     general += _unknown_algorithm(sections["runtime"])
     general += _missing_keys(path.parent, params)
     faults += [f"{path}: {fault}" for fault in general]
@@ -138,6 +139,8 @@ def check_overrides(path: Path, overrides: Sequence[str], show: bool, named: Seq
     faults = _unknown_keys(load_params(path), overrides)
     if faults:
         raise LinesError("\n".join(f"{path}: {fault}" for fault in faults))
+    # Overrides of the fine-tuning are for its pipeline.
+    tunable = any("finetune." in each.partition("=")[0] for each in overrides)
     own = [each for each in overrides if ":" not in each.partition("=")[0]]
     others: dict[str, list[str]] = {}
     for each in overrides:
@@ -153,7 +156,7 @@ def check_overrides(path: Path, overrides: Sequence[str], show: bool, named: Seq
                 for file, values in others.items():
                     apply_overrides(Path(folder, file), values)
                 try:
-                    sections = check_params(changed)
+                    sections = check_params(changed, tunable=tunable)
                 except InputError as error:
                     raise LinesError(
                         error.message.replace(str(changed), told).replace(f"{folder}/", "")
@@ -285,8 +288,7 @@ def _weights_faults(weights: Path, extract: Extract) -> list[str]:
 
 def _fitting_faults(weights: Path, extract: Extract, named: bool = False) -> list[str]:
     """Check the header of a weights file; `named`: a YAML file names it and says what it expects."""
-    # They import torch, which a file that only names weights does not need.
-    from fne.extraction.forward_pass import refuse_unfitting
+    from fne.extraction.forward_pass import refuse_unfitting  # torch: slow to import
     from fne.extraction.weights import read_header, says_its_input
 
     # `_missing_layer` reports an unknown network, and unknown layers.
@@ -312,7 +314,7 @@ def _known_layers(backbone: str) -> tuple[list[str], list[str]]:
     if not is_timm(backbone):
         taps, outputs = TAPS[backbone], OUTPUTS.get(backbone, ())
         return [tap.layer for tap in taps], [tap.layer for tap in outputs]
-    from fne.extraction.timm_networks import open_timm  # torch and timm: slow to import
+    from fne.extraction.timm_networks import open_timm  # timm: slow to import
 
     try:
         found = open_timm(backbone)
@@ -414,22 +416,22 @@ def _missing_layer(extract: Extract | None, embed: Embed | None) -> list[str]:
 
 
 def _untunable(sections: dict[str, Any]) -> list[str]:
-    """Find what keeps the image network from being tuned, where it is to be tuned."""
+    """Find what keeps the image network from being tuned."""
     named = ("catalog", "extract", "embed", "train", "finetune")
-    if not all(sections[name] for name in named) or not sections["finetune"].is_on:
+    if not all(sections[name] for name in named):
         return []
     catalog, extract, embed, train, finetune = (sections[name] for name in named)
-    epochs = finetune.epochs[0] if len(finetune.epochs) == 1 else finetune.epochs
-    said = f"section 'finetune': epochs is {epochs}, but"
     if catalog.images == "none":
-        return [f"{said} catalog.images is 'none': there are no image files; name their folder, or {OFF}"]
+        return [
+            "section 'catalog': images: fine-tuning needs image files, but it is 'none'; name their folder"
+        ]
     if embed.source != EXTRACTED:
         return [
-            f"{said} the embeddings come from {embed.source}: there is no network to train; set "
-            f"embed.source to {EXTRACTED}, or {OFF}"
+            f"section 'embed': source: fine-tuning needs a network to train, but the embeddings come from "
+            f"{embed.source}; set it to {EXTRACTED}"
         ]
     if embed.kind not in WITH_GRADIENT:
-        return [f"{said} it {kind_fault(embed.kind)}; {OFF} otherwise"]
+        return [f"section 'embed': kind: fine-tuning {kind_fault(embed.kind)}"]
     if finetune.has_instance_loss and not train.has_instance_loss:
         return [
             "section 'finetune': image_class_weight and text_class_weight need the classifier of an instance "

@@ -36,11 +36,12 @@ def compare(a: str, b: str, html: Path | None, queries: int, form: str) -> None:
     """Compare two experiments: settings, metrics, curves and queries.
 
     A and B are names of experiments, Git revisions, or 'workspace', the current state, which is
-    the default for B.
+    the default for B. NAME:tuned is the fine-tuned model of NAME.
 
     \b
       fne compare HEAD                                   the last commit and the workspace
       fne compare brown-axle hexed-orle                  two experiments
+      fne compare brown-axle brown-axle:tuned            what the fine-tuning changed
       fne compare main hexed-orle --html compare.html    one page, with curves and pictures
 
     The test images are resampled to estimate how much each metric and their difference vary, with

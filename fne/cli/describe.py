@@ -23,7 +23,7 @@ from fne.search.open_project import Project
 @click.option(
     "--beam",
     type=click.IntRange(1, 1000),
-    help="Number of sentences that are compared; by default caption.beam.",
+    help="Number of sentences that are compared; by default write_captions.beam.",
 )
 @click.option(
     "--k", type=click.IntRange(min=1), default=10, show_default=True, help="Number of concepts per image."

@@ -4,6 +4,7 @@ import click
 
 from fne.core.terminal import say
 from fne.experiments import presets
+from fne.matching.model_file import FINETUNING
 
 
 @click.command()
@@ -33,6 +34,7 @@ def preset(name: str | None, dataset: str, following: str, list_all: bool) -> No
       dvc exp run $(fne preset FNE-SH --dataset demo)           run one on the embedded data set
       fne preset two-branch/VGG19-K10 --dataset flickr30k       a system of another paper
       dvc exp run $(fne preset semantic/RIA --dataset demo) pipelines/tagging/dvc.yaml
+      dvc exp run $(fne preset dual-path/II --dataset demo) pipelines/finetuning/dvc.yaml
       dvc exp run $(fne preset own/fine-tuned)                  your own data: what scored best
       dvc exp run $(fne preset own/fine-tuned-small)            the same for fewer than 2,000 images
 
@@ -48,5 +50,7 @@ def preset(name: str | None, dataset: str, following: str, list_all: bool) -> No
         say(presets.list_presets(dataset, following))
     else:
         chosen = presets.preset(name, dataset, following)
-        say("\n".join(f"{chosen.name}: {note}" for note in chosen.notes), err=True)
+        runs = f"tunes the image network: run it as `dvc exp run $(fne preset …) {FINETUNING}`"
+        notes = [*chosen.notes, *[runs] * chosen.is_tuned]
+        say("\n".join(f"{chosen.name}: {note}" for note in notes), err=True)
         say(" ".join(presets.arguments(chosen.overrides)))

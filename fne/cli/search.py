@@ -6,18 +6,19 @@ from pathlib import Path
 
 import click
 
-from fne.core.options import INPUT, OUTPUT, params_option
+from fne.core.options import INPUT, OUTPUT, model_option, params_option
 from fne.core.signals import explain_interrupt
 from fne.core.terminal import say
 from fne.search import engine
 from fne.search.answer import name_unreadable
-from fne.search.open_project import Project
+from fne.search.open_project import choose_model
 
 
 @click.command()
 @click.argument("query", nargs=-1)
 @params_option
 @click.option("--by", metavar="KIND", help="Find images with similar embeddings of this kind: fne, …")
+@model_option
 @click.option("--in", "folder", type=INPUT, help="Search this folder of photos instead of the catalog.")
 @click.option("--split", metavar="NAME", help="Search only this split of the catalog: test, …")
 @click.option("--tag", help="Search only images of the catalog that have this tag.")
@@ -28,6 +29,7 @@ def search(
     query: tuple[str, ...],
     params: Path,
     by: str | None,
+    model: str,
     folder: Path | None,
     split: str | None,
     tag: str | None,
@@ -45,6 +47,7 @@ def search(
       fne search --by fne photo.jpg                      similar images; no model needed
       fne search "a dog" --in ~/photos                   in a folder of photos without captions
       fne search "a dog" --split test                    only images that were not trained on
+      fne search "a dog" --model tuned                   with the fine-tuned network
 
     A star marks matches that the catalog pairs with the query.
     """
@@ -54,7 +57,7 @@ def search(
         check_sheet(sheet, Path(" ".join(query)))
     # Only the index of a folder takes long.
     with explain_interrupt() if folder else nullcontext():
-        answer = engine.search(Project(params), " ".join(query), by, folder, k, split, tag)
+        answer = engine.search(choose_model(params, model), " ".join(query), by, folder, k, split, tag)
     if answer.unknown_words:
         say(f"Warning: not in the vocabulary: {', '.join(answer.unknown_words)}", err=True)
     if answer.unreadable:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fne.core.errors import InputError
-from fne.core.options import INPUT, params_option
+from fne.core.options import INPUT, model_option, params_option
 from fne.core.terminal import say
 
 if TYPE_CHECKING:
@@ -25,12 +25,13 @@ KEEP_ALIVE, SHUTDOWN = 30, 3  # seconds
 @click.command()
 @params_option
 @click.option("--in", "folder", type=INPUT, help="Also search this folder of photos.")
+@model_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free port."
 )
 @click.option("--token", envvar="FNE_TOKEN", show_envvar=True, help="What visitors of another address need.")
-def serve(params: Path, folder: Path | None, host: str, port: int, token: str | None) -> None:
+def serve(params: Path, folder: Path | None, model: str, host: str, port: int, token: str | None) -> None:
     """Search in a browser, with the model loaded once.
 
     \b
@@ -48,7 +49,8 @@ def serve(params: Path, folder: Path | None, host: str, port: int, token: str | 
         import uvicorn
     except ModuleNotFoundError:
         raise InputError("fne serve needs uvicorn and fastapi; run `pip install -e .`") from None
-    from fne.serve.app import build_app  # NumPy: reads the setting above
+    from fne.search.open_project import choose_model  # NumPy: reads the setting above
+    from fne.serve.app import build_app
     from fne.serve.guard import Connection, is_loopback
     from fne.serve.session import Live
 
@@ -56,7 +58,8 @@ def serve(params: Path, folder: Path | None, host: str, port: int, token: str | 
     if public:
         _check_token(host, token)
     with _listen(host, port) as listener:
-        live = Live(params, folder)
+        choose_model(params, model)  # a missing one is refused now, and waited for later
+        live = Live(params, folder, model)
         where = f"{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
         _announce(live, where, public)
         config = uvicorn.Config(

@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fne.core.errors import InputError
-from fne.core.files import files_in, read_bytes
+from fne.core.files import files_in, read_bytes, readable_read_errors
 from fne.core.settings import load_params, parse_yaml
 from fne.core.stat_cache import VerifiedFiles, file_state
 
@@ -174,6 +174,15 @@ def last_run(out: Path) -> Stage:
     raise InputError(f"{out}: no lock file records it; run `dvc repro`")
 
 
+def repro_command(out: Path, otherwise: str = "") -> str:
+    """Return the stage of this folder's project that writes `out`, as `dvc repro` takes it.
+
+    `otherwise` is returned for what no stage writes.
+    """
+    known = pipeline_outs().get(project_path(out))
+    return known.stage or otherwise if known else otherwise
+
+
 def split_sweeps(file: Path, overrides: Sequence[str]) -> list[list[str]]:
     """Return the overrides of each combination that values such as `-S train.margin=0.1,0.2` stand for."""
     from dvc.utils.hydra import get_hydra_sweeps  # dvc: slow to import
@@ -313,7 +322,7 @@ def _file_md5(path: Path, records: VerifiedFiles) -> str:
     state = file_state(path)
     known = records.lookup(state, "md5")
     if known is None:
-        with path.open("rb") as file:
+        with readable_read_errors(path), path.open("rb") as file:
             known = hashlib.file_digest(file, "md5").hexdigest()
         records.record(state, "md5", known)
     return known
@@ -370,7 +379,7 @@ def repair_advice(path: Path, out: PipelineOut | None) -> str:
     name, stage = shlex.quote(str(path)), shlex.quote(out.stage or "")
     if out.md5 is None:
         return f"remove it and run `dvc repro {stage}`"
-    if path.exists() and content_md5(path) == out.md5:
+    if path.exists() and _has_content(path, out.md5):
         if out.stage is None:
             file = shlex.quote(f"{path}.dvc")
             return f"the imported copy is itself damaged; fix it upstream, then run `dvc update {file}`"
@@ -397,6 +406,13 @@ def repair_advice(path: Path, out: PipelineOut | None) -> str:
     if out.stage:
         return f"remove it and run `{fetch}`{repro if absent else ''}"
     return f"it is not removed, because the change may be yours; run `{aside} && {fetch}`"
+
+
+def _has_content(path: Path, md5: str) -> bool:
+    try:
+        return content_md5(path) == md5
+    except InputError:  # it cannot be read
+        return False
 
 
 def is_own_object(cached: Path) -> bool:

@@ -134,7 +134,7 @@ def missing_path(path: Path | str, advice: str = FETCH, what: str = "file") -> I
 
 def read_bytes(path: Path, advice: str = FETCH) -> bytes:
     """Return the content of a file."""
-    with _readable_read_errors(path, advice):
+    with readable_read_errors(path, advice):
         check_regular(path)
         return path.read_bytes()
 
@@ -147,7 +147,7 @@ def write_text(path: Path, text: str) -> None:
 
 def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal."""
-    with _readable_read_errors(path, FETCH):
+    with readable_read_errors(path):
         check_regular(path)
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -238,7 +238,8 @@ def _kind(mode: int) -> str:
 
 
 @contextmanager
-def _readable_read_errors(path: Path, advice: str) -> Iterator[None]:
+def readable_read_errors(path: Path, advice: str = FETCH) -> Iterator[None]:
+    """Turn errors of a file that cannot be read into an `InputError`."""
     try:
         yield
     except FileNotFoundError:

@@ -17,3 +17,11 @@ params_option = click.option(
     show_default=True,
     help="The parameter file.",
 )
+
+model_option = click.option(
+    "--model",
+    type=click.Choice(["matching", "tuned"]),
+    default="matching",
+    show_default=True,
+    help="The model to search with; tuned is that of the fine-tuned network.",
+)

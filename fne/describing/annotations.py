@@ -1,30 +1,32 @@
 """What models wrote about images: `annotations/tags.jsonl` and `annotations/captions.jsonl`.
 
 The first line of a file holds the format, the settings and the lineage, sealed as all text artifacts are. One
-line per image follows, sorted by its `id`. Reading needs no torch.
+line per image follows, sorted by its `id`. Reading needs no torch. Scores and pages read these files.
 
 Tags: the `tags` in the order in which they were written, the likeliest concepts as `top`, and the
-`probabilities` of all concepts, in the order of their names in the first line. What a tagger lacks is null:
-without a decoder it writes no tags, without a concept head it has no probabilities.
+`probabilities` of all concepts, in the order of their names in the first line. These are exact: each is the
+shortest number that gives the same float32 again. What a tagger lacks is null: without a decoder it writes no
+tags, without a concept head it has no probabilities.
 
 Captions: the `sentences`, the best first, and the likeliest `concepts` with their probabilities.
 """
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fne.core.errors import InputError
 from fne.core.files import read_bytes, write_text
+from fne.describing.concepts import Concepts
 from fne.store.artifact import Artifact, Format, Lineage, describe, described, repair_hint
 from fne.store.checksums import is_sealed, seal_text
 
-TAGS_FORMAT, TAGS = Format("fne-tags", 2), "tags"  # the name is that in lineages
+TAGS_FORMAT, TAGS = Format("fne-tags", 3), "tags"  # the name is that in lineages
 CAPTIONS_FORMAT, CAPTIONS = Format("fne-written-captions", 2), "written_captions"
-DIGITS = 4  # of probabilities
+DIGITS = 4  # of the probabilities of the likeliest concepts
 
 FAULTS = (ValueError, TypeError, KeyError, IndexError, RecursionError)  # of a file that is something else
 
@@ -44,7 +46,7 @@ class TaggedFile:
     """The content of a file of tags."""
 
     artifact: Artifact
-    concepts: list[str]
+    concepts: Concepts
     images: list[Tagged]
 
 
@@ -73,13 +75,13 @@ class Written:
 
 
 def write_tagged(
-    path: Path, tagged: Iterable[Tagged], concepts: Sequence[str], settings: dict[str, Any], lineage: Lineage
+    path: Path, tagged: Iterable[Tagged], concepts: Concepts, settings: dict[str, Any], lineage: Lineage
 ) -> None:
     """Write the tags of images, sorted by image id."""
     header = {
         **TAGS_FORMAT.header(),
-        **describe(TAGS, settings, lineage, {"tag": {}}),
-        "concepts": list(concepts),
+        **describe(TAGS, settings, lineage, {"write_tags": {}}),
+        "concepts": asdict(concepts),
     }
     _write(path, header, tagged)
 
@@ -90,16 +92,15 @@ def read_tagged(path: Path) -> TaggedFile:
     try:
         header, lines = _open(path, content, TAGS_FORMAT)
         images = [Tagged(**json.loads(line)) for line in lines]
-        return TaggedFile(_artifact(path, TAGS, content, header), list(header["concepts"]), images)
+        return TaggedFile(_artifact(path, TAGS, content, header), Concepts(**header["concepts"]), images)
     except FAULTS as error:
         raise InputError(f"{path}: not a file of tags ({error}); {repair_hint(path)}") from None
 
 
 def write_written(path: Path, written: Iterable[Written], settings: dict[str, Any], lineage: Lineage) -> None:
     """Write the captions of images, sorted by image id."""
-    _write(
-        path, {**CAPTIONS_FORMAT.header(), **describe(CAPTIONS, settings, lineage, {"caption": {}})}, written
-    )
+    about = describe(CAPTIONS, settings, lineage, {"write_captions": {}})
+    _write(path, {**CAPTIONS_FORMAT.header(), **about}, written)
 
 
 def read_written(path: Path, ids: Collection[str] | None = None) -> tuple[dict[str, Written], Artifact]:

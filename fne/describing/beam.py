@@ -201,10 +201,10 @@ class _Search:
 
 def _top(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k highest values of each row and their columns, the lower column on ties."""
-    highest, columns = values.topk(k, dim=1)
+    best, columns = values.topk(min(k + 1, values.shape[1]), dim=1)
+    highest, columns = best[:, :k], columns[:, :k]
     # `topk` takes any of several equal values. Rows where more than k reach the lowest are sorted.
-    tied = (values >= highest[:, -1:]).sum(dim=1) > k
-    tied &= torch.isfinite(highest[:, -1])
+    tied = (best[:, k:] == highest[:, -1:]).any(dim=1) & torch.isfinite(highest[:, -1])
     if tied.any():
         ranked = values[tied].sort(dim=1, descending=True, stable=True)
         highest[tied], columns[tied] = ranked.values[:, :k], ranked.indices[:, :k]

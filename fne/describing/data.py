@@ -1,4 +1,4 @@
-"""Images with the sequences that a describer learns to write about them, and the order of training.
+"""Images with the sequences that a tagger or captioner learns to write about them, and the order of training.
 
 A sequence is a list of numbers of outputs, END included. An image of a tagger has one sequence, its tags; an
 image of a captioner has one per caption.

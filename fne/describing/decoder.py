@@ -219,7 +219,7 @@ def aligned_linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
         return linear(inputs, layer.weight, layer.bias)
     weight = zero_pad(layer.weight, (0, inner, 0, outer))
     bias = None if layer.bias is None else zero_pad(layer.bias, (0, outer))
-    return linear(zero_pad(inputs, (0, inner)), weight, bias)[:, : layer.out_features].contiguous()
+    return linear(zero_pad(inputs, (0, inner)), weight, bias)[:, : layer.out_features]
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -35,7 +35,7 @@ Sequences = list[list[list[int]]]  # of each image
 
 @dataclass(frozen=True)
 class Inputs:
-    """The training and validation data of a describer, and its origin."""
+    """The training and validation data of a tagger or captioner, and its origin."""
 
     training: Examples
     validation: Examples

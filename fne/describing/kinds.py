@@ -24,21 +24,21 @@ def _is_describing_model(path: Path) -> bool:
 
 
 def _read_describing_model(path: Path) -> WeightsFile:
-    describer, file = read_describing_model(path)
-    return file.artifact, {name: value.numpy() for name, value in describer.state_dict().items()}
+    model, file = read_describing_model(path)
+    return file.artifact, {name: value.numpy() for name, value in model.state_dict().items()}
 
 
 def _check_tagger(path: Path, done: Done) -> Contents:
-    describer, file = read_describing_model(path, TAGGER_NAME)
-    state = {name: value.numpy() for name, value in describer.state_dict().items()}
+    model, file = read_describing_model(path, TAGGER_NAME)
+    state = {name: value.numpy() for name, value in model.state_dict().items()}
     faults = [*not_finite(path, state), *repeated(path, file.vocabulary.concepts.names)]
     return Contents(file.artifact, faults=faults)
 
 
 def _describe_tagger(path: Path) -> Lines:
-    describer, tagger = read_describing_model(path, TAGGER_NAME)
+    model, tagger = read_describing_model(path, TAGGER_NAME)
     concepts, user_tags = tagger.vocabulary.concepts, tagger.vocabulary.user_tags
-    state = {name: value.numpy() for name, value in describer.state_dict().items()}
+    state = {name: value.numpy() for name, value in model.state_dict().items()}
     weights = sum(value.size for value in state.values())
     counts = zip(concepts.names[:8], concepts.counts, strict=False)
     frequent = ", ".join(f"{name} {count}" for name, count in counts)
@@ -53,7 +53,7 @@ def _describe_tagger(path: Path) -> Lines:
 
 def _check_tags(path: Path, done: Done) -> Contents:
     found = read_tagged(path)
-    known = set(found.concepts)
+    known = set(found.concepts.names)
     faults = repeated(path, [image.id for image in found.images])
     for image in found.images:
         foreign = sorted({*(image.tags or []), *(image.top or [])} - known)

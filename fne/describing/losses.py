@@ -1,4 +1,4 @@
-"""The losses of a describer: of the labels of an image, and of the words of a sequence.
+"""The losses of taggers and captioners: of the labels of an image, and of the words of a sequence.
 
 Every loss of labels is called as `loss(logits, labels)` with `logits` and 0/1 `labels` (images, labels), and
 returns one value per image (images). The caller averages over images.

@@ -1,4 +1,4 @@
-"""A describer: from image rows to concepts, and from concepts to a sequence of tags or words.
+"""A tagger or captioner: from image rows to concepts, and from concepts to a sequence of tags or words.
 
     rows -> scaling -> concept head -> concepts -> condition -> decoder -> sequence
 
@@ -27,7 +27,7 @@ LEAST = 1e-6
 
 @dataclass(frozen=True)
 class DescribingShape:
-    """What a describer is made of; together with its weights it is the whole model."""
+    """What a tagger or captioner is made of; together with its weights it is the whole model."""
 
     features: int  # of an image row
     rows: str  # how rows are scaled, a key of `fne.describing.concept_head.ROWS`
@@ -67,7 +67,7 @@ def shape_of(
 
 
 class Seen(NamedTuple):
-    """What a describer sees in images; None where a part is missing."""
+    """What a model sees in images; None where a part is missing."""
 
     rows: Tensor  # scaled (images, features)
     encoded: Tensor | None  # what concepts are predicted from (images, width)
@@ -79,7 +79,7 @@ class Seen(NamedTuple):
     def probabilities(self) -> Tensor:
         """The probabilities of the concepts (images, concepts)."""
         if self.logits is None:
-            raise ValueError("a describer without a concept head has no concepts")
+            raise ValueError("a model without a concept head has no concepts")
         return torch.sigmoid(self.logits)
 
 
@@ -125,7 +125,7 @@ class DescribingModel(nn.Module):
     def start_concepts(self, log_odds: Tensor) -> None:
         """Let every concept start with its log odds in the training images (concepts)."""
         if self.concept_head is None:
-            raise ValueError("a describer without a concept head has no concepts")
+            raise ValueError("a model without a concept head has no concepts")
         self.concept_head.start(log_odds)
         self.prior.copy_(log_odds)
 
@@ -148,7 +148,7 @@ class DescribingModel(nn.Module):
         """Return what the decoder is conditioned on (images, condition)."""
         found = CONDITIONS[self.shape.condition].of(seen)
         if found is None:
-            raise ValueError(f"a describer without a concept head has no {self.shape.condition!r}")
+            raise ValueError(f"a model without a concept head has no {self.shape.condition!r}")
         return found
 
     def _sum(self, image: Tensor, evidence: Tensor) -> Tensor:
@@ -172,7 +172,7 @@ class DescribingModel(nn.Module):
 
 
 def new_describing_model(shape: DescribingShape, seed: int, forget_bias: float = 1.0) -> DescribingModel:
-    """Return a describer with fresh weights, which the seed alone decides."""
+    """Return a model with fresh weights, which the seed alone decides."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return DescribingModel(shape, forget_bias)

@@ -1,7 +1,7 @@
 """A tagger or a captioner on disk: its weights, and in the header everything needed to use it.
 
 Both are one kind of file. The name of the artifact says which of the two it is, and the vocabulary has what
-it writes. Importing torch takes longer than a search, so it is imported only to make a `Describer` of a file.
+it writes. Importing torch takes longer than a search, so it is imported only to load a model.
 """
 
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ from fne.text.caption_vocabulary import UNKNOWN, CaptionWords
 if TYPE_CHECKING:
     from fne.describing.model import DescribingModel
 
-FORMAT = Format("fne-describer", 2)
+FORMAT = Format("fne-describing", 1)
 # The pipeline that makes each.
 PIPELINES = {CAPTIONER: "pipelines/captioning/dvc.yaml", TAGGER: "pipelines/tagging/dvc.yaml"}
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What the numbers of a describer mean: a tagger writes its concepts, a captioner writes words."""
+    """What the numbers of a model mean: a tagger writes its concepts, a captioner writes words."""
 
     concepts: Concepts
     words: CaptionWords | None = None
@@ -36,7 +36,7 @@ class Vocabulary:
 
     @property
     def kind(self) -> str:
-        """The name of such a describer in lineages."""
+        """The name of such a model in lineages."""
         return TAGGER if self.words is None else CAPTIONER
 
     @property
@@ -68,12 +68,12 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class DescribingFile:
-    """A describer as its file has it."""
+    """A tagger or captioner as its file has it."""
 
     artifact: Artifact
     shape: dict[str, Any]  # the values of its `fne.describing.model.DescribingShape`, by their names
     vocabulary: Vocabulary
-    weights: dict[str, np.ndarray]  # by their names in the `Describer`
+    weights: dict[str, np.ndarray]  # by their names in the `DescribingModel`
 
     def load(self) -> "DescribingModel":
         """Return the model."""
@@ -84,33 +84,33 @@ class DescribingFile:
         try:
             # Drawing weights only to replace them would take longer than reading them.
             with torch.device("meta"):
-                describer = DescribingModel(DescribingShape(**self.shape))
+                model = DescribingModel(DescribingShape(**self.shape))
             state = {name: torch.from_numpy(value) for name, value in self.weights.items()}
-            describer.load_state_dict(state, assign=True)
+            model.load_state_dict(state, assign=True)
         except HEADER_FAULTS as error:
             raise _not_a_describing_model(self.artifact.path, error) from None
-        return describer.eval()
+        return model.eval()
 
 
 def write_describing_model(
     path: Path,
-    describer: "DescribingModel",
+    model: "DescribingModel",
     vocabulary: Vocabulary,
     settings: dict[str, Any],
     lineage: Lineage,
 ) -> str:
-    """Write a describer, what its numbers mean and how it was made; return the digest of the file."""
+    """Write a tagger or captioner, what its numbers mean and how it was made; return the file's digest."""
     header = {
         **FORMAT.header(),
         **describe(vocabulary.kind, settings, lineage, {f"train_{vocabulary.kind}": {}}),
-        "shape": asdict(describer.shape),
+        "shape": asdict(model.shape),
         "vocabulary": vocabulary.as_json(),
     }
-    return write_sealed(path, header, describer.state_dict())
+    return write_sealed(path, header, model.state_dict())
 
 
 def read_describing_model(path: Path, kind: str | None = None) -> "tuple[DescribingModel, DescribingFile]":
-    """Read a describer as `read_describing_file` does, and load it into torch."""
+    """Read a tagger or captioner as `read_describing_file` does, and load it into torch."""
     file = read_describing_file(path, kind)
     return file.load(), file
 

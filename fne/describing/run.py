@@ -44,15 +44,13 @@ def train_and_write(
         )
         if processes.first:
             made_with = settings.applied() | {"best_epoch": done.kept.epoch}
-            digest = write_describing_model(
-                model, task.describer, inputs.vocabulary, made_with, inputs.lineage
-            )
+            digest = write_describing_model(model, task.model, inputs.vocabulary, made_with, inputs.lineage)
             write_history(history, done.points, digest, settings.kind)
             processes.log(task.validation.summary(done.kept))
 
 
 def train_describing_model(settings: Settings, inputs: Inputs, job: Job) -> tuple[DescribingTask, Finished]:
-    """Train a describer; return its task, with the weights that were kept, and the points of validation."""
+    """Train a model; return its task, with the weights that were kept, and the points of validation."""
     task = new_task(settings, inputs, job.device, job.processes)
     return task, train_task(task, settings, schedule_of(settings, settings.titles()), inputs.read, job)
 
@@ -75,16 +73,16 @@ def new_task(
 
 
 def start_describing_model(settings: Settings, inputs: Inputs) -> DescribingModel:
-    """Return a describer with fresh weights; with biases of frequencies it predicts those at first."""
+    """Return a model with fresh weights; with biases of frequencies it predicts those at first."""
     vocabulary, labels = inputs.vocabulary, inputs.training.labels
     sizes = (inputs.features, len(vocabulary.concepts.names), vocabulary.outputs, len(vocabulary.user_tags))
-    describer = new_describing_model(shape_of(settings, *sizes), settings.seed, settings.forget_bias)
-    describer.fit_rows(*inputs.moments)
-    if describer.concept_head is not None and settings.concept_bias == "frequency":
-        describer.start_concepts(log_odds(labels.sum(axis=0), len(labels)))
-    if describer.decoder is not None and settings.output_bias == "frequency":
-        describer.decoder.start_biases(torch.from_numpy(vocabulary.log_frequencies()).float())
-    return describer
+    model = new_describing_model(shape_of(settings, *sizes), settings.seed, settings.forget_bias)
+    model.fit_rows(*inputs.moments)
+    if model.concept_head is not None and settings.concept_bias == "frequency":
+        model.start_concepts(log_odds(labels.sum(axis=0), len(labels)))
+    if model.decoder is not None and settings.output_bias == "frequency":
+        model.decoder.start_biases(torch.from_numpy(vocabulary.log_frequencies()).float())
+    return model
 
 
 def _validation(settings: Settings, inputs: Inputs, objective: Objective) -> Validation:

@@ -1,4 +1,4 @@
-"""The sections of `params.yaml` about tags and captions: `train_tagger`, `tag`, `train_captioner`, `caption`.
+"""The sections of `params.yaml` that train taggers and captioners, and those that write with them.
 
 What a phase of training learns:
 
@@ -14,11 +14,11 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from fne.core.settings import PerPhase, Section, one_of
-from fne.training.settings import Count, Rate, Seed, TrainingSection
+from fne.training.settings import Count, Rate, TrainingSection
 
 TAGGER, CAPTIONER = "tagger", "captioner"  # in lineages
 NONE = "none"  # no loss of the concepts, and no user tags
-SCORED = ("test", "val")  # the splits that can be scored
+WRITTEN = ("all", "test", "val")  # the images that get tags or captions: of the catalog, or of a split
 # The validation score that chooses the epoch of a captioner, and its name among the scores.
 SELECT = {"bleu_4": "BLEU-4", "cider": "CIDEr-D", "likelihood": "word_probability"}
 
@@ -302,18 +302,11 @@ class TrainCaptioner(DescribingSection):
         return self
 
 
-class Tag(Section):
-    """Which images are tagged and scored, and the other answers that are scored beside the tags."""
+class WriteTags(Section):
+    """Which images are tagged, and how many of their likeliest concepts are an answer of fixed length."""
 
-    split: Annotated[str, one_of(SCORED)] = Field(
-        "test", description="the split whose images are tagged and scored"
-    )
+    images: Annotated[str, one_of(WRITTEN)] = Field("test", description="which images are tagged")
     top_k: Count = Field(3, description="how many of the likeliest concepts are an answer of fixed length")
-    threshold: float = Field(
-        0.5, gt=0, lt=1, description="the probability above which concepts are a third answer"
-    )
-    examples: int = Field(12, ge=0, description="images on the page")
-    seed: Seed = Field(0, description="random seed of the choice of examples")
 
 
 class Writing(Section):
@@ -326,19 +319,10 @@ class Writing(Section):
     )
 
 
-class Caption(Writing):
-    """How captions are written, and which images are scored."""
+class WriteCaptions(Writing):
+    """Which images get captions, how these are written, and how many of the likeliest concepts are kept."""
 
-    split: Annotated[str, one_of(SCORED)] = Field("test", description="the split that is scored")
-    images: Annotated[str, one_of(("all", "split"))] = Field(
-        "all", description="which images get a caption: all, for `fne describe`, or those that are scored"
-    )
+    images: Annotated[str, one_of(WRITTEN)] = Field("all", description="which images get captions")
     concepts: int = Field(
         10, ge=0, le=1000, description="how many of the likeliest concepts are kept for each image"
     )
-    meteor: Annotated[str, one_of(("always", "auto", "never"))] = Field(
-        "auto", description="whether METEOR is computed; auto: if Java and the extra `meteor` are installed"
-    )
-    neighbors: Count = Field(30, description="neighbors of the consensus baseline")
-    examples: int = Field(12, ge=0, description="images on the page")
-    seed: Seed = Field(0, description="random seed of the choice of examples")

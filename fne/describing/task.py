@@ -29,7 +29,7 @@ SEPARATE = ("separately", "concept_head")
 
 @dataclass(frozen=True)
 class Objective:
-    """What a describer learns."""
+    """What a model learns."""
 
     learns: Sequence[str]  # by each phase
     concept_head_rates: Sequence[float]  # of each phase, as a factor on the rate of the decoder
@@ -65,19 +65,19 @@ class DescribingTask:
     def __init__(
         self,
         kind: str,
-        describer: DescribingModel,
+        model: DescribingModel,
         objective: Objective,
         training: Examples,
         batching: Batching,
         validation: Validation,
         processes: Processes = ALONE,
     ) -> None:
-        """Prepare the training of a describer of a kind, with fresh weights."""
+        """Prepare the training of a model of a kind, with fresh weights."""
         self.section = f"train_{kind}"
         self.memory_hint = f"lower {self.section}.batch, {self.section}.units or {self.section}.word_dim"
         self.sequences = "tags" if kind == TAGGER else "words"  # the name of the decoder's loss
-        self.describer = describer
-        self.trained = nn.ModuleDict({"model": describer})
+        self.model = model
+        self.trained = nn.ModuleDict({"model": model})
         self.training, self.validation = training, validation
         self._objective, self._batching, self._processes = objective, batching, processes
         self.start_phase(0)
@@ -89,16 +89,16 @@ class DescribingTask:
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Return what the running phase trains: the decoder and the concept head have rates of their own."""
-        describer = self.describer
+        model = self.model
         concept_head = [
             weight
-            for part in (describer.concept_head, describer.user_tag_reader)
+            for part in (model.concept_head, model.user_tag_reader)
             if part is not None
             for weight in part.parameters()
         ]
         groups = []
-        if self._now != "concept_head" and describer.decoder is not None:
-            groups.append(ParameterGroup("decoder", list(describer.decoder.parameters())))
+        if self._now != "concept_head" and model.decoder is not None:
+            groups.append(ParameterGroup("decoder", list(model.decoder.parameters())))
         if self._now != "decoder" and concept_head:
             groups.append(ParameterGroup("concept_head", concept_head, self._rate))
         return groups
@@ -115,16 +115,16 @@ class DescribingTask:
     def validate(self) -> Scores:
         """Return the scores of the validation images."""
         self.trained.eval()
-        return self.validation.scores(self.describer, self._now)
+        return self.validation.scores(self.model, self._now)
 
     def warning(self, phase: int, points: Sequence[Point]) -> str | None:
-        """Detect a describer that writes the same for all images."""
+        """Detect a tagger or captioner that writes the same for all images."""
         return self.validation.warning(self._objective.learns[phase], points)
 
     def terms(self) -> list[str]:
         """Return the names of the losses that the running phase learns from."""
         concepts = self._objective.concept_loss is not None and self._now != "decoder"
-        user_tags = concepts and self.describer.user_tag_reader is not None and self._now in SEPARATE
+        user_tags = concepts and self.model.user_tag_reader is not None and self._now in SEPARATE
         sequences = self._now != "concept_head"
         return [*["concepts"] * concepts, *["user_tags"] * user_tags, *[self.sequences] * sequences]
 
@@ -136,7 +136,7 @@ class DescribingTask:
         if len(own):
             terms = {name: each / len(batch) for name, each in self.losses(own, dropout).items()}
         else:  # a batch of fewer sequences than there are processes
-            zero = torch.zeros((), device=self.describer.device)
+            zero = torch.zeros((), device=self.model.device)
             terms = {name: zero.clone().requires_grad_() for name in self.terms()}
         # Every process has its own part of the sums; the history has the whole.
         whole = torch.stack([each.detach() for each in terms.values()])
@@ -147,8 +147,8 @@ class DescribingTask:
 
     def losses(self, batch: SequenceBatch, dropout: Dropout | None) -> dict[str, Tensor]:
         """Return the sums of the losses over some sequences, for each of `terms()`."""
-        describer, data, terms = self.describer, self.training, self.terms()
-        device, concept_loss = describer.device, self._objective.concept_loss
+        model, data, terms = self.model, self.training, self.terms()
+        device, concept_loss = model.device, self._objective.concept_loss
         images, places = batch.different_images()
         rows, truth = data.images(images).to(device), data.truth(images).to(device)
         user_tags = data.read_user_tags(images)
@@ -158,7 +158,7 @@ class DescribingTask:
             return values if owner is None else values[owner]
 
         with torch.no_grad() if self._now == "decoder" else nullcontext():
-            seen = describer.see(rows, None if user_tags is None else user_tags.to(device))
+            seen = model.see(rows, None if user_tags is None else user_tags.to(device))
         found: dict[str, Tensor] = {}
         if "concepts" in terms and concept_loss is not None:
             logits = seen.image_logits if self._now in SEPARATE else seen.logits
@@ -167,9 +167,9 @@ class DescribingTask:
             if "user_tags" in terms and seen.user_tag_logits is not None:
                 found["user_tags"] = of_sequences(concept_loss(seen.user_tag_logits, truth)).sum()
         if self.sequences in terms:
-            assert describer.decoder is not None, "settings with such a phase have a decoder"
-            conditions = of_sequences(truth if self._now == "separately" else describer.condition(seen))
-            losses = describer.decoder.losses(conditions, batch.sequences(), dropout)
+            assert model.decoder is not None, "settings with such a phase have a decoder"
+            conditions = of_sequences(truth if self._now == "separately" else model.condition(seen))
+            losses = model.decoder.losses(conditions, batch.sequences(), dropout)
             found[self.sequences] = losses.sum()
         return found
 
@@ -181,8 +181,8 @@ class DescribingTask:
         """Draw the dropout of the whole batch; return that of the sequences of this process."""
         if self._objective.dropout == 0 or self._now == "concept_head":
             return None
-        shape, longest = self.describer.shape, max(map(len, batch.sequences()))
+        shape, longest = self.model.shape, max(map(len, batch.sequences()))
         drawn = draw_dropout(
             len(batch), longest, shape.word_dim, shape.units, self._objective.dropout, generator
         )
-        return Dropout(*(each[part].to(self.describer.device) for each in drawn))
+        return Dropout(*(each[part].to(self.model.device) for each in drawn))

@@ -30,9 +30,9 @@ TAGS_IN_A_ROW, CAPTIONS_IN_A_ROW = 5, 2
 
 
 class Validation(Protocol):
-    """How good a describer is on the validation images."""
+    """How good a model is on the validation images."""
 
-    def scores(self, describer: DescribingModel, learns: str) -> Scores:
+    def scores(self, model: DescribingModel, learns: str) -> Scores:
         """Return the scores in a phase that learns something; the first one chooses the best weights."""
 
     def warning(self, learns: str, points: Sequence[Point]) -> str | None:
@@ -52,9 +52,9 @@ class TagValidation:
     def __init__(self, examples: Examples) -> None:
         self._examples = examples
 
-    def scores(self, describer: DescribingModel, learns: str) -> Scores:
+    def scores(self, model: DescribingModel, learns: str) -> Scores:
         """Tag all images and score the tags."""
-        labels, found = self._examples.labels, tag_examples(describer, self._examples)
+        labels, found = self._examples.labels, tag_examples(model, self._examples)
         ranked = {}
         if found.probabilities is not None:
             ranked["mAP"] = mean_average_precision(found.probabilities, labels)
@@ -114,23 +114,23 @@ class CaptionValidation:
         self.positions: list[int] = np.linspace(0, len(examples) - 1, count).round().astype(int).tolist()
 
     @torch.no_grad()
-    def scores(self, describer: DescribingModel, learns: str) -> Scores:
+    def scores(self, model: DescribingModel, learns: str) -> Scores:
         """Write captions and score them."""
         condition_blocks, losses = [], []
         for start in range(0, len(self.positions), BLOCK):
             part = self.positions[start : start + BLOCK]
-            seen = describer.see(self._examples.images(part).to(describer.device))
-            condition_blocks.append(describer.condition(seen))
+            seen = model.see(self._examples.images(part).to(model.device))
+            condition_blocks.append(model.condition(seen))
             if self._concept_loss is not None and seen.logits is not None:
-                truth = self._examples.truth(part).to(describer.device)
+                truth = self._examples.truth(part).to(model.device)
                 losses.append(self._concept_loss(seen.logits, truth))
         concepts = {"concept_loss": torch.cat(losses).mean().item()} if losses else {}
         if learns == "concept_head":
             return Scores({"minus_concept_loss": -concepts["concept_loss"]} | concepts)
         conditions = torch.cat(condition_blocks)
-        candidates = self._candidates(describer, conditions)
+        candidates = self._candidates(model, conditions)
         references = {image: self._examples.references[image] for image in candidates}
-        mean_loss = self._word_loss(describer, conditions)
+        mean_loss = self._word_loss(model, conditions)
         values = {
             "CIDEr-D": cider_d(candidates, references).score,
             "BLEU-4": bleu(candidates, references).score[3],
@@ -168,10 +168,10 @@ class CaptionValidation:
         """The fraction of distinct captions of a captioner that ignores the images."""
         return max(1 / len(self.positions), COLLAPSED)
 
-    def _candidates(self, describer: DescribingModel, conditions: Tensor) -> dict[str, str]:
+    def _candidates(self, model: DescribingModel, conditions: Tensor) -> dict[str, str]:
         """Return the caption that is written for each image."""
-        assert describer.decoder is not None, "a captioner has a decoder"
-        decoder = describer.decoder.prepared()
+        assert model.decoder is not None, "a captioner has a decoder"
+        decoder = model.decoder.prepared()
         beam, longest = self._beam, self._max_length
         written = search(decoder, conditions, beam=beam, max_length=longest, end=END, never=[UNKNOWN])
         return {
@@ -179,25 +179,25 @@ class CaptionValidation:
             for position, hypotheses in zip(self.positions, written, strict=True)
         }
 
-    def _word_loss(self, describer: DescribingModel, conditions: Tensor) -> float:
+    def _word_loss(self, model: DescribingModel, conditions: Tensor) -> float:
         """Return the mean loss per word of the captions of the validated images, ends included."""
-        assert describer.decoder is not None, "a captioner has a decoder"
+        assert model.decoder is not None, "a captioner has a decoder"
         every = self._examples.every_sequence(self.positions)
         owner = np.repeat(np.arange(len(self.positions)), self._examples.counts[self.positions])
         total, words = 0.0, 0
         for start in range(0, len(every), BLOCK):
             part = slice(start, start + BLOCK)
-            losses = describer.decoder.losses(conditions[owner[part]], every.part(part).sequences())
+            losses = model.decoder.losses(conditions[owner[part]], every.part(part).sequences())
             total, words = total + losses.sum().item(), words + len(losses)
         return total / words
 
 
-def tag_examples(describer: DescribingModel, examples: Examples) -> Tags:
+def tag_examples(model: DescribingModel, examples: Examples) -> Tags:
     """Tag all images of a split, block by block."""
-    decoder = None if describer.decoder is None else describer.decoder.prepared()
-    how = tag_search(describer)
+    decoder = None if model.decoder is None else model.decoder.prepared()
+    how = tag_search(model)
     parts = [
-        write_block(describer, decoder, examples.images(block), examples.read_user_tags(block), how)
+        write_block(model, decoder, examples.images(block), examples.read_user_tags(block), how)
         for block in np.array_split(np.arange(len(examples)), -(-len(examples) // BLOCK))
     ]
     return join_words(parts).as_tags()

@@ -1,4 +1,4 @@
-"""What describers write about images: tags or captions by beam search, and the concepts that they see.
+"""What taggers and captioners write about images: tags or sentences by beam search, and concepts they see.
 
 The words of an image do not depend on the images that are written together with it. What was written about
 the images of a store is kept in the scratch folder by the model, the rows, the settings and `WRITER_VERSION`,
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fne.core.errors import InputError
 from fne.core.files import text_digest
 from fne.describing.annotations import DIGITS, Tagged, Written, WrittenSentence, written_from_json
 from fne.describing.beam import Hypothesis, search
@@ -34,6 +35,7 @@ from fne.training.finished_runs import kept_path, load_kept
 WRITER_VERSION = 1
 FOLDER = "written"  # of the scratch folder
 BLOCK = 128  # images written at once
+ALL = "all"  # images of the catalog
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,9 @@ class Search:
     repeats: bool = True
 
 
-def tag_search(describer: DescribingModel) -> Search:
+def tag_search(model: DescribingModel) -> Search:
     """Write one tag after the other, always the likeliest, none twice."""
-    return Search(1, describer.shape.outputs - 1, repeats=False)
+    return Search(1, model.shape.outputs - 1, repeats=False)
 
 
 def caption_search(beam: int, max_length: int, length_power: float = 0.0) -> Search:
@@ -65,7 +67,7 @@ class Tags(NamedTuple):
 
 
 class Words(NamedTuple):
-    """What a describer sees in images and writes about them; None where it lacks a part."""
+    """What a model sees in images and writes about them; None where it lacks a part."""
 
     probabilities: np.ndarray | None  # of the concepts (images, concepts)
     hypotheses: list[list[Hypothesis]] | None  # of each image, the best first
@@ -90,7 +92,7 @@ def join_words(parts: Sequence[Words]) -> Words:
 
 @torch.inference_mode()
 def write_block(
-    describer: DescribingModel,
+    model: DescribingModel,
     decoder: Decoder | None,
     rows: Tensor,
     user_tags: Tensor | None,
@@ -100,41 +102,41 @@ def write_block(
     """See some images at once and write about them.
 
     Args:
-        decoder: that of the describer, prepared for writing; None writes nothing.
+        decoder: that of the model, prepared for writing; None writes nothing.
         rows: image rows (images, features).
         user_tags: 0/1 for each user tag that it reads (images, user tags).
         how: how sequences are searched; None writes nothing.
         fill: with how many images concepts are seen, the first one repeated.
     """
-    count, device = len(rows), describer.device
+    count, device = len(rows), model.device
     given = None if user_tags is None else _filled(user_tags, fill).to(device)
-    seen = describer.see(_filled(rows, fill).to(device), given)
+    seen = model.see(_filled(rows, fill).to(device), given)
     probabilities = None if seen.logits is None else seen.probabilities[:count].cpu().numpy()
     if decoder is None or how is None:
         return Words(probabilities, None)
-    conditions = describer.condition(seen)[:count]
+    conditions = model.condition(seen)[:count]
     return Words(probabilities, search(decoder, conditions, end=END, **asdict(how)))
 
 
 class Writer:
-    """A describer that writes about images.
+    """A tagger or captioner that writes about images.
 
     With a scratch folder it keeps what it writes about the images of a store; `digest` is that of the model.
     """
 
     def __init__(
         self,
-        describer: DescribingModel,
+        model: DescribingModel,
         vocabulary: Vocabulary,
         digest: str = "",
         scratch: Path | None = None,
     ) -> None:
-        self.describer, self.vocabulary = describer, vocabulary
+        self.model, self.vocabulary = model, vocabulary
         self._digest, self._scratch = digest, scratch
 
     @cached_property
     def _decoder(self) -> Decoder | None:
-        decoder = self.describer.decoder
+        decoder = self.model.decoder
         return None if decoder is None else decoder.prepared()
 
     def write(
@@ -148,16 +150,16 @@ class Writer:
         parts = []
         # In float32 before the mean, as in training.
         values = rows.astype(np.float32, copy=False)
-        seen = torch.from_numpy(mean_of_views(values, rows.shape[1] // self.describer.shape.features))
+        seen = torch.from_numpy(mean_of_views(values, rows.shape[1] // self.model.shape.features))
         for start in range(0, len(rows), BLOCK):
             block = slice(start, start + BLOCK)
             own = None if user_tags is None else torch.from_numpy(user_tags[block].astype(np.float32))
-            parts.append(write_block(self.describer, self._decoder, seen[block], own, how, BLOCK))
+            parts.append(write_block(self.model, self._decoder, seen[block], own, how, BLOCK))
         return join_words(parts)
 
     def tag(self, rows: np.ndarray, user_tags: np.ndarray | None = None) -> Tags:
         """Tag images, given their rows (images, features) and 0/1 user tags (images, user tags)."""
-        return self.write(rows, user_tags, tag_search(self.describer)).as_tags()
+        return self.write(rows, user_tags, tag_search(self.model)).as_tags()
 
     def caption(self, ids: Sequence[str], rows: np.ndarray, how: Search, top: int) -> list[Written]:
         """Write captions for images (images, features), and name the `top` likeliest concepts of each."""
@@ -183,7 +185,7 @@ class Writer:
             parts = []
             for number, (_, rows) in enumerate(store.blocks(ids, BLOCK, np.float32)):
                 own = None if user_tags is None else user_tags[number * BLOCK :][:BLOCK]
-                parts.append(self.write(rows, own, tag_search(self.describer)))
+                parts.append(self.write(rows, own, tag_search(self.model)))
             found = join_words(parts).as_tags()
             return found.written, found.probabilities
 
@@ -217,7 +219,7 @@ class Writer:
             "model": self._digest,
             "rows": store.digest(ids),
             "settings": text_digest(json.dumps(settings)),
-            "device": self.describer.device.type,
+            "device": self.model.device.type,
             "threads": torch.get_num_threads(),
         }
         path = kept_path(self._scratch, FOLDER, key)
@@ -236,17 +238,34 @@ class Writer:
         return words, probabilities
 
 
+def images_to_describe(
+    captioned: Sequence[Captioned], store: Rows, section: str, images: str
+) -> list[Captioned]:
+    """Return the images to write about: those of a split or `all` of the catalog, as far as they have rows.
+
+    An imported store may have rows of more or fewer images than the catalog.
+    """
+    known = set(store.ids)
+    found = [each for each in captioned if each.id in known and images in (ALL, each.split)]
+    if not found:
+        raise InputError(
+            f"params.yaml: {section}.images is '{images}', but {store.artifact.path} has no row of such an "
+            f"image of the catalog; use {ALL}, or see `catalog` in params.yaml"
+        )
+    return found
+
+
 def tagged_images(ids: Sequence[str], tags: Tags, concepts: Sequence[str], top: int) -> list[Tagged]:
     """Return tags in words, as `annotations/tags.jsonl` has them."""
     found = []
     for number, image in enumerate(ids):
         written = None if tags.written is None else [concepts[each] for each in tags.written[number]]
-        best, rounded = None, None
+        best, exact = None, None
         if tags.probabilities is not None:
             own = tags.probabilities[number]
             best = list(likeliest(concepts, own, top))
-            rounded = [round(float(each), DIGITS) for each in own]
-        found.append(Tagged(image, written, best, rounded))
+            exact = own.astype(str).astype(float).tolist()  # the shortest numbers
+        found.append(Tagged(image, written, best, exact))
     return found
 
 

@@ -111,8 +111,6 @@ def _training(title: str, stage: str) -> Callable[[Path], Lines]:
     def describe(path: Path) -> Lines:
         remedy = f"run `dvc repro {stage}`"
         found = read_metrics(path, remedy)
-        if found == {"tuned": False}:
-            return [f"{path}: the image network was not tuned"]
         try:
             went = "started" if found["started"] else "did not start"
             epochs = f"best epoch {found['best_epoch']} of {found['epochs']}, {found['updates']:,} updates"
@@ -136,6 +134,6 @@ def _check_baseline(path: Path, done: Done) -> Contents:
 
 BASELINE = Kind("baseline.json", _check_baseline, _open_baseline, _describe)
 TRAINING = Kind("training.json", _check, None, _training("training", "train"))
-TUNING = Kind("tuning.json", _check, None, _training("fine-tuning", "finetune"))
+TUNING = Kind("tuning.json", _check, None, _training("fine-tuning", "pipelines/finetuning/dvc.yaml"))
 TAG_METRICS = Kind("tags.json", _check, None, _describe_tags)
 METRICS = Kind(".json", _check, None, _describe)

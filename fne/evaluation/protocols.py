@@ -9,7 +9,7 @@ whatever was run in between.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -21,10 +21,8 @@ from fne.core.settings import Section, one_of
 from fne.store.artifact import Artifact, Lineage
 from fne.store.catalog import (
     Captioned,
-    Image,
     captioned_in,
     read_captions,
-    read_images,
     refuse_duplicate_photos,
     split_artifact,
 )
@@ -66,16 +64,18 @@ def require_splits(captioned: Sequence[Captioned], captions: Path, split: str) -
         if counts[name] < least
     ]
     if not counts[split] and split not in NEEDED:
-        faults.append(_nothing_to_score(captioned, split))
+        faults.append(_nothing_to_score(captioned, split, "evaluate"))
     if faults:
         raise LinesError("\n".join(faults))
 
 
-def choose_folds(name: str, captioned: Sequence[Captioned], split: str) -> list[list[Captioned]]:
-    """Return the images of each fold of a protocol, from those of a split."""
+def choose_folds(
+    name: str, captioned: Sequence[Captioned], split: str, section: str = "evaluate"
+) -> list[list[Captioned]]:
+    """Return the images of each fold of a protocol, from those of a split, which a section names."""
     chosen = captioned_in(captioned, split)
     if not chosen:
-        raise InputError(_nothing_to_score(captioned, split))
+        raise InputError(_nothing_to_score(captioned, split, section))
     if name == FULL:
         return [chosen]
     protocol = PROTOCOLS[name]
@@ -140,27 +140,39 @@ def refuse_image_leaks(lineage: Lineage, captioned: Sequence[Captioned], caption
     refuse_duplicate_photos(captions, splits)
 
 
-def read_scored_catalog(
-    images: Path, captions: Path, *artifacts: Artifact
-) -> tuple[list[Image], list[Captioned], Lineage]:
-    """Read the catalog whose images are scored; return it with the lineage of results of `artifacts`."""
-    catalog, images_artifact = read_images(images)
+def read_scored_catalog(captions: Path, *artifacts: Artifact) -> list[Captioned]:
+    """Read the catalog whose images are scored, which must be that of the `artifacts`, without leaks."""
     captioned, captions_artifact = read_captions(captions)
-    # Without image files there is none that could be of another data set.
-    known = [*artifacts, captions_artifact, *[images_artifact] * bool(catalog)]
-    lineage = recorded_lineage(*known, split_artifact(captions, captioned, "train"))
-    refuse_image_leaks(lineage, captioned, captions)
-    return catalog, captioned, lineage
+    train = split_artifact(captions, captioned, "train")
+    refuse_image_leaks(recorded_lineage(*artifacts, captions_artifact, train), captioned, captions)
+    return captioned
 
 
-def _nothing_to_score(captioned: Sequence[Captioned], split: str) -> str:
+def refuse_unwritten(
+    written: Artifact, known: Collection[str], scored: Sequence[str], section: str, split: str
+) -> None:
+    """Refuse to score images about which nothing was written; `section` is that of the scores."""
+    missing = [image for image in scored if image not in known]
+    if not missing:
+        return
+    writing, images = section.replace("score", "write"), written.settings.get("images")
+    lacks = f"{written.path} lacks {len(missing)} of {len(scored)} images, the first is {missing[0]!r}"
+    if images not in (split, "all"):
+        raise InputError(
+            f"params.yaml: {section}.split is '{split}', but {writing}.images is '{images}' ({lacks}); "
+            f"set {writing}.images to {split} or all"
+        )
+    raise InputError(f"{lacks}: the embeddings have no rows of them; run `dvc repro`")
+
+
+def _nothing_to_score(captioned: Sequence[Captioned], split: str, section: str) -> str:
     splits = sorted({record.split for record in captioned if record.captions})
     usable = next((each for each in SCORED if each in splits), None)
-    remedy = f"use `dvc exp run -S evaluate.split={usable}`" if usable else "see `catalog` in params.yaml"
+    remedy = f"use `dvc exp run -S {section}.split={usable}`" if usable else "see `catalog` in params.yaml"
     if usable == "val":
         remedy = f"{NO_TEST}, or {remedy}, {TOO_HIGH}"
     return (
-        f"params.yaml: evaluate.split is '{split}', but the catalog has captions only in "
+        f"params.yaml: {section}.split is '{split}', but the catalog has captions only in "
         f"{', '.join(splits) or 'no split'}; {remedy}"
     )
 
@@ -191,3 +203,26 @@ class Evaluate(Section):
     ] = Field([1, 5, 10], description="R@K for these K")
     # The folds of all protocols have at least a thousand captions, so all keep the same number.
     top: int = Field(10, ge=1, le=1000, description="how many of the best are kept for each query")
+
+
+class ScoreTags(Section):
+    """Which images are scored, and the probability above which concepts are a third answer."""
+
+    split: Annotated[str, one_of(SCORED)] = Field(
+        "test", description="the split that is scored; `write_tags.images` must include it"
+    )
+    threshold: float = Field(
+        0.5, gt=0, lt=1, description="the probability above which concepts are a third answer"
+    )
+
+
+class ScoreCaptions(Section):
+    """Which images are scored, when METEOR is computed, and the neighbors of the consensus baseline."""
+
+    split: Annotated[str, one_of(SCORED)] = Field(
+        "test", description="the split that is scored; `write_captions.images` must include it"
+    )
+    meteor: Annotated[str, one_of(("always", "auto", "never"))] = Field(
+        "auto", description="whether METEOR is computed; auto: if Java and the extra `meteor` are installed"
+    )
+    neighbors: int = Field(30, ge=1, description="neighbors of the consensus baseline")

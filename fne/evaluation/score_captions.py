@@ -6,7 +6,7 @@ and the consensus of the captions of the nearest ones. The best of them is what 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +32,17 @@ from fne.evaluation.intervals import (
 )
 from fne.evaluation.metrics.caption_metrics import cider_d, collapse_warning, summarize
 from fne.evaluation.metrics.meteor import find_program, meteor
-from fne.evaluation.protocols import FULL, choose_folds, metrics_name
-from fne.store.artifact import Lineage
+from fne.evaluation.protocols import FULL, ScoreCaptions, choose_folds, metrics_name, refuse_unwritten
+from fne.evaluation.score_files import FAULTS, read_score_files, unfit, write_score_files
+from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned, in_split
-from fne.store.checksums import write_metrics
 from fne.store.rows import Rows
 
 CONSTANT, NEAREST, CONSENSUS = "constant", "nearest", "consensus"
 BASELINES = (CONSENSUS, NEAREST, CONSTANT)
 USUAL_REFERENCES = 5  # human captions per image, of published figures
 ABOVE = "CIDEr-D_above_best_baseline"
+DETAILS = ("warning", "notes", "meteor_missing")  # of the scores, which no metric says
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,13 @@ class CaptionScores:
     """The scores of a captioner and of the baselines, on the same images."""
 
     name: str  # of the split and the protocol
-    references: dict[str, list[str]]  # the human captions of each image
-    candidates: dict[str, dict[str, str]]  # of the captioner and of each baseline, the caption of each image
     metrics: dict[str, dict[str, float]]  # of the captioner and of each baseline
-    intervals: dict[str, dict[str, tuple[float, float]]]  # the same keys, 95 % intervals over images
+    intervals: dict[str, dict[str, tuple[float, float]]]  # of all but METEOR, 95 % over images
     above: tuple[float, float, float] | None  # CIDEr-D minus that of the best baseline, and its interval
-    per_image: dict[str, float]  # the CIDEr-D of the captioner; empty for a single image
+    per_image: dict[str, float | None]  # the CIDEr-D of the captioner; None for a single image
     warning: str | None  # what is wrong with the captioner, if anything
-    notes: list[str] = field(default_factory=list)  # about the figures, for the reader
+    notes: list[str]  # about the figures, for the reader
+    meteor_missing: str | None  # why there is no METEOR
 
     @property
     def best_baseline(self) -> str:
@@ -86,6 +86,7 @@ def score_captions(
     references: Mapping[str, Sequence[str]],
     training: Mapping[str, Sequence[str]],
     nearest: np.ndarray,
+    meteor_choice: str = "never",
 ) -> CaptionScores:
     """Score the captions of images, and those of the baselines.
 
@@ -93,6 +94,7 @@ def score_captions(
         name: of the split and the protocol.
         references: the human captions of each image, cut as `reference_sentences` does, as is `training`.
         nearest: the positions of the nearest training images, the nearest first (images, neighbors).
+        meteor_choice: as `meteor_scores` takes it.
     """
     captions = list(training.values())
     ids = list(candidates)
@@ -107,84 +109,69 @@ def score_captions(
     own_references = {image: list(references[image]) for image in ids}
     several = len(ids) > 1
     values = {each: cider_d(written[each], own_references).per_image for each in written} if several else {}
-    warning = collapse_warning(candidates)
     metrics = {each: summarize(own, own_references, known) for each, own in written.items()}
+    meteors = meteor_scores(meteor_choice, written, own_references)
+    if not isinstance(meteors, str):
+        metrics = {each: own | {"METEOR": meteors[each]} for each, own in metrics.items()}
     return CaptionScores(
         name,
-        own_references,
-        written,
         metrics,
         {each: caption_intervals(own, own_references) for each, own in written.items()},
         mean_with_interval(values[CAPTIONER] - values[best_baseline(metrics)]) if several else None,
-        dict(zip(ids, values[CAPTIONER].tolist(), strict=True)) if several else {},
-        warning,
+        dict(zip(ids, values[CAPTIONER].tolist() if several else [None], strict=True)),
+        collapse_warning(candidates),
         _notes(own_references),
+        meteors if isinstance(meteors, str) else None,
     )
 
 
-def images_to_caption(captioned: Sequence[Captioned], rows: Rows, split: str, images: str) -> list[str]:
-    """Return the ids of the images that get a caption: `all` of the catalog, or those of the `split`.
-
-    An imported store may have rows of more or fewer images than the catalog.
-    """
-    scored = [record.id for record in choose_folds(FULL, captioned, split)[0]]
-    rows.check_ids(scored)
-    if images == "split":
-        return scored
-    known = set(rows.ids)
-    return [record.id for record in captioned if record.id in known]
-
-
-def evaluate_captions(
+def score_written(
     written: Mapping[str, Written],
+    artifact: Artifact,
     captioned: Sequence[Captioned],
     rows: Rows,
-    split: str,
-    neighbors: int,
+    settings: ScoreCaptions,
 ) -> CaptionScores:
-    """Score the captions of a split beside the baselines, of which the consensus has some `neighbors`."""
-    references = reference_sentences(choose_folds(FULL, captioned, split)[0])
+    """Score the captions of a split, which `artifact` holds, beside the baselines."""
+    scored = choose_folds(FULL, captioned, settings.split, "score_captions")[0]
+    references = reference_sentences(scored)
     training = reference_sentences(in_split(captioned, "train"))
+    rows.check_ids(list(references))
+    refuse_unwritten(artifact, written, list(references), "score_captions", settings.split)
     candidates = {image: written[image].caption for image in references}
-    nearest = nearest_training_images(rows, list(references), list(training), neighbors)
-    return score_captions(metrics_name(split, FULL), candidates, references, training, nearest)
+    nearest = nearest_training_images(rows, list(references), list(training), settings.neighbors)
+    name = metrics_name(settings.split, FULL)
+    return score_captions(name, candidates, references, training, nearest, settings.meteor)
 
 
-def meteor_scores(choice: str, scores: CaptionScores) -> dict[str, float] | str:
+def meteor_scores(
+    choice: str, candidates: Mapping[str, Mapping[str, str]], references: Mapping[str, Sequence[str]]
+) -> dict[str, float] | str:
     """Return METEOR of the captioner and of each baseline, or why there is none.
 
     The choice is `auto` (where the program is installed), `always` or `never`.
     """
     if choice == "never":
-        return "caption.meteor is never"
+        return "score_captions.meteor is never"
     program = find_program()
     if isinstance(program, str):
         if choice == "always":
-            raise InputError(f"params.yaml: caption.meteor is 'always', but {program}, or set it to auto")
+            raise InputError(
+                f"params.yaml: score_captions.meteor is 'always', but {program}, or set it to auto"
+            )
         return program
-    return {each: meteor(own, scores.references, program) for each, own in scores.candidates.items()}
+    return {each: meteor(own, references, program) for each, own in candidates.items()}
 
 
-def write_scores(
-    scores: CaptionScores,
-    metrics: Path,
-    bounds: Path,
-    settings: Mapping[str, Any],
-    lineage: Lineage,
-    meteor: Mapping[str, float] | str,
+def write_caption_scores(
+    scores: CaptionScores, metrics: Path, intervals: Path, settings: Mapping[str, Any], written: Artifact
 ) -> str:
-    """Write metrics and their bounds, with METEOR or why there is none; return the result as one line."""
-    found: dict[str, Any] = {
-        each: own | ({} if isinstance(meteor, str) else {"METEOR": meteor[each]})
-        for each, own in scores.metrics.items()
-    }
+    """Write metrics, and beside them intervals and the scores of images; return the result as one line."""
+    found: dict[str, Any] = dict(scores.metrics)
     own = scores.metrics[CAPTIONER]
-    found |= {"images": len(scores.references), "collapsed": scores.warning is not None}
-    limits: dict[str, Any] = {
-        each: {key: list(pair) for key, pair in own_limits.items()}
-        for each, own_limits in scores.intervals.items()
-    }
-    line = f"{scores.name}: {len(scores.references)} images, BLEU-4 {own['BLEU-4']:.3f}"
+    found |= {"images": len(scores.per_image), "collapsed": scores.warning is not None}
+    limits: dict[str, Any] = dict(scores.intervals)
+    line = f"{scores.name}: {len(scores.per_image)} images, BLEU-4 {own['BLEU-4']:.3f}"
     if scores.above is not None:
         difference, low, high = scores.above
         found[ABOVE] = difference
@@ -195,10 +182,31 @@ def write_scores(
             f"{difference:+.3f}, {low:+.3f} to {high:+.3f})"
         )
     line += f", {own['words_used']:.0f} different words, {own['distinct_captions']:.0%} distinct sentences"
-    origin = {"made_with": dict(settings), "made_from": {"captioner": lineage["captioner"]["digest"]}}
-    write_metrics(metrics, {scores.name: found})
-    write_metrics(bounds, {scores.name: limits | {"level": LEVEL, "samples": SAMPLES}} | origin)
+    details = {
+        scores.name: limits | {"level": LEVEL, "samples": SAMPLES},
+        "per_image": list(scores.per_image.items()),
+        **{key: getattr(scores, key) for key in DETAILS},
+    }
+    write_score_files(metrics, intervals, {scores.name: found}, details, settings, written)
     return line if scores.warning is None else f"{line}; {scores.warning}"
+
+
+def read_caption_scores(metrics: Path, intervals: Path, written: Artifact) -> CaptionScores:
+    """Read the scores of written captions."""
+    found, details = read_score_files(metrics, intervals, written, CAPTIONER)
+    try:
+        name, figures = next(iter(found.items()))
+        limits, systems = details[name], (CAPTIONER, *BASELINES)
+        return CaptionScores(
+            name,
+            {each: dict(figures[each]) for each in systems},
+            {each: {key: (low, high) for key, (low, high) in limits[each].items()} for each in systems},
+            (figures[ABOVE], *limits[ABOVE]) if ABOVE in figures else None,
+            dict(details["per_image"]),
+            **{key: details[key] for key in DETAILS},
+        )
+    except FAULTS as error:
+        raise unfit(metrics, intervals, CAPTIONER, error) from None
 
 
 def mean_with_interval(values: np.ndarray) -> tuple[float, float, float]:

@@ -5,8 +5,9 @@ concepts (`top_3`), and with all concepts above a probability (`above_0.5`). Tru
 concepts cannot be predicted. They stay in the truth, where they count against recall.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,25 @@ from typing import Any
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.describing.concepts import Concepts, ConceptSource, membership
-from fne.describing.settings import SCORED
+from fne.describing.annotations import TaggedFile
+from fne.describing.concepts import Concepts, ConceptSource, membership, recorded_source
+from fne.describing.settings import TAGGER
 from fne.describing.write import Tags, written_mask
 from fne.evaluation.intervals import LEVEL, SAMPLES, label_intervals, map_interval
 from fne.evaluation.metrics.tag_metrics import (
+    average_precisions,
     label_metrics,
     mean_average_precision,
+    per_class,
     top_k,
 )
+from fne.evaluation.protocols import FULL, SCORED, ScoreTags, metrics_name, refuse_unwritten
+from fne.evaluation.score_files import FAULTS, read_score_files, unfit, write_score_files
+from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned
-from fne.store.checksums import write_metrics
 
 PATH = "path"
+CONFUSIONS = 12  # pairs that are kept
 
 
 @dataclass(frozen=True)
@@ -84,14 +91,46 @@ class TagScores:
         return self.probabilities, self.true[:, : self.concepts]
 
 
+@dataclass(frozen=True)
+class TagRow:
+    """A tag: how frequent it is, and how well it is found."""
+
+    name: str
+    training: int | None  # images; None for a tag that is no concept
+    true: int
+    predicted: int
+    precision: float
+    recall: float
+    f1: float
+    average_precision: float | None
+
+
+@dataclass(frozen=True)
+class TagResults:
+    """The scores of a tagger as its files have them."""
+
+    name: str  # of the split and the protocol
+    metrics: dict[str, Any]  # as `TagScores` has them
+    intervals: dict[str, Any]
+    tags: list[TagRow]  # the concepts, then the true tags that are none
+    image_f1: dict[str, float]  # of the main answer in percent, by the ids of the images
+    confusions: list[tuple[str, str, int]]
+
+    @property
+    def answers(self) -> list[str]:
+        """The kinds of answers, of which the first one speaks for the tagger."""
+        return [name for name, value in self.metrics.items() if isinstance(value, dict)]
+
+
 def images_to_tag(captioned: Sequence[Captioned], source: ConceptSource, split: str) -> list[Captioned]:
     """Return the images of a split that can be scored."""
     found = source.images(captioned, split)
     if not any(source.names(record) for record in found):
         usable = [each for each in SCORED if any(source.names(one) for one in source.images(captioned, each))]
-        remedy = f"use `-S tag.split={usable[0]}`" if usable else "see `catalog` in params.yaml"
+        remedy = f"use `-S score_tags.split={usable[0]}`" if usable else "see `catalog` in params.yaml"
         raise InputError(
-            f"params.yaml: tag.split is '{split}', but no image of it has tags to compare with; {remedy}"
+            f"params.yaml: score_tags.split is '{split}', but no image of it has tags to compare with; "
+            f"{remedy}"
         )
     return found
 
@@ -128,15 +167,108 @@ def score_tags(
     return TagScores(name, names, concepts.counts, mask, answers, tags.probabilities)
 
 
-def write_tag_scores(scores: TagScores, metrics: Path, intervals: Path) -> str:
-    """Write metrics and intervals under their name; return the result as one line."""
-    found, bounds, main = scores.metrics, scores.intervals, scores.main
-    write_metrics(metrics, {scores.name: found})
-    write_metrics(intervals, {scores.name: bounds})
+def score_tagged(file: TaggedFile, captioned: Sequence[Captioned], settings: ScoreTags) -> TagResults:
+    """Score the tags of a split, which a file holds."""
+    made = file.artifact.lineage[TAGGER]["settings"]
+    source, names = recorded_source(made), file.concepts.numbers
+    records = images_to_tag(captioned, source, settings.split)
+    ids, tagged = [record.id for record in records], {each.id: each for each in file.images}
+    refuse_unwritten(file.artifact, tagged, ids, "score_tags", settings.split)
+    images = [tagged[image] for image in ids]
+    written = [each.tags for each in images if each.tags is not None]
+    probabilities = [each.probabilities for each in images if each.probabilities is not None]
+    tags = Tags(
+        np.array(probabilities, dtype=np.float32) if probabilities else None,
+        [[names[tag] for tag in own] for own in written] if written else None,
+    )
+    # The outputs of other losses are scores, not probabilities.
+    threshold = settings.threshold if made["concept_loss"] == "logistic" else None
+    truth = [source.names(record) for record in records]
+    top = file.artifact.settings["top_k"]
+    name = metrics_name(settings.split, FULL)
+    return tag_results(score_tags(name, file.concepts, truth, tags, top, threshold), ids)
+
+
+def tag_results(scores: TagScores, ids: Sequence[str]) -> TagResults:
+    """Return all scores of the images `ids`."""
+    f1 = dict(zip(ids, image_f1(scores).tolist(), strict=True))
+    return TagResults(scores.name, scores.metrics, scores.intervals, tag_rows(scores), f1, confusions(scores))
+
+
+def tag_rows(scores: TagScores) -> list[TagRow]:
+    """Return every tag with the scores of the main answer."""
+    found = per_class(scores.answers[scores.main], scores.true)
+    precisions = np.full(len(scores.names), np.nan)
+    if scores.probabilities is not None:
+        true = scores.true[:, : scores.concepts]
+        precisions[: scores.concepts] = average_precisions(scores.probabilities, true)
+    return [
+        TagRow(
+            name,
+            scores.counts[number] if number < scores.concepts else None,
+            int(found["true"][number]),
+            int(found["predicted"][number]),
+            float(found["precision"][number]),
+            float(found["recall"][number]),
+            float(found["f1"][number]),
+            None if np.isnan(precisions[number]) else float(precisions[number]),
+        )
+        for number, name in enumerate(scores.names)
+    ]
+
+
+def image_f1(scores: TagScores) -> np.ndarray:
+    """Return the F1 of the main answer for each image, in percent (images)."""
+    predicted, true = scores.answers[scores.main], scores.true
+    hits, sizes = (predicted & true).sum(axis=1), predicted.sum(axis=1) + true.sum(axis=1)
+    # Silence is right where nothing is true.
+    f1: np.ndarray = np.where(sizes > 0, 200 * hits / np.maximum(sizes, 1), 100.0)
+    return f1
+
+
+def confusions(scores: TagScores, count: int = CONFUSIONS) -> list[tuple[str, str, int]]:
+    """Return the most frequent pairs of a wrong tag and a missed one of the same image, with their number."""
+    predicted, true = scores.answers[scores.main], scores.true
+    pairs = Counter[tuple[int, int]]()
+    for wrong, missed in zip(predicted & ~true, true & ~predicted, strict=True):
+        pairs.update((a, b) for a in np.flatnonzero(wrong).tolist() for b in np.flatnonzero(missed).tolist())
+    ranked = sorted(pairs.items(), key=lambda item: (-item[1], item[0]))[:count]
+    return [(scores.names[wrong], scores.names[missed], number) for (wrong, missed), number in ranked]
+
+
+def write_tag_results(
+    results: TagResults, metrics: Path, intervals: Path, settings: Mapping[str, Any], tagged: Artifact
+) -> str:
+    """Write metrics, and beside them intervals and the scores of tags and images; return them as one line."""
+    found, bounds, main = results.metrics, results.intervals, results.answers[0]
+    details = {
+        results.name: bounds,
+        "tags": [asdict(row) for row in results.tags],
+        "image_f1": list(results.image_f1.items()),
+        "confusions": results.confusions,
+    }
+    write_score_files(metrics, intervals, {results.name: found}, details, settings, tagged)
     low, high = bounds[main]["image_f1"]
     ranked = f"mAP {found['mAP']:.1f}, " if "mAP" in found else ""
     return (
-        f"{scores.name}: {found['images']} images, {ranked}F1 of {main} per class "
+        f"{results.name}: {found['images']} images, {ranked}F1 of {main} per class "
         f"{found[main]['class_f1']:.1f}, per image {found[main]['image_f1']:.1f} ({low:.1f} to {high:.1f}), "
         f"pooled {found[main]['pooled_f1']:.1f}"
     )
+
+
+def read_tag_results(metrics: Path, intervals: Path, tagged: Artifact) -> TagResults:
+    """Read the scores of tags."""
+    found, details = read_score_files(metrics, intervals, tagged, TAGGER)
+    try:
+        name, figures = next(iter(found.items()))
+        return TagResults(
+            name,
+            figures,
+            details[name],
+            [TagRow(**row) for row in details["tags"]],
+            dict(details["image_f1"]),
+            [(wrong, missed, number) for wrong, missed, number in details["confusions"]],
+        )
+    except FAULTS as error:
+        raise unfit(metrics, intervals, TAGGER, error) from None

@@ -36,12 +36,10 @@ from fne.experiments.presets import (
     papers,
     split_address,
 )
-from fne.experiments.runs import Counts, Result, Run, is_imported
+from fne.experiments.runs import Counts, Result, Run, is_imported, is_tuned
 
 EXTRACT = "extract."
 DEMO_ROOT = "data/demo"
-# What runs were that do not record whether the image network was tuned.
-UNTUNED: Settings = {"finetune": {"epochs": 0}}
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ def matching_methods(settings: Settings) -> Iterator[Preset]:
         overrides = each.overrides
         if split_address(each.name)[0] == FNE:
             overrides = {key: value for key, value in overrides.items() if not key.startswith(EXTRACT)}
-        if matches_preset(settings, overrides):
+        if each.is_tuned == is_tuned(settings) and matches_preset(settings, overrides):
             yield each
 
 
@@ -123,7 +121,6 @@ def matches_preset(settings: Settings, overrides: Overrides, scoring: bool = Fal
 
     With `scoring`, the section `evaluate` must match, too. Otherwise results say what was scored.
     """
-    settings = UNTUNED | settings
     train = settings.get("train", {})
     phases = max(
         _count_phases({key: train.get(key.split(".")[1]) for key in PER_PHASE}), _count_phases(overrides)
@@ -239,7 +236,9 @@ def _describe_settings(settings: Settings) -> str:
             f"imported, not trained here: {train.get('similarity')} of {settings['tokenize'].get('vectors')}"
         )
     loss = "+".join(map(str, _expand_phases(train.get("loss"), 1)))
-    return f"{kind} {loss} {train.get('similarity')} {train.get('embed_dim')}/{train.get('word_dim')}"
+    tuned = ", network fine-tuned" if is_tuned(settings) else ""
+    dims = f"{train.get('embed_dim')}/{train.get('word_dim')}"
+    return f"{kind} {loss} {train.get('similarity')} {dims}{tuned}"
 
 
 def _describe_layers(embed: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from fne.evaluation.paired import (
     difference,
     mean_over_seeds,
 )
-from fne.experiments.runs import RANKS, Run
+from fne.experiments.runs import RANKS, TUNED_RANKS, Run, is_tuned
 from fne.store.arrays import Arrays
 
 CATALOGS = ("images", "captions")
@@ -67,8 +67,9 @@ def compare(
 def seeds_of(run: Run, all_runs: Iterable[Run]) -> list[Run]:
     """Return a run and the runs that differ only in the seed, one per seed, if the cache has their ranks."""
     if run.ranks is None:
+        ranks = TUNED_RANKS if is_tuned(run.settings) else RANKS
         raise InputError(
-            f"'{run.name}': its {RANKS} is not in the cache; fetch it (`dvc fetch -A`) or run it again"
+            f"'{run.name}': its {ranks} is not in the cache; fetch it (`dvc fetch -A`) or run it again"
         )
     seeds = {run.seed: run}
     for other in all_runs:

@@ -10,22 +10,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fne.core.errors import InputError
 from fne.core.settings import Runtime, Section, flattened, load_params
 from fne.datasets.demo.dataset import Render
 from fne.datasets.read import Catalog
-from fne.describing.settings import Caption, Tag, TrainCaptioner, TrainTagger
-from fne.evaluation.protocols import Evaluate
+from fne.describing.settings import TrainCaptioner, TrainTagger, WriteCaptions, WriteTags
+from fne.evaluation.protocols import Evaluate, ScoreCaptions, ScoreTags
 from fne.extraction.settings import Extract
 from fne.features.embeddings import Embed
 from fne.finetuning.settings import Finetune
 from fne.matching.imported import Encode
 from fne.matching.settings import Baseline, Train
 from fne.report.settings import Report
-from fne.store.checksums import parse_metrics, write_metrics
+from fne.store.artifact import Contents, Done, Kind, Lines
+from fne.store.checksums import (
+    DEFAULTS,
+    SETTINGS,
+    check_metrics,
+    parse_settings,
+    read_json,
+    write_metrics,
+)
 from fne.text.vocabulary import Tokenize
 
 PARAMS = "params.yaml"
-DEFAULT = "default"  # the pipeline in the root; a file does not say a key
+DEFAULT = "default"  # the pipeline in the root
 RUNTIME = "runtime"  # decides no result
 # The sections of each pipeline.
 PIPELINES: dict[str, dict[str, type[Section]]] = {
@@ -43,8 +52,18 @@ PIPELINES: dict[str, dict[str, type[Section]]] = {
         RUNTIME: Runtime,
     },
     "finetuning": {"finetune": Finetune},
-    "tagging": {"train_tagger": TrainTagger, "tag": Tag},
-    "captioning": {"train_captioner": TrainCaptioner, "caption": Caption},
+    "tagging": {
+        "train_tagger": TrainTagger,
+        "write_tags": WriteTags,
+        "score_tags": ScoreTags,
+        "tags_page": Report,
+    },
+    "captioning": {
+        "train_captioner": TrainCaptioner,
+        "write_captions": WriteCaptions,
+        "score_captions": ScoreCaptions,
+        "captions_page": Report,
+    },
 }
 SECTIONS = {name: schema for sections in PIPELINES.values() for name, schema in sections.items()}
 
@@ -79,7 +98,7 @@ def pipeline_of_section(section: str) -> str:
 
 def settings_file(pipeline: str) -> str:
     """Return where a pipeline's effective settings are."""
-    return "metrics/settings.json" if pipeline == DEFAULT else f"metrics/{pipeline}_settings.json"
+    return f"metrics/{SETTINGS}" if pipeline == DEFAULT else f"metrics/{pipeline}_{SETTINGS}"
 
 
 def write_settings(path: Path, params: Path, pipeline: str, sections: Mapping[str, Any]) -> None:
@@ -89,7 +108,7 @@ def write_settings(path: Path, params: Path, pipeline: str, sections: Mapping[st
     for name in PIPELINES[pipeline]:
         if name != RUNTIME:
             found |= effective(name, sections[name], content.get(name) or {})
-    origins = {pipeline_params(pipeline): True, DEFAULT: False}
+    origins = {pipeline_params(pipeline): True, DEFAULTS: False}
     write_metrics(
         path,
         {
@@ -99,21 +118,29 @@ def write_settings(path: Path, params: Path, pipeline: str, sections: Mapping[st
     )
 
 
-def parse_settings(content: bytes) -> Settings:
-    """Return recorded settings by section; `ValueError` if the file is damaged."""
-    found: Settings = {}
-    for values in parse_metrics(content).values():
-        if not isinstance(values, dict):
-            raise ValueError("it has no settings")
-        for name, value in values.items():
-            section, _, key = name.partition(".")
-            found.setdefault(section, {})[key] = value
-    return found
-
-
 def settings_of(params: Mapping[str, Any]) -> Settings:
     """Return the effective settings of the sections of a parameter file, with the defaults of this code."""
     return {
         name: flattened(schema.model_validate(params.get(name) or {}).effective())
         for name, schema in SECTIONS.items()
     }
+
+
+def _check(path: Path, done: Done) -> Contents:
+    check_metrics(path)
+    return Contents()
+
+
+def _describe(path: Path) -> Lines:
+    try:
+        found, given = parse_settings(read_json(path))
+    except ValueError as error:
+        raise InputError(f"{path}: damaged ({error}); run `dvc repro --force check`") from None
+    listed = [(f"{section}.{key}", value) for section, keys in found.items() for key, value in keys.items()]
+    return [
+        f"{path}: effective settings; * stands in a parameter file",
+        *(f"  {'*' if name in given else ' '} {name}: {value}" for name, value in sorted(listed)),
+    ]
+
+
+KIND = Kind("settings", _check, None, _describe, lambda path: path.name.endswith(SETTINGS))

@@ -29,6 +29,7 @@ from fne.experiments.tables import STARTS, is_described, load_table, printed_row
 from fne.extraction.settings import File, Torchvision, parse_weights
 from fne.extraction.weights import DESCRIPTION, Description
 from fne.features.write_embeddings import EXTRACTED
+from fne.matching.model_file import FINETUNING
 from fne.store.catalog import Captioned
 
 # The sections that an experiment takes unchanged from params.yaml: the data, and the activations.
@@ -52,7 +53,8 @@ class PlannedExperiment:
     def shell_command(self) -> str:
         """Return the command that queues it in DVC, quoted for a shell."""
         overrides = self.preset.overrides | {"train.seed": self.seed}
-        return shlex.join(["dvc", "exp", "run", "--queue", *arguments(overrides)])
+        pipeline = [FINETUNING] * self.preset.is_tuned
+        return shlex.join(["dvc", "exp", "run", "--queue", *arguments(overrides), *pipeline])
 
 
 def plan_missing(

@@ -53,11 +53,11 @@ LEFT = {
     "tokenize.vectors",
     *(
         f"{name}.{key}"
-        for name in ("train", "train_captioner", "train_tagger")
+        for name in ("finetune", "train", "train_captioner", "train_tagger")
         for key in ("seed", "threads")
     ),
 }
-# Whether the image network is tuned; the other keys of its section matter only then.
+# The image network is tuned if a preset has this key.
 TUNING = "finetune.epochs"
 WIDTH = 34  # of the column of names in the list of presets
 
@@ -73,6 +73,11 @@ class Preset:
     following: str
     overrides: Overrides
     notes: list[str]
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether the image network is trained too."""
+        return TUNING in self.overrides
 
 
 def load(name: str, paper: str = FNE) -> dict[str, Any]:
@@ -388,15 +393,9 @@ def _own_preset(name: str) -> Preset:
 
 
 def _in_order(overrides: Overrides) -> Overrides:
-    """Return overrides in the order of the sections, with one value for phases that are alike.
-
-    Every preset says whether the image network is tuned.
-    """
-    overrides = {TUNING: 0} | overrides
-    if not overrides[TUNING]:
-        overrides = {
-            key: value for key, value in overrides.items() if key == TUNING or not key.startswith("finetune.")
-        }
+    """Return overrides in the order of the sections, with one value for phases that are alike."""
+    if TUNING not in overrides:
+        overrides = {key: value for key, value in overrides.items() if not key.startswith("finetune.")}
     ordered = sorted(
         completed(overrides).items(), key=lambda item: list(SECTIONS).index(item[0].split(".")[0])
     )
@@ -433,7 +432,7 @@ def _main_settings(chosen: Preset) -> str:
     k = f"({value['top_k_hinge.k']})" if value["loss"] == "top_k_hinge" else ""
     absolute = " abs" if value["absolute"] else ""
     loss = "+".join(each.removesuffix("_hinge") for each in losses) + k
-    tuning = chosen.overrides.get(TUNING, 0)
+    tuning = chosen.overrides.get(TUNING)
     tuned = f", then tuning {'+'.join(map(str, _listed(tuning)))}" if tuning else ""
     return (
         f"{loss:<10}{value['similarity'] + absolute:<11}"

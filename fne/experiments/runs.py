@@ -41,22 +41,27 @@ from fne.evaluation.ranks_file import RANKS as RANKS_LAYOUT
 from fne.experiments.effective_settings import (
     DEFAULT,
     PARAMS,
+    PIPELINES,
     Settings,
-    parse_settings,
     pipeline_of_section,
     settings_file,
     settings_of,
 )
 from fne.store.arrays import Arrays, read_arrays
 from fne.store.catalog import SPLITS, Captioned, read_captions
-from fne.store.checksums import parse_metrics
+from fne.store.checksums import parse_metrics, parse_settings
 
 WORKSPACE = "workspace"
 METRICS = "metrics/retrieval.json"
 RANKS = "metrics/ranks.h5"
 BASELINE = "metrics/baseline.json"
 TRAINING = "metrics/training.json"
+# Of the model whose image network was fine-tuned.
 TUNING = "metrics/tuning.json"
+TUNED_METRICS = "metrics/tuned.json"
+TUNED_RANKS = "metrics/tuned_ranks.h5"
+EVALUATE_TUNED = "evaluate_tuned"  # the stage that scores it
+TUNED = ":tuned"  # how the name of its run ends, which begins with that of the model before it
 CAPTIONS = "data/captions.jsonl"
 IMAGES = "data/images.jsonl"
 HISTORY = "models/history"
@@ -135,7 +140,7 @@ class Run:
 
 def is_tuned(settings: Settings) -> bool:
     """Return whether the image network of a run was fine-tuned."""
-    return settings.get("finetune", {}).get("epochs", 0) not in (0, [0])
+    return bool(settings.get("finetune"))
 
 
 def is_imported(settings: Settings) -> bool:
@@ -176,11 +181,15 @@ class RecordedRuns:
         self._splits: dict[str, tuple[Counts | None, dict[str, str] | None]] = {}
 
     def runs(self) -> Iterator[Run]:
-        """Yield the run of the work tree, if there is one, and all experiments with an evaluation."""
+        """Yield the run of the work tree, if there is one, and all experiments with an evaluation.
+
+        An experiment that fine-tuned the image network has two runs; that of the tuned model is `NAME:tuned`.
+        """
         for name in (WORKSPACE, *self.experiments):
-            found = self._read(name, self._file_reader(name))
-            if found:
-                yield found
+            for each in (name, f"{name}{TUNED}"):
+                found = self._read(each)
+                if found:
+                    yield found
 
     @cached_property
     def experiments(self) -> dict[str, str]:
@@ -206,10 +215,14 @@ class RecordedRuns:
         return [settings_of(parse_yaml(text, PARAMS)) for text in texts if text is not None]
 
     def run(self, name: str) -> Run:
-        """Return the run of an experiment, of a revision, or of `WORKSPACE`; an error lists what there is."""
-        found = self._read(name, self._file_reader(name))
+        """Return the run of an experiment, of a revision, or of `WORKSPACE`; an error lists what there is.
+
+        With `:tuned` behind the name, the run is that of the model with the fine-tuned image network.
+        """
+        found = self._read(name)
         if found is None:
-            raise InputError(f"'{name}' has no finished run ({METRICS} and {LOCK}); {self._available_runs()}")
+            metrics = TUNED_METRICS if name.endswith(TUNED) else METRICS
+            raise InputError(f"'{name}' has no finished run ({metrics} and {LOCK}); {self._available_runs()}")
         return found
 
     def described_runs(self, metrics: str, section: str) -> Iterator[DescribedRun]:
@@ -249,11 +262,15 @@ class RecordedRuns:
         below = self.root.relative_to(self._repo.scm.root_dir)
         return lambda path: _read_or_none(files.open, (below / path).as_posix(), mode="rb")
 
-    def _read(self, name: str, read: Read) -> Run | None:
-        metrics = read(METRICS)
+    def _read(self, name: str) -> Run | None:
+        source, tuned = name.removesuffix(TUNED), name.endswith(TUNED)
+        place, ranks_place = (TUNED_METRICS, TUNED_RANKS) if tuned else (METRICS, RANKS)
+        read = self._file_reader(source)
+        metrics = read(place)
         if read(LOCK) is None or metrics is None:
             return None
-        found = self._recorded(name, read, METRICS, DEFAULT)
+        pipeline, last = ("finetuning", EVALUATE_TUNED) if tuned else (DEFAULT, "")
+        found = self._recorded(source, read, place, pipeline, last)
         if found is None:
             return None
         settings, hashes = found
@@ -263,20 +280,21 @@ class RecordedRuns:
             return None
         if not results:
             return None
-        ranks, (counts, digests) = self._ranks(hashes), self._split_facts(hashes)
+        ranks, (counts, digests) = self._ranks(ranks_place, hashes), self._split_facts(hashes)
         baseline = _baseline(read(BASELINE), hashes, results)
         validation = _validation(read, settings, hashes)
         return Run(name, settings, results, started, hashes, ranks, counts, digests, baseline, validation)
 
     def _recorded(
-        self, name: str, read: Read, metrics: str, pipeline: str
+        self, name: str, read: Read, metrics: str, pipeline: str, last: str = ""
     ) -> tuple[Settings, dict[str, str]] | None:
         """Return the settings of a run and DVC's hash of each path, or None if they are not known.
 
         In the work tree, metrics or settings may be older or newer than the lock: they are of another run.
         """
-        given, hashes = recorded(read_stages(self._pipelines, read, f"{name}: "))
-        if bytes_md5(read(metrics) or b"") != hashes.get(metrics):
+        given, hashes = recorded(read_stages(self._pipelines, read, f"{name}: "), last)
+        # So they are if the model was trained anew after another pipeline had read it.
+        if bytes_md5(read(metrics) or b"") != hashes.get(metrics) or not given.keys() & PIPELINES[pipeline]:
             return None
         settings: Settings = {}
         for file in dict.fromkeys([settings_file(DEFAULT), settings_file(pipeline)]):
@@ -285,7 +303,7 @@ class RecordedRuns:
                 say(f"{name} is left out: its {file} is not what {LOCK} records; run `dvc repro`", err=True)
                 return None
             try:
-                settings |= parse_settings(content)
+                settings |= parse_settings(content)[0]
             except ValueError as error:
                 say(f"{name} is left out: {file}: damaged ({error}); run `dvc repro --force check`", err=True)
                 return None
@@ -301,9 +319,9 @@ class RecordedRuns:
                     return None
         return settings, hashes
 
-    def _ranks(self, hashes: dict[str, str]) -> Arrays | None:
-        path = self._artifact(RANKS, hashes)
-        return read_or_warn(lambda: read_arrays(path, RANKS_LAYOUT), RANKS) if path else None
+    def _ranks(self, place: str, hashes: dict[str, str]) -> Arrays | None:
+        path = self._artifact(place, hashes)
+        return read_or_warn(lambda: read_arrays(path, RANKS_LAYOUT), place) if path else None
 
     def _split_facts(self, hashes: dict[str, str]) -> tuple[Counts | None, dict[str, str] | None]:
         captions = self._artifact(CAPTIONS, hashes)
@@ -428,11 +446,14 @@ def parse_started(content: bytes) -> bool | None:
     return bool(recorded[0]) if recorded else None
 
 
-def recorded(stages: Iterable[Stage]) -> tuple[Settings, dict[str, str]]:
+def recorded(stages: Iterable[Stage], last: str = "") -> tuple[Settings, dict[str, str]]:
     """Return what lock files record of a run: parameters of files by section, and DVC's hash of each path.
 
     Where two pipeline files disagree, the one in the root counts. What a stage read and another one has
     written anew since then is of another run, so such a stage does not count.
+
+    Args:
+        last: the stage that made the result, whose settings count if another one has run with others.
     """
     settings: Settings = {}
     hashes: dict[str, str] = {}
@@ -448,7 +469,12 @@ def recorded(stages: Iterable[Stage]) -> tuple[Settings, dict[str, str]]:
         for values in stage.params.values()
         for key, value in values.items()
     ]
-    for _, key, value in sorted(listed, key=lambda each: _name(each[0]) == each[1].partition(".")[0]):
+
+    def order(each: tuple[Stage, str, Any]) -> tuple[bool, bool]:
+        name = _name(each[0])
+        return name == last, name == each[1].partition(".")[0]
+
+    for _, key, value in sorted(listed, key=order):
         # A stage lists entire sections, or single keys such as `train.seed`.
         section, _, name = key.partition(".")
         content = {name: value} if name else value

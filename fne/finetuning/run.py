@@ -32,7 +32,7 @@ from fne.extraction.settings import TORCHVISION, ExtractorSettings, InputFormat
 from fne.extraction.weights import load_weights
 from fne.finetuning.data import Crop, CropChoices, RandomCrops
 from fne.finetuning.network_rows import NetworkRows, Photos
-from fne.finetuning.settings import ALL, OFF, TERM_WEIGHTS, WITH_GRADIENT, Finetune, kind_fault
+from fne.finetuning.settings import ALL, TERM_WEIGHTS, WITH_GRADIENT, Finetune, kind_fault
 from fne.finetuning.tuned_network import TunedNetwork, trained_taps
 from fne.matching.classifier_file import ClassifierFile, read_classifier
 from fne.matching.data import Pairs
@@ -106,7 +106,7 @@ def run_finetuning(
     """Train, and write the tuned network with its model, the history, and what the validation found."""
     stat_cache.use(runtime.scratch_folder())
     device = prepare_device(runtime, settings.threads)
-    inputs = read_inputs(places, settings.epochs)
+    inputs = read_inputs(places)
     with (
         joined(device) as processes,
         graceful_stop(partial(processes.log, err=True), [signal.SIGTERM]) as stopping,
@@ -124,7 +124,7 @@ def run_finetuning(
             rows.close()
         if processes.first:
             found = training_metrics(done, task.data.validation.caption_counts)
-            found |= {"tuned": True, "before": done.points[0].scores.main}
+            found["before"] = done.points[0].scores.main
             found |= {"threads": settings.threads, "images_at_once": part}
             written = settings.model_dump() | {name: found[name] for name in ("best_epoch", "started")}
             digest = write_tuned(tuned, task.matcher, rows.network.full_state(), written, inputs.lineage)
@@ -133,11 +133,11 @@ def run_finetuning(
             say(summary(done))
 
 
-def read_inputs(places: Places, epochs: Sequence[int]) -> TuningInputs:
-    """Open what fine-tuning starts from, for some epochs of each phase."""
+def read_inputs(places: Places) -> TuningInputs:
+    """Open what fine-tuning starts from."""
     matcher, origin = read_model(places.model)
     files, catalog = read_images(places.images)
-    refuse_without_network(origin, bool(files), epochs)
+    refuse_without_network(origin, bool(files))
     found = read_classifier(places.classifier)
     words = read_tokens(places.tokens)
     captioned, sentences = read_captions(places.captions)
@@ -148,28 +148,26 @@ def read_inputs(places: Places, epochs: Sequence[int]) -> TuningInputs:
     return TuningInputs(matcher, origin, found, by_id, training, validation, words, places, lineage)
 
 
-def refuse_without_network(model: Artifact, has_images: bool, epochs: Sequence[int]) -> None:
+def refuse_without_network(model: Artifact, has_images: bool) -> None:
     """Refuse a model that no network can be trained for."""
-    said = f"params.yaml: finetune.epochs is {epochs[0] if len(epochs) == 1 else list(epochs)}"
     recorded = model.lineage.get("activations", {}).get("settings", {})
     if not has_images:
         raise InputError(
-            f"{said}, but the catalog has no image files: catalog.images is 'none'; name their folder, or "
-            f"{OFF}"
+            "params.yaml: catalog.images is 'none', but fine-tuning needs the image files; name their folder"
         )
     if "weights" not in model.lineage or not ExtractorSettings.model_fields.keys() <= recorded.keys():
         raise InputError(
-            f"{said}, but {model.path} was trained on imported features: there is no network to train; set "
-            f"embed.source to features/activations, or {OFF}"
+            f"{model.path} was trained on imported features: there is no network to train; set embed.source "
+            "to features/activations"
         )
     if has_caption_vectors(model.lineage):
         raise InputError(
-            f"{said}, but {model.path} was trained on imported vectors of captions: there is no text encoder "
-            f"to train; set tokenize.vectors to a file of word vectors, or {OFF}"
+            f"{model.path} was trained on imported vectors of captions: there is no text encoder to train; "
+            "set tokenize.vectors to a file of word vectors"
         )
     kind = model.lineage["embeddings"]["settings"]["kind"]
     if kind not in WITH_GRADIENT:
-        raise InputError(f"{said}, but {kind_fault(kind)}; use one of these kinds, or {OFF}")
+        raise InputError(f"params.yaml: fine-tuning {kind_fault(kind)}")
 
 
 def build_task(
@@ -280,12 +278,12 @@ def announcement(task: MatchingTask, network: TunedNetwork, settings: Finetune, 
     memory = network.activation_bytes(blank, settings.batch) + weights * (2 + copies)
     epochs, images = sum(phase.epochs for phase in settings.phases()), sum(sizes)
     last = last_block([tap.layer for tap in BACKBONES[backbone].taps])
-    cheaper = f"-S finetune.first={last} trains the last layers only" if settings.first == ALL else OFF
+    layers = f"-S finetune.first={last} trains the last layers only" if settings.first == ALL else ""
     return (
         f"fine-tuning from layer '{settings.first}': {images} images per epoch, {epochs} epochs, about "
         f"{format_time(seconds * images * epochs)} on {device.type}; memory {format_bytes(memory)} with "
         f"{network.part} images at once (runtime.batch), {format_bytes(free_memory(device))} are free; a "
-        f"checkpoint has {format_bytes(weights * (1 + copies))}; cheaper: {cheaper}"
+        f"checkpoint has {format_bytes(weights * (1 + copies))}; cheaper: {layers or 'fewer finetune.epochs'}"
     )
 
 
@@ -324,7 +322,7 @@ def summary(done: Finished) -> str:
     before, after = done.points[0].scores.main, done.kept.scores.main
     return (
         f"validation rsum {before:.1f} before, {after:.1f} after epoch {done.kept.epoch} of "
-        f"{done.points[-1].epoch} (one crop per image; `evaluate` uses the crops of extract.crops)"
+        f"{done.points[-1].epoch} (one crop per image; `evaluate_tuned` uses the crops of extract.crops)"
     )
 
 

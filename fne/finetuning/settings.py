@@ -15,7 +15,6 @@ KEEP = ("best", "last")
 WEIGHTS, BIASES, GAINS, FIRST = "weights", "biases", "gains", "first"
 # The kinds of embedding that have a gradient: a single layer, as it is or scaled to length one.
 WITH_GRADIENT = ("layer", "plain")
-OFF = "set finetune.epochs to 0"
 # The weights of the terms of the objective.
 TERM_WEIGHTS = ("rank_weight", "image_class_weight", "text_class_weight")
 
@@ -26,8 +25,8 @@ Weight = Annotated[float, Field(ge=0, lt=1e6)]
 class Finetune(Section):
     """How the image network is trained; lists have one value per phase."""
 
-    epochs: Annotated[list[Annotated[int, Field(ge=0)]], PerPhase] = Field(
-        [0], description="epochs, or a list with one value per phase"
+    epochs: Annotated[list[Annotated[int, Field(ge=1)]], PerPhase] = Field(
+        [10], description="epochs, or a list with one value per phase"
     )
     learning_rate: Annotated[list[Rate], PerPhase] = Field([0.01], description="the learning rate")
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
@@ -78,12 +77,6 @@ class Finetune(Section):
     )
 
     @model_validator(mode="after")
-    def _off_or_on(self) -> Self:
-        if 0 in self.epochs and self.epochs != [0]:
-            raise ValueError(f"epochs is {self.epochs}: every phase needs at least 1; a single 0 is off")
-        return self
-
-    @model_validator(mode="after")
     def _phases_fit(self) -> Self:
         self.phases()
         return self
@@ -94,11 +87,6 @@ class Finetune(Section):
             named = f"{', '.join(TERM_WEIGHTS[:-1])} and {TERM_WEIGHTS[-1]}"
             raise ValueError(f"{named} are all 0, so nothing would be learned")
         return self
-
-    @property
-    def is_on(self) -> bool:
-        """Whether the network is trained at all."""
-        return self.epochs != [0]
 
     @property
     def has_instance_loss(self) -> bool:
@@ -128,4 +116,4 @@ def kind_fault(kind: str) -> str:
     """Return why an embedding cannot be tuned."""
     allowed = " or ".join(repr(each) for each in WITH_GRADIENT)
     reason = "has no gradient" if kind in ("fne", "zscore") else "is not that of a single layer"
-    return f"needs embed.kind {allowed}: an embedding of kind '{kind}' {reason}"
+    return f"needs embed.kind {allowed}; an embedding of kind '{kind}' {reason}"

@@ -25,8 +25,8 @@ def trained_taps(backbone: str, layer: str, first: str) -> list[Tap]:
     """Return the layers to train, from `first` or all, up to the `layer` that the image head reads."""
     if backbone not in BACKBONES:
         raise InputError(
-            f"params.yaml: finetune.epochs is not 0, but {backbone} cannot be tuned; set extract.backbone to "
-            f"one of {', '.join(sorted(BACKBONES))}, or finetune.epochs to 0"
+            f"params.yaml: finetune.first: {backbone} cannot be tuned; set extract.backbone to one of "
+            f"{', '.join(sorted(BACKBONES))}"
         )
     known = BACKBONES[backbone].taps
     names = [tap.layer for tap in known]

@@ -3,14 +3,7 @@
 from pathlib import Path
 
 from fne.matching.classifier_file import read_classifier
-from fne.matching.model_file import (
-    NETWORK,
-    is_imported,
-    is_tuned,
-    read_model,
-    read_model_file,
-    read_tuned_artifact,
-)
+from fne.matching.model_file import NETWORK, is_imported, read_model, read_model_file
 from fne.store.artifact import Contents, Done, Kind, Lines, summary
 from fne.store.layout import not_finite
 from fne.store.tensors import WeightsFile, weights_kind
@@ -37,30 +30,19 @@ def _describe_classifier(path: Path) -> Lines:
     return summary(found.artifact, f"classifier, {what if classes else 'empty: no instance loss'}")
 
 
-def _open_tuned(path: Path) -> Contents:
-    return Contents(read_tuned_artifact(path))
-
-
 def _check_tuned(path: Path, done: Done) -> Contents:
-    if not is_tuned(path):
-        return _open_tuned(path)
     file = read_model_file(path)
     read_model(path)
     return Contents(file.artifact, faults=not_finite(path, file.weights))
 
 
 def _describe_tuned(path: Path) -> Lines:
-    artifact = read_tuned_artifact(path)
-    if not is_tuned(path):
-        size = path.stat().st_size
-        return [
-            f"{path}: nothing was tuned, because finetune.epochs is 0; {size:,} bytes",
-            f"  digest    {artifact.digest}",
-        ]
-    weights = read_model_file(path).weights
-    total = sum(value.size for value in weights.values())
-    own = sum(value.size for name, value in weights.items() if name.startswith(NETWORK))
-    return summary(artifact, f"tuned network and model, {total:,} weights, {own:,} of them of the network")
+    file = read_model_file(path)
+    total = sum(value.size for value in file.weights.values())
+    own = sum(value.size for name, value in file.weights.items() if name.startswith(NETWORK))
+    return summary(
+        file.artifact, f"tuned network and model, {total:,} weights, {own:,} of them of the network"
+    )
 
 
 CLASSIFIER = Kind(
@@ -69,5 +51,10 @@ CLASSIFIER = Kind(
     lambda path: Contents(read_classifier(path).artifact),
     _describe_classifier,
 )
-TUNED = Kind("tuned.safetensors", _check_tuned, _open_tuned, _describe_tuned)
+TUNED = Kind(
+    "tuned.safetensors",
+    _check_tuned,
+    lambda path: Contents(read_model_file(path, NETWORK).artifact),
+    _describe_tuned,
+)
 MODEL = weights_kind(".safetensors", _read_model)

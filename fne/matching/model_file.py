@@ -1,8 +1,7 @@
 """The model on disk, with everything needed to use it in its header.
 
 A tuned model has the weights of its image network besides, as far as the layer that its image head reads.
-The stage `finetune` writes it, or says in its place that nothing was tuned. What uses a model asks
-`current_model` which of the two files it is in.
+The stage `finetune` writes it.
 
 Importing torch takes longer than a whole search, so it is imported only for a `Matcher`.
 """
@@ -25,7 +24,7 @@ from fne.store.artifact import (
     repair_hint,
     require_same,
 )
-from fne.store.tensors import HEADER_FAULTS, read_description, read_sealed_arrays, write_sealed
+from fne.store.tensors import HEADER_FAULTS, read_sealed_arrays, write_sealed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +34,9 @@ if TYPE_CHECKING:
 # What makes vectors, the last stage first, as lineages name it.
 MODELS = ("tuned", "model")
 FORMAT = Format("fne-model", 2)
-TUNED = Format("fne-tuned", 1)
+TUNED = Format("fne-tuned", 2)
+# The pipeline that makes a tuned model, and vectors with it.
+FINETUNING = "pipelines/finetuning/dvc.yaml"
 # How the names of the weights of a tuned network begin.
 NETWORK = "network."
 # What a model without weights says in its settings that it stands for: imported vectors of both sides.
@@ -105,41 +106,10 @@ def write_tuned(
     header = {
         **TUNED.header(),
         **describe(MODELS[0], settings, lineage, {"finetune": {}}),
-        "tuned": True,
         "shape": asdict(matcher.shape),
     }
     named = {f"{NETWORK}{name}": value for name, value in network.items()}
     return write_sealed(path, header, matcher.state_dict() | named)
-
-
-def write_untuned(path: Path) -> str:
-    """Write that nothing was tuned; return the digest of the file, which is always the same."""
-    return write_sealed(path, {**TUNED.header(), **describe(MODELS[0], {}, {}), "tuned": False}, {})
-
-
-def is_tuned(path: Path) -> bool:
-    """Return whether a file holds a tuned model; only its header is read."""
-    header = read_description(path)
-    try:
-        TUNED.check(path, header)
-        return bool(header["tuned"])
-    except KeyError as error:
-        raise not_a_model(path, error) from None
-
-
-def current_model(model: Path, tuned: Path) -> Path:
-    """Return the file of the model in use: the tuned one, if the network was tuned."""
-    return tuned if tuned.exists() and is_tuned(tuned) else model
-
-
-def read_tuned_artifact(path: Path) -> Artifact:
-    """Return where the file of `finetune` comes from, checking the digest of the whole file."""
-    file = read_sealed_arrays(path, NETWORK)
-    try:
-        TUNED.check(path, file.description)
-        return described(path, MODELS[0], file.sha256, file.description)
-    except (KeyError, TypeError, ValueError) as error:
-        raise not_a_model(path, error) from None
 
 
 def read_model(path: Path) -> "tuple[Matcher, Artifact]":
@@ -174,8 +144,9 @@ def read_model_file(path: Path, prefix: str = "") -> ModelFile:
     header = file.description
     try:
         tuned = header["format"] == TUNED.name
-        (TUNED if tuned else FORMAT).check(path, header)
-        artifact = described(path, MODELS[0] if tuned else MODELS[-1], file.sha256, header)
+        form, name, pipeline = (TUNED, MODELS[0], FINETUNING) if tuned else (FORMAT, MODELS[-1], "")
+        form.check(path, header)
+        artifact = described(path, name, file.sha256, header, pipeline)
         return ModelFile(artifact, dict(header["shape"]), file.arrays)
     except (KeyError, TypeError, ValueError) as error:
         raise not_a_model(path, error) from None

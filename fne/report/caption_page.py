@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from fne.describing.annotations import Written
+from fne.describing.data import reference_sentences
 from fne.describing.settings import CAPTIONER
 from fne.evaluation.score_captions import CONSENSUS, CONSTANT, NEAREST, CaptionScores
 from fne.report.description_page import Frame, choose_thirds, render_description
 from fne.store.catalog import Captioned
 
-PAGE = "caption_page"  # in lineages and records
+PAGE = "captions_page"  # in lineages, records and `params.yaml`
 MAIN = "val/CIDEr-D"  # the validation score that is drawn first
 TITLES = {
     CAPTIONER: ("The captioner", "this model"),
@@ -19,7 +20,7 @@ TITLES = {
     NEAREST: ("Nearest image", "a caption of the nearest training image"),
     CONSTANT: ("One sentence", "the same training caption for all images"),
 }
-SCORES = ("CIDEr-D", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L")
+SCORES = ("CIDEr-D", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "METEOR")  # that there may be
 OTHERS = {
     "length_ratio": ("Length ratio", "words written by words of the closest human caption", "{:.2f}"),
     "distinct_captions": ("Distinct captions", "of all images", "{:.0%}"),
@@ -57,33 +58,28 @@ class CaptionExample:
 def choose_examples(
     scores: CaptionScores,
     written: Mapping[str, Written],
-    captioned: Mapping[str, Captioned],
+    captioned: Sequence[Captioned],
     count: int,
     seed: int,
 ) -> list[CaptionExample]:
     """Choose up to `count` images: the best third, the worst third, and others drawn at random between."""
-    ids = list(scores.references)
-    values = np.array([scores.per_image.get(image, 0.0) for image in ids])
+    ids, records = list(scores.per_image), {each.id: each for each in captioned}
+    values = np.array([score or 0.0 for score in scores.per_image.values()])
     return [
-        _example(ids[position], outcome, scores, written, captioned)
+        _example(written[image], outcome, scores.per_image[image], records[image])
         for outcome, positions in choose_thirds(values, count, seed).items()
-        for position in positions
+        for image in [ids[position] for position in positions]
     ]
 
 
-def render_captions(
-    scores: CaptionScores,
-    meteor: Mapping[str, float] | str,
-    examples: Sequence[CaptionExample],
-    frame: Frame,
-) -> str:
-    """Return the page as HTML, with METEOR of the captioner and of each baseline, or why there is none."""
-    names = [*SCORES, *([] if isinstance(meteor, str) else ["METEOR"])]
+def render_captions(scores: CaptionScores, examples: Sequence[CaptionExample], frame: Frame) -> str:
+    """Return the page as HTML."""
+    names = [name for name in SCORES if name in scores.metrics[CAPTIONER]]
     values = {
         "scores": scores,
-        "columns": [name for name in names if name == "METEOR" or name in scores.metrics[CAPTIONER]],
+        "columns": names,
         "rows": [
-            (title, explanation, each == CAPTIONER, _cells(each, scores, meteor, names))
+            (title, explanation, each == CAPTIONER, _cells(each, scores, names))
             for each, (title, explanation) in TITLES.items()
         ],
         "figures": [
@@ -92,41 +88,25 @@ def render_captions(
         ],
         "best_baseline": TITLES[scores.best_baseline][0] if scores.above else "",
         "titles": [title for title, _ in TITLES.values()],
-        "meteor_missing": meteor if isinstance(meteor, str) else "",
         "examples": examples,
     }
     return render_description("captions.html", scores.name, values, frame)
 
 
-def _cells(
-    system: str, scores: CaptionScores, meteor: Mapping[str, float] | str, names: Sequence[str]
-) -> list[tuple[str, str]]:
-    """Return each score of a system and its interval as text."""
-    cells = []
-    for name in names:
-        if name == "METEOR" and not isinstance(meteor, str):
-            cells.append((f"{meteor[system]:.3f}", ""))
-        elif name in scores.metrics[system]:
-            low, high = scores.intervals[system][name]
-            cells.append((f"{scores.metrics[system][name]:.3f}", f"{low:.3f} to {high:.3f}"))
-    return cells
+def _cells(system: str, scores: CaptionScores, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return each score of a system and its interval, if it has one, as text."""
+    bounds = {name: f"{low:.3f} to {high:.3f}" for name, (low, high) in scores.intervals[system].items()}
+    return [(f"{scores.metrics[system][name]:.3f}", bounds.get(name, "")) for name in names]
 
 
-def _example(
-    image: str,
-    outcome: str,
-    scores: CaptionScores,
-    written: Mapping[str, Written],
-    captioned: Mapping[str, Captioned],
-) -> CaptionExample:
-    own = written[image]
-    used = {word for reference in scores.references[image] for word in reference.split()}
+def _example(own: Written, outcome: str, score: float | None, record: Captioned) -> CaptionExample:
+    used = {word for sentence in reference_sentences([record])[record.id] for word in sentence.split()}
     return CaptionExample(
-        image,
+        record.id,
         outcome,
-        scores.per_image.get(image),
+        score,
         [ExampleWord(word, word in used) for word in own.caption.split()],
         [each.text for each in own.sentences[1:]],
         [(name, 100 * value) for name, value in own.concepts.items()],
-        list(captioned[image].captions),
+        list(record.captions),
     )

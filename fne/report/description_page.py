@@ -1,9 +1,9 @@
 """What the pages about tags and about captions share: their frame, and the choice of their examples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from fne.report.page import make_thumbnails, render_page
 from fne.report.record import page_record
 from fne.report.sources import History, read_history
 from fne.store.artifact import Artifact, Lineage
-from fne.store.catalog import Captioned, Image, image_root
+from fne.store.catalog import Captioned, Image, image_root, read_captions, read_images
+from fne.store.lineage import recorded_lineage
 
 
 @dataclass(frozen=True)
@@ -36,36 +37,51 @@ class Frame:
 
 @dataclass(frozen=True)
 class PageSource:
-    """Where the frame of a page comes from."""
+    """Where the frame of a page comes from: what a model wrote, and the catalog."""
 
-    section: str  # of `params.yaml`, which has the settings
-    model: Artifact
-    history: Path
+    page: str  # its name in lineages and records, and the section of `params.yaml` that has its settings
+    kind: str  # the name of the model in the lineage
     catalog: Sequence[Image]
     captioned: Sequence[Captioned]
     lineage: Lineage
     settings: Mapping[str, Any]
     root: str
 
-    def frame(self, page: str, main: str, item: str, examples: Sequence[str]) -> Frame:
+    @classmethod
+    def read(
+        cls,
+        page: str,
+        kind: str,
+        written: Artifact,
+        catalog: tuple[Path, Path],
+        settings: Mapping[str, Any],
+        root: str,
+    ) -> Self:
+        """Read the two files of the catalog about which something was written."""
+        images, images_artifact = read_images(catalog[0])
+        captioned, captions_artifact = read_captions(catalog[1])
+        # Without image files there is none that could be of another data set.
+        known = [written, captions_artifact, *[images_artifact] * bool(images)]
+        return cls(page, kind, images, captioned, recorded_lineage(*known), settings, root)
+
+    def frame(self, history: Path, written: Artifact, main: str, item: str, shown: Iterable[str]) -> Frame:
         """Return the frame of a page.
 
         Args:
-            page: its name in lineages and records.
+            history: the folder of the training of the model.
             main: the validation score that is drawn first.
             item: what losses are averaged over.
-            examples: the images that are shown.
+            shown: the images of the examples.
         """
+        settings = {**self.settings, "root": self.root}
         return Frame(
-            self.model.name,
+            self.kind,
             self.lineage,
-            read_history(self.history, self.model, main=main, item=item),
+            read_history(history, written, main=main, item=item),
             self.captioned,
-            make_thumbnails(examples, self.catalog, image_root(self.root)),
+            make_thumbnails(shown, self.catalog, image_root(self.root)),
             self.root,
-            page_record(
-                {**self.settings, "root": self.root}, self.lineage, input_digests(), page, self.section
-            ),
+            page_record(settings, self.lineage, input_digests(), self.page),
         )
 
 

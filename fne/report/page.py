@@ -93,6 +93,7 @@ def render(
             "that the fine-tuning below starts from" if tuning else EVALUATED,
         ),
         "tuning": tuning and tuning.metrics,
+        "gain": tuning.gain if tuning else [],
         "tuning_kept": kept_sentence(settings_of(lineage, TUNED), "epoch", EVALUATED),
         "tuning_curves": learning_curves(tuning.history) if tuning else [],
         "small_split": small_split(evaluation),

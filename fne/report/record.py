@@ -25,12 +25,14 @@ def page_record(
     lineage: Lineage,
     files: dict[str, str],
     page: str = REPORT,
-    section: str = REPORT,
 ) -> str:
-    """Return the record of a page, as JSON; the page itself shows the settings of its ancestors."""
+    """Return the record of a page, as JSON; the page itself shows the settings of its ancestors.
+
+    The name of a page is that of its section of `params.yaml`.
+    """
     digests = {name: entry["digest"] for name, entry in lineage.items()}
     named = {} if page == REPORT else {"page": page}
-    made_in: Sections = {section: {}, "catalog.root": {}}
+    made_in: Sections = {page: {}, "catalog.root": {}}
     record = {"settings": settings, "sections": made_in, "made_from": digests, "files": files}
     return json.dumps(named | record)
 

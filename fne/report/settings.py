@@ -1,4 +1,4 @@
-"""The section `report` of `params.yaml`."""
+"""The sections about pages: `report`, `captions_page` and `tags_page`."""
 
 from pydantic import Field
 

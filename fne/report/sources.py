@@ -12,9 +12,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from fne.core.dvc import repro_command
 from fne.core.errors import InputError
 from fne.core.files import files_in
 from fne.evaluation.metrics.recall import mean_over_folds, sum_of_recalls, summarize
+from fne.evaluation.paired import Difference
 from fne.evaluation.ranks_file import RANKS
 from fne.store.arrays import Arrays, read_arrays
 from fne.store.artifact import Artifact, merge, require_same
@@ -146,7 +148,7 @@ def read_evaluation(metrics_path: Path, intervals_path: Path, ranks_path: Path) 
     if (metrics["images"], metrics["captions"]) != (len(images), len(captions)):
         raise InputError(
             f"{metrics_path} covers {metrics['images']} images and {metrics['captions']} captions, but "
-            f"{ranks_path} covers {len(images)} and {len(captions)}; run `dvc repro evaluate`"
+            f"{ranks_path} covers {len(images)} and {len(captions)}; {_again(metrics_path)}"
         )
     try:
         _check_positions(ranks)
@@ -168,7 +170,7 @@ def read_evaluation(metrics_path: Path, intervals_path: Path, ranks_path: Path) 
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise InputError(
             f"{metrics_path}, {intervals_path} and {ranks_path} do not fit together ({error!r}); "
-            "run `dvc repro evaluate`"
+            f"{_again(metrics_path)}"
         ) from None
     return evaluation
 
@@ -191,32 +193,33 @@ def read_history(
 
 @dataclass(frozen=True)
 class Tuning:
-    """What a fine-tuning found: the content of its metrics file, and its history from epoch 0, its start."""
+    """What a fine-tuning found: the content of its metrics file, and its history from epoch 0, its start.
+
+    `gain` has the metrics of the model before it beside those of the tuned one.
+    """
 
     metrics: dict[str, Any]
     history: History
+    gain: list[Difference]
 
 
-def read_tuning(path: Path, folder: Path, evaluation: Artifact) -> Tuning | None:
-    """Read metrics and history of the fine-tuning whose model was evaluated; None if nothing was tuned."""
-    seal = read_history_seal(folder)
-    if TUNED not in evaluation.lineage and not seal.points:
-        return None
-    require_same((TUNED, MODEL), evaluation, seal.artifact)
+def read_tuning(path: Path, folder: Path, evaluation: Artifact, gain: list[Difference]) -> Tuning:
+    """Read metrics and history of the fine-tuning whose model was evaluated."""
+    require_same((TUNED, MODEL), evaluation, read_history_seal(folder).artifact)
     metrics = read_training(path, evaluation, TUNED)
     history = read_tables(folder, first=0)
     kept, recorded = history.series.get(RSUM, {}).get(metrics["best_epoch"]), metrics["validation"]["rsum"]
     if kept != recorded:
         raise InputError(
             f"{path} has the validation rsum {recorded}, but {folder} has {kept} in epoch "
-            f"{metrics['best_epoch']}; run `dvc repro finetune`"
+            f"{metrics['best_epoch']}; run `dvc repro {repro_command(path, 'finetune')}`"
         )
-    return Tuning(metrics, replace(history, item="image"))
+    return Tuning(metrics, replace(history, item="image"), gain)
 
 
 def read_training(path: Path, evaluation: Artifact, model: str = MODEL) -> dict[str, Any]:
     """Read `metrics/training.json` of the evaluated model, or `metrics/tuning.json` of a tuned one."""
-    stage = "finetune" if model == TUNED else "train"
+    stage = "train" if model == MODEL else repro_command(path, "finetune")
     remedy = f"run `dvc repro {stage}`"
     content = read_metrics(path, remedy)
     try:
@@ -230,7 +233,7 @@ def read_training(path: Path, evaluation: Artifact, model: str = MODEL) -> dict[
     if wanted is not None and found != wanted:
         raise InputError(
             f"{path} has the best epoch {found}, but the model that was evaluated has {wanted}; "
-            "run `dvc repro`"
+            f"{remedy if model == TUNED else 'run `dvc repro`'}"
         )
     return content
 
@@ -270,7 +273,7 @@ def _check_metrics(
     for name in sorted({*expected, *direction.metrics}):
         _compare(metrics_path, name, direction.metrics.get(name), expected.get(name))
     for name in sorted(expected.keys() ^ direction.intervals.keys()):
-        raise InputError(f"{intervals_path}: '{name}' is missing or no metric; run `dvc repro evaluate`")
+        raise InputError(f"{intervals_path}: '{name}' is missing or no metric; {_again(intervals_path)}")
 
 
 def _check_positions(ranks: Arrays) -> None:
@@ -283,7 +286,7 @@ def _check_positions(ranks: Arrays) -> None:
 
 def _compare(path: Path, name: str, found: float | None, correct: float | None) -> None:
     if found is None or correct is None or not math.isclose(found, correct, abs_tol=1e-6):
-        raise InputError(f"{path}: has {name} = {found}, the ranks give {correct}; run `dvc repro evaluate`")
+        raise InputError(f"{path}: has {name} = {found}, the ranks give {correct}; {_again(path)}")
 
 
 def _interval(bounds: dict[str, float]) -> Interval:
@@ -300,14 +303,17 @@ def _count(value: Any) -> int:
 
 
 def _read_json(path: Path, name: str, extra_keys: set[str]) -> dict[str, Any]:
-    content = read_metrics(path, "run `dvc repro evaluate`")
+    content = read_metrics(path, _again(path))
     expected = {"image_to_text", "text_to_image", "rsum"} | extra_keys
     found = content.get(name)
     if not isinstance(found, dict) or not expected <= found.keys():
-        raise InputError(
-            f"{path}: expected {', '.join(sorted(expected))} under '{name}'; run `dvc repro evaluate`"
-        )
+        raise InputError(f"{path}: expected {', '.join(sorted(expected))} under '{name}'; {_again(path)}")
     return found
+
+
+def _again(path: Path) -> str:
+    """Return what makes the files of an evaluation again."""
+    return f"run `dvc repro {repro_command(path, 'evaluate')}`"
 
 
 def _read_series(path: Path, first: int) -> Series:

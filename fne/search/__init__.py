@@ -20,6 +20,7 @@ def search(
     *,
     root: str | Path = ".",
     by: str | None = None,
+    model: str = "matching",
     folder: str | Path | None = None,
     split: str | None = None,
     tag: str | None = None,
@@ -33,6 +34,7 @@ def search(
         query: a sentence, the id of an image of the catalog, or an image file.
         root: the folder of the project.
         by: compare embeddings of this kind, such as `fne`, instead of using the trained model.
+        model: the model to search with: `matching`, or `tuned` for that of the fine-tuned network.
         folder: search the images of this folder instead of the catalog.
         split: search only this split of the catalog, such as `test`.
         tag: search only images of the catalog that have this tag.
@@ -54,7 +56,7 @@ def search(
     if k < 1:
         raise InputError(f"k: expected at least 1, got {k}")
     place = Path(folder).expanduser() if folder is not None else None
-    return engine.search(open_project(root), str(query), by, place, k, split, tag)
+    return engine.search(open_project(root, model), str(query), by, place, k, split, tag)
 
 
 def _replace_module(function: Any) -> None:

@@ -206,12 +206,12 @@ def read_writing(params: Path, beam: int | None) -> "Writing":
     """Return how sentences are written, by the parameter file, with another beam if one is given."""
     from fne.describing.settings import Writing  # torch: slow to import
 
-    section = load_params(params).get("caption")
+    section = load_params(params).get("write_captions")
     section = section if isinstance(section, dict) else {}
     known = {key: section[key] for key in Writing.model_fields if key in section}
-    writing, faults = parse_section({"caption": known}, "caption", Writing)
+    writing, faults = parse_section({"write_captions": known}, "write_captions", Writing)
     if writing is None:
-        raise InputError(f"{params}: section 'caption': {'; '.join(faults)}")
+        raise InputError(f"{params}: section 'write_captions': {'; '.join(faults)}")
     return writing if beam is None else writing.model_copy(update={"beam": beam})
 
 

@@ -224,7 +224,7 @@ def open_network(
 
 def open_model_network(project: Project, artifact: Artifact) -> Network:
     """Load what computes vectors of the joint space of `artifact`: the model in use, or made with it."""
-    matcher, origin = read_model(project.current_model)
+    matcher, origin = read_model(project.model)
     merge(origin, artifact)
     require_same_model(origin, artifact)
     return open_network(project, None, (matcher, origin))

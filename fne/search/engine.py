@@ -364,7 +364,7 @@ def _with_vector(project: Project, image: QueryImage, captions: Artifact) -> Emb
 
         vector = open_model_network(project, captions).vectors([image])[0]
     else:
-        rows = Rows.open(project.image_vectors, "image_vectors")
+        rows = project.open_image_vectors()
         merge(rows.artifact, captions)
         require_same_model(rows.artifact, captions)
         vector = rows.read([image.id])[0]

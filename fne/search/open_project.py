@@ -19,12 +19,18 @@ from fne.core import stat_cache
 from fne.core.errors import InputError
 from fne.core.settings import Runtime, load_key, load_params, load_runtime, not_one_of
 from fne.datasets.readers.folder import SUFFIXES
-from fne.matching.model_file import current_model
+from fne.matching.model_file import FINETUNING
 from fne.store.artifact import Artifact
 from fne.store.catalog import SPLITS, Captioned, Image, image_root, read_captions, read_images
 from fne.store.rows import Rows
 
 PARAMS = "params.yaml"
+MATCHING, TUNED = "matching", "tuned"
+# The file of each model that can be searched with, and the folder of its vectors.
+MODELS = {
+    MATCHING: ("models/matching.safetensors", "vectors"),
+    TUNED: ("models/tuned.safetensors", "vectors/tuned"),
+}
 BLOCK, BLOCK_IN_MEMORY = 1024, 4096  # rows
 
 
@@ -143,9 +149,13 @@ def _concatenated(scores: list[np.ndarray]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Project:
-    """A project, given by its parameter file; artifacts are at the paths that `dvc.yaml` names."""
+    """A project, given by its parameter file; artifacts are at the paths that `dvc.yaml` names.
+
+    `chosen` is one of `MODELS`: the model in use, with its vectors.
+    """
 
     params: Path
+    chosen: str = MATCHING
 
     @cached_property
     def catalog(self) -> CatalogContents:
@@ -192,42 +202,57 @@ class Project:
 
     @property
     def model(self) -> Path:
-        """The model of the stage `train`."""
-        return self.path("models/matching.safetensors")
-
-    @property
-    def tuned(self) -> Path:
-        """The tuned network and model, or a file that says that nothing was tuned."""
-        return self.path("models/tuned.safetensors")
-
-    @property
-    def current_model(self) -> Path:
-        """The model in use: the tuned one, if the network was tuned."""
-        return current_model(self.model, self.tuned)
+        """The model in use."""
+        return self.path(MODELS[self.chosen][0])
 
     @property
     def image_vectors(self) -> Path:
         """The store of image vectors in the joint space."""
-        return self.path("vectors/images")
+        return self.path(f"{MODELS[self.chosen][1]}/images")
 
     @property
     def caption_vectors(self) -> Path:
         """The store of caption vectors in the joint space."""
-        return self.path("vectors/captions")
+        return self.path(f"{MODELS[self.chosen][1]}/captions")
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline that makes the model in use; empty for the default one."""
+        return FINETUNING if self.chosen == TUNED else ""
+
+    def open_image_vectors(self) -> Rows:
+        """Open the store of image vectors."""
+        return Rows.open(self.image_vectors, "image_vectors", self.pipeline)
+
+    def open_caption_vectors(self) -> Rows:
+        """Open the store of caption vectors."""
+        return Rows.open(self.caption_vectors, "caption_vectors", self.pipeline)
 
     def path(self, name: str) -> Path:
         """Return a path in the project's folder; an absolute path is returned unchanged."""
         return self.params.parent / name
 
 
-def open_project(root: str | Path) -> Project:
-    """Return the project in a folder, which must have a `params.yaml`."""
+def choose_model(params: Path, model: str) -> Project:
+    """Return the project of a parameter file with a model of `MODELS` in use; a tuned one must be there."""
+    if model not in MODELS:
+        raise InputError(f"model: {not_one_of(model, MODELS)}")
+    project = Project(params, model)
+    needed = (project.model, project.image_vectors, project.caption_vectors)
+    missing = next((path for path in needed if not path.exists()), None)
+    if missing and model == TUNED:
+        raise InputError(f"{missing}: is missing; run `dvc repro {FINETUNING}`, which makes the tuned model")
+    return project
+
+
+def open_project(root: str | Path, model: str = MATCHING) -> Project:
+    """Return the project in a folder, which must have a `params.yaml`, with a model of `MODELS` in use."""
     params = Path(root).expanduser() / PARAMS
     if not params.is_file():
         raise InputError(
             f"{root}: not the folder of a project ({PARAMS} is missing); pass its folder as root"
         )
-    project = Project(params)
+    project = choose_model(params, model)
     # Shards that were hashed once, and have not changed since, are not hashed again.
     stat_cache.use(project.scratch)
     return project

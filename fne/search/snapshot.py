@@ -21,7 +21,7 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.describing.model_file import DescribingFile
-from fne.matching.model_file import ModelFile, is_imported, read_model_file, require_same_model
+from fne.matching.model_file import FINETUNING, ModelFile, is_imported, read_model_file, require_same_model
 from fne.search.describe_photo import PARTS
 from fne.search.numpy_model import (
     PREFIX,
@@ -33,6 +33,8 @@ from fne.search.numpy_model import (
     ternary_products,
 )
 from fne.search.open_project import (
+    MATCHING,
+    TUNED,
     CatalogContents,
     Project,
     Space,
@@ -53,7 +55,8 @@ SAMPLES = 24  # images
 # How to make the parts that a project may lack.
 MADE_BY = {
     "embeddings": "look-alikes need features/embeddings; run `dvc repro embed`",
-    "model": "sentences need models/matching.safetensors and vectors/; run `dvc repro encode`",
+    MATCHING: "sentences need models/matching.safetensors and vectors/; run `dvc repro encode`",
+    TUNED: f"sentences need models/tuned.safetensors and vectors/tuned/; run `dvc repro {FINETUNING}`",
 }
 
 # Maps the word numbers of sentences to their vectors (sentences, dim) in the joint space.
@@ -176,13 +179,13 @@ def sentence_encoder(model: ModelFile) -> Encoder:
 def open_for_sentence(project: Project, in_folder: bool) -> Snapshot:
     """Open what a sentence needs: the model and, unless a folder is searched, the vectors of images."""
     vocabulary = read_vocabulary(project.vocabulary)
-    model = read_model_file(project.current_model, PREFIX)
+    model = read_model_file(project.model, PREFIX)
     lineage = merge(model.artifact, vocabulary.artifact)
     catalog, images, captions = project.catalog, None, None
     if without_encoder(model.artifact):
-        captions = caption_space(catalog, Rows.open(project.caption_vectors, "caption_vectors"), False)
+        captions = caption_space(catalog, project.open_caption_vectors(), False)
     if not in_folder:
-        store = Rows.open(project.image_vectors, "image_vectors")
+        store = project.open_image_vectors()
         lineage = merge(model.artifact, vocabulary.artifact, store.artifact, *catalog.artifacts)
         require_same_model(model.artifact, store.artifact)
         images = image_space(catalog, store, False)
@@ -192,7 +195,7 @@ def open_for_sentence(project: Project, in_folder: bool) -> Snapshot:
 def open_for_image(project: Project) -> Snapshot:
     """Open what an image needs that sentences are searched for, but the vectors of images."""
     catalog = project.catalog
-    store = Rows.open(project.caption_vectors, "caption_vectors")
+    store = project.open_caption_vectors()
     lineage = merge(store.artifact, *catalog.artifacts)
     return Snapshot(catalog, lineage, captions=caption_space(catalog, store, False))
 
@@ -205,24 +208,24 @@ def open_embeddings(project: Project) -> Snapshot:
     return Snapshot(catalog, lineage, image_space(catalog, store, False))
 
 
-def load_snapshot(params: Path) -> Snapshot:
-    """Read all artifacts of a project into memory.
+def load_snapshot(params: Path, model: str = MATCHING) -> Snapshot:
+    """Read all artifacts of a project into memory, with one of its models.
 
     Raises:
         InputError: if the catalog is missing, or if parts are damaged or do not belong together.
     """
     from fne.search.bit_kernels import ternary_products  # numba: slow to import
 
-    project = Project(params)
+    project = Project(params, model)
     catalog = project.catalog
     notes: list[str] = []
     embeddings = _load_embeddings(project, catalog)
-    model, vocabulary, images, captions = _load_model(project, catalog)
+    file, vocabulary, images, captions = _load_model(project, catalog)
     artifacts = [*catalog.artifacts]
-    parts = (embeddings, model, vocabulary, images, captions)
+    parts = (embeddings, file, vocabulary, images, captions)
     artifacts += [part.artifact for part in parts if part]
-    notes += [MADE_BY["embeddings"]] * (embeddings is None) + [MADE_BY["model"]] * (model is None)
-    if not embeddings and not model:
+    notes += [MADE_BY["embeddings"]] * (embeddings is None) + [MADE_BY[model]] * (file is None)
+    if not embeddings and not file:
         raise InputError(f"{params}: there is nothing to search yet: {'; '.join(notes)}")
     lineage = merge(*artifacts)
     describers = {}
@@ -232,22 +235,22 @@ def load_snapshot(params: Path) -> Snapshot:
             notes.append(f"no {' and '.join(part.says)}; `dvc repro {part.pipeline}` makes {part.model}")
             continue
         try:
-            file = part.read(path)
-            merge(*artifacts, file.artifact)
-            describers[name] = file
+            describer = part.read(path)
+            merge(*artifacts, describer.artifact)
+            describers[name] = describer
         except InputError as error:
             notes.append(f"no {' and '.join(part.says)}: {error.message}")
     digests = [artifact.digest for artifact in artifacts]
-    digests += [file.artifact.digest for file in describers.values()]
+    digests += [each.artifact.digest for each in describers.values()]
     version = hashlib.sha256("\n".join(digests).encode()).hexdigest()[:16]
     found = Snapshot(catalog, lineage, *parts, describers, notes, version, ternary_products)
     found.prepare()
     return found
 
 
-def fingerprint(params: Path) -> tuple[tuple[str, int, int, int], ...]:
+def fingerprint(params: Path, model: str = MATCHING) -> tuple[tuple[str, int, int, int], ...]:
     """Return what changes when an artifact of a project is replaced: its inode, size and time of change."""
-    project = Project(params)
+    project = Project(params, model)
     stores = [project.embeddings, project.image_vectors, project.caption_vectors]
     paths = [
         params,
@@ -255,7 +258,6 @@ def fingerprint(params: Path) -> tuple[tuple[str, int, int, int], ...]:
         project.path("data/captions.jsonl"),
         project.vocabulary,
         project.model,
-        project.tuned,
         *(project.path(part.model) for part in PARTS.values()),
         *stores,
         *(store / MANIFEST for store in stores),
@@ -285,10 +287,10 @@ def _load_model(
     stores = (project.image_vectors / MANIFEST, project.caption_vectors / MANIFEST)
     if not all(path.exists() for path in (project.model, project.vocabulary, *stores)):
         return None, None, None, None
-    model = read_model_file(project.current_model, PREFIX)
+    model = read_model_file(project.model, PREFIX)
     vocabulary = read_vocabulary(project.vocabulary)
-    images = Rows.open(project.image_vectors, "image_vectors")
-    captions = Rows.open(project.caption_vectors, "caption_vectors")
+    images = project.open_image_vectors()
+    captions = project.open_caption_vectors()
     merge(model.artifact, vocabulary.artifact, images.artifact, captions.artifact, *catalog.artifacts)
     require_same_model(model.artifact, images.artifact, captions.artifact)
     spaces = image_space(catalog, images, True), caption_space(catalog, captions, True)

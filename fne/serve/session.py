@@ -25,7 +25,7 @@ from fne.core.errors import InputError
 from fne.core.terminal import say
 from fne.search.engine import MODEL, AbsentError, as_stored
 from fne.search.folder import FolderState, FolderWatch, Index, IndexedFolder
-from fne.search.open_project import EmbeddedImage, Project, Space
+from fne.search.open_project import MATCHING, EmbeddedImage, Project, Space
 from fne.search.snapshot import Snapshot, fingerprint, load_snapshot
 
 if TYPE_CHECKING:
@@ -238,6 +238,7 @@ class Live:
 
     params: Path
     folder: Path | None  # to search
+    model: str = MATCHING
     session: Session = field(init=False)
     waiting: str | None = None  # why new artifacts on disk are not used yet
     log: Callable[[str], None] = lambda text: say(text, err=True)
@@ -245,9 +246,9 @@ class Live:
     def __post_init__(self) -> None:
         """Load the artifacts."""
         stat_cache.use(Project(self.params).scratch)
-        self._seen = fingerprint(self.params)
+        self._seen = fingerprint(self.params, self.model)
         self._stop = threading.Event()
-        self.session = self._open(load_snapshot(self.params))
+        self.session = self._open(load_snapshot(self.params, self.model))
 
     def start(self) -> None:
         """Load the network, index the folder, and look for new artifacts, in threads."""
@@ -261,11 +262,11 @@ class Live:
 
     def refresh(self) -> bool:
         """Load new artifacts if there are any that belong together; return whether that was done."""
-        seen = fingerprint(self.params)
+        seen = fingerprint(self.params, self.model)
         if seen == self._seen and self.waiting is None:
             return False
         try:
-            snapshot = load_snapshot(self.params)
+            snapshot = load_snapshot(self.params, self.model)
             # What was read may have been replaced meanwhile; the digests of its parts agree all the same.
             lost = snapshot.lost(self.session.snapshot)
             if lost:
@@ -284,12 +285,13 @@ class Live:
         return True
 
     def _open(self, snapshot: Snapshot) -> Session:
-        return Session(Project(self.params), snapshot, self.folder)
+        return Session(Project(self.params, self.model), snapshot, self.folder)
 
     def _watch(self) -> None:
         waited = 0.0
         while not self._stop.wait(POLL_SECONDS):
             waited += POLL_SECONDS
-            if fingerprint(self.params) != self._seen or (self.waiting and waited >= RETRY_SECONDS):
+            replaced = fingerprint(self.params, self.model) != self._seen
+            if replaced or (self.waiting and waited >= RETRY_SECONDS):
                 waited = 0.0
                 self.refresh()

@@ -125,7 +125,7 @@ def require_same(names: Sequence[str], *artifacts: Artifact) -> None:
                 for each in (first, other)
                 for name, digest in [newest(names, each)]
             ]
-            raise InputError(f"{told[0]}, but {told[1]}; run `dvc repro`")
+            raise InputError(f"{told[0]}, but {told[1]}; run `{_repro((first, other))}`")
 
 
 @dataclass(frozen=True)

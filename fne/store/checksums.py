@@ -1,4 +1,4 @@
-"""Seals: the SHA-256 of a file inside the file, by which a flipped bit is noticed.
+"""Seals: the SHA-256 of a file inside the file, by which a flipped bit is noticed; metrics and settings.
 
 Text files begin with their seal, other files end with it, and metrics have it as their last entry. Shards of
 row stores have their digests in the store's sealed manifest.
@@ -15,6 +15,8 @@ from fne.core.files import read_bytes, text_digest, write_text
 OPENING = b'{"sha256": "'
 ENDING = b"fne-sha256:"
 METRICS_SEAL = "sha256"
+SETTINGS = "settings.json"  # the ending of the names of files with effective settings
+DEFAULTS = "default"  # the settings that no parameter file says
 HEX = 64
 
 
@@ -47,7 +49,7 @@ def write_metrics(path: Path, content: dict[str, Any]) -> None:
 def seal_metrics(content: dict[str, Any]) -> str:
     """Return metrics as JSON that ends with their digest, in a list: DVC shows no list as a column."""
     content = json.loads(json.dumps(content))  # as it will be read
-    return json.dumps(content | {METRICS_SEAL: [_metrics_digest(content)]}, indent=2) + "\n"
+    return json.dumps(content | {METRICS_SEAL: [metrics_digest(content)]}, indent=2) + "\n"
 
 
 def read_metrics(path: Path, remedy: str) -> dict[str, Any]:
@@ -82,9 +84,31 @@ def parse_metrics(content: bytes) -> dict[str, Any]:
     found = json.loads(content)
     if not isinstance(found, dict) or METRICS_SEAL not in found:
         raise ValueError("it has no seal")
-    if found.pop(METRICS_SEAL) != [_metrics_digest(found)]:
+    if found.pop(METRICS_SEAL) != [metrics_digest(found)]:
         raise ValueError("its content does not match its seal")
     return found
+
+
+def parse_settings(content: bytes) -> tuple[dict[str, dict[str, Any]], set[str]]:
+    """Return the effective settings of a pipeline by section, and which keys its parameter file says.
+
+    `ValueError` if the file is damaged.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    given: set[str] = set()
+    for origin, values in parse_metrics(content).items():
+        if not isinstance(values, dict):
+            raise ValueError("it has no settings")
+        given |= set() if origin == DEFAULTS else set(values)
+        for name, value in values.items():
+            section, _, key = name.partition(".")
+            found.setdefault(section, {})[key] = value
+    return found, given
+
+
+def metrics_digest(content: dict[str, Any]) -> str:
+    """Return the digest of metrics, without their seal."""
+    return text_digest(json.dumps(content, sort_keys=True))
 
 
 def seal_bytes(content: bytes) -> bytes:
@@ -98,10 +122,6 @@ def unseal_bytes(path: Path, content: bytes, remedy: str) -> bytes:
     if content != seal_bytes(inner):
         raise InputError(f"{path}: damaged, or not an artifact of fne; {remedy}")
     return inner
-
-
-def _metrics_digest(content: dict[str, Any]) -> str:
-    return text_digest(json.dumps(content, sort_keys=True))
 
 
 def _hex(content: bytes) -> bytes:

@@ -7,7 +7,8 @@ it. So the next stage, the report and `fne verify` compare the settings in an ar
 Only an artifact that the lock file records, with the same content, is compared: not one made by hand. Its
 ancestors are compared as far as the lock file connects them: imported features have other settings.
 
-- Settings: those of the artifact, or of the catalog's record, against the parameters in its sections.
+- Settings: those of the artifact, or of the catalog's record, against the parameters in its sections, and
+  against the effective settings that its pipeline's stage `check` recorded: a default may have changed.
 - Keys whose values are paths: a stage depends on the file that such a key named at its start
   (`${extract.weights}` in `dvc.yaml`), so the recorded value must be a recorded dependency.
 - Files: the digest that an artifact has of a file or folder against that of the dependency.
@@ -15,15 +16,17 @@ ancestors are compared as far as the lock file connects them: imported features 
 
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from fne.core.dvc import LOCK, Stage, content_md5, project_path, recorded_stages
+from fne.core.dvc import LOCK, Stage, bytes_md5, content_md5, project_path, recorded_stages
 from fne.core.errors import InputError
 from fne.core.settings import flattened
 from fne.store.artifact import Artifact, Lineage, merge
 from fne.store.catalog import record_of
+from fne.store.checksums import SETTINGS, parse_settings
 
 
 def recorded_lineage(*artifacts: Artifact) -> Lineage:
@@ -50,11 +53,16 @@ def record_faults(artifact: Artifact, stages: Sequence[Stage]) -> list[tuple[str
         return []
     own = {"settings": artifact.settings, "sections": artifact.sections}
     made_with = [own, *(entry for name, entry in artifact.lineage.items() if name != artifact.name)]
-    behind = [writer, *_ancestors(writer, stages)]
+    behind = [_with_settings(each) for each in (writer, *_ancestors(writer, stages))]
+    paths = {key for stage in stages for key in stage.paths}
+    places = {_absolute(path) for stage in stages for path in stage.deps}
     faults = [
-        (f"{path} was made with {key} = {made!r}, but {LOCK} records {recorded!r}", stage.address)
+        (
+            f"{path} was made with {key} = {made!r}, but {source} records {recorded!r}",
+            stage.address if source == LOCK else writer.address,
+        )
         for stage in behind
-        for key, made, recorded in _differences(made_with, stage)
+        for key, made, recorded, source in _differences(made_with, stage, paths, places)
     ]
     faults += [
         (f"{path} was made with another {key} than {value!r}, which {LOCK} records", stage.address)
@@ -82,28 +90,49 @@ def _ancestors(stage: Stage, stages: Sequence[Stage]) -> Iterable[Stage]:
     return found.values()
 
 
-def _differences(entries: Sequence[dict[str, Any]], stage: Stage) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the keys whose values differ, with the value of an artifact and that of the lock file."""
+def _with_settings(stage: Stage) -> Stage:
+    """Return a stage `check` with the effective settings that it recorded, other stages as they are."""
+    file = next((Path(out) for out in stage.outs if out.endswith(SETTINGS)), None)
+    try:
+        content = file.read_bytes() if file else b""
+        if file is None or bytes_md5(content) != stage.outs[str(file)]:
+            return stage
+        return replace(stage, params={str(file): dict(parse_settings(content)[0])})
+    except (OSError, ValueError):  # `fne verify` says so
+        return stage
+
+
+def _differences(
+    entries: Sequence[dict[str, Any]], stage: Stage, paths: set[str], places: set[str]
+) -> Iterator[tuple[str, Any, Any, str]]:
+    """Yield the keys whose values differ: the artifact's, the recorded one, and where it is recorded.
+
+    `paths` are the keys whose values are paths, `places` all recorded dependencies.
+    """
     for entry in entries:
         # An artifact may know only the digest of what it is made from.
         settings, sections = entry.get("settings"), entry.get("sections")
         if not isinstance(settings, dict) or not settings or not isinstance(sections, dict):
             continue
-        for (section, given), values in product(sections.items(), stage.params.values()):
+        for (section, given), (file, values) in product(sections.items(), stage.params.items()):
+            source = file if file.endswith(SETTINGS) else LOCK
             given = given if isinstance(given, dict) else {}
             made = flattened(settings) | given
             content = values.get(section)
             if not isinstance(content, dict):  # a single key, or None if the stage does not record it
                 key = section.rpartition(".")[2]
                 if content is not None and content != made.get(key, content):
-                    yield section, made[key], content
+                    yield section, made[key], content, source
                 continue
             for key, recorded in flattened(content).items():
                 # Settings have no blocks of variants that are not chosen.
-                if f"{section}.{key}" in stage.paths or key not in made or given.get(key, key) is None:
+                if f"{section}.{key}" in paths or key not in made or given.get(key, key) is None:
+                    continue
+                # `dvc.yaml` may name the dependency itself instead of its key; an artifact has its digest.
+                if isinstance(recorded, str) and _absolute(recorded, stage.folder) in places:
                     continue
                 if _plain(made[key]) != _plain(recorded):
-                    yield f"{section}.{key}", made[key], recorded
+                    yield f"{section}.{key}", made[key], recorded, source
 
 
 def _other_paths(stage: Stage) -> Iterator[tuple[str, str]]:

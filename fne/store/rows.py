@@ -77,8 +77,11 @@ class Rows:
         self._blocks: dict[int, np.ndarray] = {}
 
     @classmethod
-    def open(cls, path: Path, name: str | None = None) -> "Rows":
-        """Open a store, which must be the artifact `name` if given, by reading its manifest only."""
+    def open(cls, path: Path, name: str | None = None, pipeline: str = "") -> "Rows":
+        """Open a store, which must be the artifact `name` if given, by reading its manifest only.
+
+        `pipeline` is the file of the pipeline that makes it, if that is not the default one.
+        """
         manifest_path = path / MANIFEST
         if not manifest_path.exists():
             raise InputError(f"{path}: no row store ({MANIFEST} is missing); {FETCH}")
@@ -95,10 +98,9 @@ class Rows:
             raise InputError(f"{path}: expected {name}, found {manifest.name}")
         _check_sizes(path, manifest)
         digest = hashlib.sha256(content).hexdigest()
-        made_with, made_from = manifest.settings, manifest.lineage
-        return cls(
-            Artifact(path, manifest.name, digest, made_with, made_from, sections=manifest.sections), manifest
-        )
+        made_with, made_from, sections = manifest.settings, manifest.lineage, manifest.sections
+        artifact = Artifact(path, manifest.name, digest, made_with, made_from, {}, sections, pipeline)
+        return cls(artifact, manifest)
 
     @property
     def without_rows(self) -> str | None:

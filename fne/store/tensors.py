@@ -177,7 +177,9 @@ def read_description(path: Path) -> dict[str, Any]:
         with readable_os_errors(path), path.open("rb") as file:
             length = file.read(8)
             header = file.read(min(int.from_bytes(length, "little"), MAX_HEADER))
-        found: dict[str, Any] = json.loads(_metadata(length + header)[ENTRY])
+        found = json.loads(_metadata(length + header)[ENTRY])
+        if not isinstance(found, dict):
+            raise TypeError("its description is no mapping")
         return found
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: damaged, or not a file of fne ({error})") from None

@@ -70,7 +70,9 @@ def verify_artifacts(paths: Sequence[Path], kinds: Sequence[Kind], sources: Sequ
     found, faults = _check_all(chosen, outs, kinds)
     present = (path for path in dict.fromkeys([*known, *chosen]) if path.exists())
     faults += _compare_all(found, outs, load_project_artifacts(present, kinds), sources)
-    return Verdict(len(found), [] if paths else [path for path in known if not path.exists()], faults)
+    # What was never made, such as the outputs of a pipeline that nobody ran, is not missing.
+    made = [path for path in known if path not in outs or outs[path].md5]
+    return Verdict(len(found), [] if paths else [path for path in made if not path.exists()], faults)
 
 
 def _check_all(
@@ -216,9 +218,9 @@ def _check(path: Path, kind: Kind | None, out: PipelineOut | None, done: Done) -
         return Contents(), [f"{path}: no such file or folder"]
     try:
         contents = kind.check(path, done) if kind else Contents()
+        return contents, [_without_advice(fault) for fault in contents.faults] or _compare_lock(path, out)
     except InputError as error:
         return Contents(), [_without_advice(error.message)]
-    return contents, [_without_advice(fault) for fault in contents.faults] or _compare_lock(path, out)
 
 
 def _compare_lock(path: Path, out: PipelineOut | None) -> list[str]:

@@ -2,7 +2,7 @@ from importlib import import_module
 
 import numpy as np
 
-from benchmarks.finetuning import MADE_ONCE, SCORED, arguments, described
+from benchmarks.finetuning import AFTER, BEFORE, MADE_ONCE, described, module_and_arguments
 from benchmarks.scale import STAGES
 from fne.evaluation.intervals import Ranked
 
@@ -25,7 +25,8 @@ def test_a_difference_is_measured_over_the_same_images():
 
 
 def test_benchmarks_give_every_stage_all_of_its_arguments():
-    commands = [(import_module(f"stages.{name}").main, arguments(name)) for name in (*MADE_ONCE, *SCORED)]
+    stages = map(module_and_arguments, (*MADE_ONCE, *BEFORE, *AFTER))
+    commands = [(import_module(module).main, given) for module, given in stages]
     commands += [(command, given.split()) for command, given in STAGES.values()]
     for command, given in commands:
         accepted = [each for each in command.params if each.param_type_name == "argument"]

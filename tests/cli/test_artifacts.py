@@ -4,18 +4,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from fne.cli.artifacts import artifact_kind
 from fne.core.errors import InputError
 from fne.describing.kinds import WRITTEN
 from fne.store.checksums import parse_metrics, write_metrics
-from stages.caption import main as caption
-from stages.train_captioner import main as train_captioner
 from tests.support.captions import write_world
 from tests.support.imports import ROOT
 from tests.support.projects import change_params
-from tests.support.stages import COMMANDS
+from tests.support.stages import invoke
 
 MODEL, SENTENCES = Path("models/captioner.safetensors"), Path("annotations/captions.jsonl")
 METRICS, PAGE = Path("metrics/captions.json"), Path("report/captions.html")
@@ -27,14 +24,14 @@ def finished(tmp_path_factory):
     shutil.copy(ROOT / "params.yaml", folder)
     small = {"units": 8, "word_dim": 6, "batch": 32, "epochs": 1, "min_count": 1}
     change_params(
-        folder, {"train_captioner": small, "caption": {"meteor": "never"}, "runtime": {"device": "cpu"}}
+        folder,
+        {"train_captioner": small, "score_captions": {"meteor": "never"}, "runtime": {"device": "cpu"}},
     )
     write_world(folder)
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
-        for name, stage in (("train_captioner", train_captioner), ("caption", caption)):
-            result = CliRunner().invoke(stage, COMMANDS[name].split())
-            assert result.exit_code == 0, result.output
+        result = invoke("train_captioner", "write_captions", "score_captions", "captions_page")
+        assert result.exit_code == 0, result.output
     return folder
 
 
@@ -59,7 +56,7 @@ def test_written_captions_are_distinguished_from_the_catalog(project):
     [
         (MODEL, "captioner", "embeddings"),
         (SENTENCES, "written_captions", "captioner"),
-        (PAGE, "caption_page", "captioner"),
+        (PAGE, "captions_page", "captioner"),
     ],
 )
 def test_artifacts_record_what_they_are_and_were_made_from(project, path, name, ancestor):

@@ -11,6 +11,7 @@ from fne.cli.check import SECTIONS
 from fne.extraction.networks import build_backbone
 from fne.store.layout import Layer
 from fne.store.rows import write_rows
+from stages.check import main as check_stage
 from tests.support.imports import ROOT
 
 
@@ -355,35 +356,42 @@ def test_a_network_can_be_tuned_behind_a_single_layer(project):
     [
         (
             ["embed.kind=fne"],
-            "epochs is 2, but it needs embed.kind 'layer' or 'plain': an embedding of kind 'fne' has no gradient; "
-            "set finetune.epochs to 0 otherwise",
+            "section 'embed': kind: fine-tuning needs embed.kind 'layer' or 'plain'; an embedding of kind 'fne' has "
+            "no gradient",
         ),
         (
             ["embed.kind=zscore"],
-            "epochs is 2, but it needs embed.kind 'layer' or 'plain': an embedding of kind 'zscore' has no "
-            "gradient; set finetune.epochs to 0 otherwise",
+            "section 'embed': kind: fine-tuning needs embed.kind 'layer' or 'plain'; an embedding of kind 'zscore' "
+            "has no gradient",
         ),
         (
             ["catalog.images=none"],
-            "epochs is 2, but catalog.images is 'none': there are no image files; name their folder, or set "
-            "finetune.epochs to 0",
+            "section 'catalog': images: fine-tuning needs image files, but it is 'none'; name their folder",
         ),
         (
             ["train.image_class_weight=0.0"],
-            "image_class_weight and text_class_weight need the classifier of an instance loss in `train`; set both "
+            "section 'finetune': image_class_weight and text_class_weight need the classifier of an instance loss in `train`; set both "
             "to 0, or train.image_class_weight to 1.0",
         ),
         (
             ["embed.source=features/imported"],
-            "epochs is 2, but the embeddings come from features/imported: there is no network to train; set "
-            "embed.source to features/activations, or set finetune.epochs to 0",
+            "section 'embed': source: fine-tuning needs a network to train, but the embeddings come from "
+            "features/imported; set it to features/activations",
         ),
     ],
 )
 def test_what_cannot_be_tuned_is_refused_before_anything_is_computed(project, overrides, fault):
     result = check_overridden(*TUNABLE, *overrides)
     assert result.exit_code == 2
-    assert f": section 'finetune': {fault}" in result.stderr
+    assert f": {fault}" in result.stderr
+
+
+def test_only_the_pipeline_of_the_fine_tuning_needs_a_network_that_can_be_tuned(project):
+    assert check_overridden("embed.kind=fne").exit_code == 0
+    refused = CliRunner().invoke(check_stage, ["--tunable", "checked.txt"])
+    assert refused.exit_code == 2
+    assert "section 'embed': kind: fine-tuning needs embed.kind 'layer' or 'plain'" in refused.stderr
+    assert CliRunner().invoke(check_stage, ["checked.txt"]).exit_code == 0
 
 
 def test_an_unknown_layer_to_tune_from_is_refused_with_the_known_ones(project):

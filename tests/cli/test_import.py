@@ -149,7 +149,7 @@ def test_a_new_photo_can_be_searched_once_the_network_of_imported_features_is_kn
     np.savez("features.npz", features=rows.read(rows.ids).astype(np.float16), ids=rows.ids, layers=names)
     assert run_import().exit_code == 0
     change_params(tmp_path, {"embed": {"source": "features/imported"}})
-    following = ["standardize", "embed", "train", "finetune", "encode"]
+    following = ["standardize", "embed", "train", "encode"]
     run_stages(*following)
     draw(tmp_path / "new.png", "crimson", "line")
     refused = CliRunner().invoke(main, ["search", "new.png"])

@@ -234,7 +234,7 @@ def test_a_damaged_json_file_is_refused(folder):
     assert fault("x.json").startswith("Error: x.json: damaged (")
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"tuned": false, "sha256": ["0"]}', '{"tuned": true}'])
+@pytest.mark.parametrize("content", ["{", "[]", '{"epochs": 1, "sha256": ["0"]}', '{"epochs": 1}'])
 def test_damaged_metrics_of_tuning_are_one_line(folder, content):
     (folder / "tuning.json").write_text(content)
     assert fault("tuning.json").startswith("Error: tuning.json: damaged (")

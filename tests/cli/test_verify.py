@@ -385,6 +385,33 @@ def test_a_model_that_was_made_with_other_settings_than_the_lock_file_records_is
     ]
 
 
+@pytest.mark.parametrize(
+    ("out", "file", "stage"),
+    [
+        (ACTIVATIONS, "manifest.json", "extract"),
+        (PAGE, "", "report"),
+        (Path("checked/splits.txt"), "", "check_splits"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_line_with_the_repair(out, file, stage, monkeypatch):
+    lock = {"stages": {stage: {"outs": [{"path": str(out), "md5": "0" * 32}]}}}
+    Path("dvc.lock").write_text(json.dumps(lock))
+    (out / file).parent.mkdir(exist_ok=True)
+    (out / file).touch()
+    opened = Path.open
+
+    def refuse(path, *rest, **more):
+        if path == out / file:
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *rest, **more)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    (line,) = faults(out)
+    assert re.fullmatch(
+        rf"{out / file}: cannot be read \(Permission denied\); remove it and run `dvc .*", line
+    )
+
+
 def test_a_missing_path_and_a_foreign_file_are_named():
     Path("notes.txt").write_text("mine")
     Path("photos").mkdir()

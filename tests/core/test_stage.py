@@ -11,7 +11,7 @@ from fne.core.dvc import content_md5
 from fne.core.files import replacing_folder, write_text
 from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.settings import load_params
-from fne.core.stage import applied_settings, file_states, input_digests, stage
+from fne.core.stage import file_states, input_digests, listed_settings, stage
 
 PARAMS = (
     "train:\n  margin: 0.2\n  loss: sum_hinge\n  losses:\n    max_hinge:\n      hardest: query\n"
@@ -90,8 +90,8 @@ def test_settings_that_do_not_apply_and_comments_may_change(old, new):
 
 def test_a_block_that_is_listed_by_itself_applies_whatever_is_chosen():
     params = load_params(Path("params.yaml"))
-    assert applied_settings(params, ["train.max_hinge"]) == {"train.max_hinge.hardest": "query"}
-    assert applied_settings(params, ["train"]) == {"train.margin": 0.2, "train.loss": "sum_hinge"}
+    assert listed_settings(params, ["train.max_hinge"]) == {"train.max_hinge.hardest": "query"}
+    assert listed_settings(params, ["train"]) == {"train.margin": 0.2, "train.loss": "sum_hinge"}
 
 
 def test_a_key_that_begins_to_apply_is_a_change():

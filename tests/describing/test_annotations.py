@@ -12,6 +12,7 @@ from fne.describing.annotations import (
     write_tagged,
     write_written,
 )
+from fne.describing.concepts import Concepts
 
 TAGGED = [
     Tagged("b.jpg", ["sea", "dog\u2028"], ["dog\u2028"], [0.25, 1.0]),
@@ -25,12 +26,13 @@ WRITTEN = [
     ),
     Written('a".jpg', (WrittenSentence("</script>", -0.5, -0.5, True),), {}),
 ]
+CONCEPTS = Concepts(["sea", "dog\u2028"], [2, 1], 3, 1.0, [])
 TAGGER = {"tagger": {"digest": "ab", "settings": {}}}
 CAPTIONER = {"captioner": {"digest": "abc", "settings": {}}}
 
 
 def write_tags(path):
-    write_tagged(path, TAGGED, ["sea", "dog\u2028"], {"top_k": 1}, TAGGER)
+    write_tagged(path, TAGGED, CONCEPTS, {"top_k": 1}, TAGGER)
     return path
 
 
@@ -42,7 +44,7 @@ def write_captions(path):
 def test_tags_are_read_back_sorted_by_image_with_their_origin(tmp_path):
     found = read_tagged(write_tags(tmp_path / "t"))
     assert found.images == TAGGED[::-1]
-    assert found.concepts == ["sea", "dog\u2028"]
+    assert found.concepts == CONCEPTS
     artifact = found.artifact
     assert (artifact.name, artifact.settings, artifact.lineage) == ("tags", {"top_k": 1}, TAGGER)
 

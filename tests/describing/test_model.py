@@ -22,8 +22,8 @@ SHAPE = {
 ROWS = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
 
 
-def describer(seed=0, **changes):
-    """A describer with weights that are all random, so that every part has an effect."""
+def small_model(seed=0, **changes):
+    """A model with weights that are all random, so that every part has an effect."""
     made = new_describing_model(DescribingShape(**(SHAPE | changes)), seed)
     generator = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():
@@ -42,14 +42,14 @@ def test_the_seed_alone_decides_the_first_weights():
 
 
 def test_rows_are_scaled_by_what_was_fitted():
-    made = describer()
+    made = small_model()
     made.fit_rows(torch.full((5,), 2.0), torch.tensor([2.0, 0, 1, 1, 1]))
     assert made.see(torch.tensor([[4.0, 9, 2, 3, 1]])).rows.tolist() == [[1, 0, 0, 1, -1]]
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_the_condition_is_what_its_name_says(condition):
-    made = describer(condition=condition)
+    made = small_model(condition=condition)
     seen = made.see(ROWS)
     expected = {"concepts": torch.sigmoid(seen.logits), "embedding": seen.rows, "hidden": seen.encoded}
     assert torch.equal(made.condition(seen), expected[condition])
@@ -65,7 +65,7 @@ def test_concepts_start_with_their_frequencies():
 
 
 def test_without_a_concept_head_there_are_no_concepts():
-    made = describer(concepts=0, condition="embedding")
+    made = small_model(concepts=0, condition="embedding")
     seen = made.see(ROWS)
     assert (seen.encoded, seen.logits) == (None, None)
     with pytest.raises(ValueError, match="has no concepts"):
@@ -73,20 +73,20 @@ def test_without_a_concept_head_there_are_no_concepts():
     with pytest.raises(ValueError, match="has no concepts"):
         _ = seen.probabilities
     with pytest.raises(ValueError, match="has no 'concepts'"):
-        describer(concepts=0, outputs=0).condition(seen)
+        small_model(concepts=0, outputs=0).condition(seen)
 
 
 def test_without_a_decoder_only_concepts_are_seen():
-    made = describer(outputs=0)
+    made = small_model(outputs=0)
     assert made.decoder is None
     assert made.see(ROWS).probabilities.shape == (7, 4)
 
 
 def test_user_tags_add_evidence_to_the_logits():
-    made = describer(user_tags=3, user_tag_hidden=2)
+    made = small_model(user_tags=3, user_tag_hidden=2)
     user_tags = torch.tensor([[1.0, 0, 1]]).expand(7, 3)
-    alone, both = describer().see(ROWS), made.see(ROWS, user_tags)
-    made.concept_head.load_state_dict(describer().concept_head.state_dict())
+    alone, both = small_model().see(ROWS), made.see(ROWS, user_tags)
+    made.concept_head.load_state_dict(small_model().concept_head.state_dict())
     both = made.see(ROWS, user_tags)
     assert torch.equal(both.image_logits, alone.image_logits)
     torch.testing.assert_close(both.logits - both.image_logits, both.user_tag_logits - made.prior)
@@ -95,14 +95,14 @@ def test_user_tags_add_evidence_to_the_logits():
 
 
 def test_probabilities_of_image_and_user_tags_can_be_added():
-    made = describer(user_tags=3, user_tag_hidden=2, user_tag_sum="probabilities")
+    made = small_model(user_tags=3, user_tag_hidden=2, user_tag_sum="probabilities")
     seen = made.see(ROWS, torch.ones(7, 3))
     summed = torch.sigmoid(seen.image_logits) + torch.sigmoid(seen.user_tag_logits)
     torch.testing.assert_close(seen.probabilities, summed.clamp(1e-6, 1 - 1e-6))
 
 
 def test_a_network_that_diverged_is_refused_when_it_writes():
-    made = describer()
+    made = small_model()
     with torch.no_grad():
         made.decoder.output.bias.fill_(torch.nan)
     with pytest.raises(InputError, match="are not numbers"):
@@ -113,7 +113,7 @@ def test_a_network_that_diverged_is_refused_when_it_writes():
 @pytest.mark.parametrize("inject", INJECTIONS)
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_gradients_reach_every_part_that_a_decoder_uses(cell, inject, condition):
-    made = describer(cell=cell, inject=inject, condition=condition)
+    made = small_model(cell=cell, inject=inject, condition=condition)
     logits, running = made.decoder.begin(made.condition(made.see(ROWS)))
     logits, _ = made.decoder.advance(running, torch.zeros(7, dtype=torch.long))
     logits.square().sum().backward()

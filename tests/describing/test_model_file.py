@@ -17,7 +17,7 @@ from fne.describing.model_file import (
 from fne.describing.settings import CAPTIONER, TAGGER
 from fne.store.tensors import write_sealed
 from fne.text.caption_vocabulary import CaptionWords
-from tests.describing.test_model import ROWS, describer
+from tests.describing.test_model import ROWS, small_model
 
 LINEAGE = {"embeddings": {"digest": "ab", "settings": {}}}
 TAGS = Vocabulary(Concepts(["a", "b", "c", "d"], [4, 3, 2, 1], 5, 1.0, []), None, ["x", "y"])
@@ -28,7 +28,7 @@ READS_USER_TAGS = {"user_tags": 2, "user_tag_hidden": 3}
 
 
 def write(path, **changes):
-    made = describer(**READS_USER_TAGS | changes)
+    made = small_model(**READS_USER_TAGS | changes)
     return made, write_describing_model(path, made, TAGS, {"seed": 1}, LINEAGE)
 
 
@@ -80,9 +80,9 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     with pytest.raises(InputError) as caught:
         read_describing_file(path)
     assert caught.value.message == (
-        f"{path}: needs a version of fne that reads fne-model 2; this one reads fne-describer up to 2"
+        f"{path}: needs a version of fne that reads fne-model 2; this one reads fne-describing up to 1"
     )
-    write_sealed(path, {"format": "fne-describer", "version": 2}, {"w": torch.zeros(1)})
+    write_sealed(path, {"format": "fne-describing", "version": 1}, {"w": torch.zeros(1)})
     with pytest.raises(InputError) as caught:
         read_describing_model(path)
     assert caught.value.message == (
@@ -93,7 +93,7 @@ def test_a_file_of_something_else_is_refused(tmp_path):
 
 def test_weights_that_do_not_fit_the_shape_are_refused(tmp_path):
     path = tmp_path / "m.safetensors"
-    made = describer(**READS_USER_TAGS)
+    made = small_model(**READS_USER_TAGS)
     with torch.no_grad():
         made.decoder.words = torch.nn.Parameter(torch.zeros(2, 2))
     write_describing_model(path, made, TAGS, {}, {})

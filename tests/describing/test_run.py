@@ -27,7 +27,7 @@ def train(world, scratch, stopping=lambda: False, **changes):
     chosen = settings(**changes)
     opened = inputs(world, chosen)
     task, done = train_describing_model(chosen, opened, Job(CPU, scratch, stopping))
-    return task.describer, done, opened
+    return task.model, done, opened
 
 
 def test_features_that_are_the_truth_are_tagged_with_f1_99(tmp_path):

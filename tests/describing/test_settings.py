@@ -3,7 +3,8 @@ from ruamel.yaml import YAML
 
 from fne.core.settings import parse_section
 from fne.describing.model import CONDITIONS, DescribingShape
-from fne.describing.settings import Caption, Tag, TrainCaptioner, TrainTagger
+from fne.describing.settings import TrainCaptioner, TrainTagger, WriteCaptions, WriteTags
+from fne.evaluation.protocols import ScoreCaptions, ScoreTags
 from tests.support.imports import ROOT
 from tests.support.tagging import settings
 
@@ -17,7 +18,9 @@ def faults(**changes):
 
 def test_the_shipped_sections_are_valid():
     assert faults() == []
-    assert parse_section(PARAMS, "caption", Caption)[1] == []
+    assert parse_section(PARAMS, "write_captions", WriteCaptions)[1] == []
+    assert parse_section(PARAMS, "write_tags", WriteTags)[1] == []
+    assert parse_section(PARAMS, "score_captions", ScoreCaptions)[1] == []
 
 
 @pytest.mark.parametrize(
@@ -147,5 +150,7 @@ def test_only_blocks_of_chosen_variants_apply():
 
 
 def test_a_threshold_is_a_probability():
-    found = parse_section({"tag": PARAMS["tag"] | {"threshold": 1.0}}, "tag", Tag)[1]
+    found = parse_section({"score_tags": PARAMS["score_tags"] | {"threshold": 1.0}}, "score_tags", ScoreTags)[
+        1
+    ]
     assert found == ["threshold: input should be less than 1, got 1.0"]

@@ -44,10 +44,10 @@ def test_every_member_of_the_family_makes_steps(read, tmp_path, condition, injec
         read, tmp_path, condition=condition, inject=inject, cell=cell, concept_head="hidden", learns="jointly",
         concept_heads={"hidden": {"dim": 6}},
     )  # fmt: skip
-    before = {name: value.clone() for name, value in trainer.task.describer.state_dict().items()}
+    before = {name: value.clone() for name, value in trainer.task.model.state_dict().items()}
     losses = [trainer.step(batch)[0] for batch in trainer.task.batches(0)[:2]]
     assert np.isfinite(losses).all()
-    after = trainer.task.describer.state_dict()
+    after = trainer.task.model.state_dict()
     assert not torch.equal(before["decoder.output.bias"], after["decoder.output.bias"])
 
 
@@ -68,10 +68,10 @@ def test_before_any_step_losses_are_entropies(read, tmp_path):
 
 def gradients(task, term):
     """Return the gradients of one term of the loss by the part of the model; None where there are none."""
-    task.describer.zero_grad()
+    task.model.zero_grad()
     terms = task.losses(SequenceBatch(np.arange(8), np.zeros(8, dtype=int), task.training), None)
     terms[term].backward()
-    parts = {"concept_head": task.describer.concept_head, "decoder": task.describer.decoder}
+    parts = {"concept_head": task.model.concept_head, "decoder": task.model.decoder}
     return {
         name: sum(each.grad.abs().sum().item() for each in part.parameters() if each.grad is not None)
         for name, part in parts.items()
@@ -89,7 +89,7 @@ def test_trained_separately_no_gradient_of_one_part_reaches_the_other(read, tmp_
 def test_jointly_the_words_train_the_concept_head_too(read, tmp_path):
     task, _ = task_of(read, tmp_path, learns="jointly")
     # The output weights start at zero, where nothing flows back through them.
-    torch.nn.init.uniform_(task.describer.decoder.output.weight, -1, 1)
+    torch.nn.init.uniform_(task.model.decoder.output.weight, -1, 1)
     found = gradients(task, "words")
     assert min(found.values()) > 0
 
@@ -101,7 +101,7 @@ def test_a_fixed_concept_head_is_not_trained(read, tmp_path):
     task.start_phase(1)
     assert [group.name for group in task.parameter_groups()] == ["decoder"]
     assert list(first_loss(task).terms) == ["words"]
-    torch.nn.init.uniform_(task.describer.decoder.output.weight, -1, 1)
+    torch.nn.init.uniform_(task.model.decoder.output.weight, -1, 1)
     assert gradients(task, "words")["concept_head"] == 0
 
 
@@ -123,7 +123,7 @@ def test_an_image_with_several_captions_in_a_batch_counts_for_each(read, tmp_pat
         loss = task.loss(batch, step_generator(0, 0))
         return torch.stack(list(loss.terms.values()))
 
-    torch.nn.init.uniform_(task.describer.decoder.output.weight, -1, 1)
+    torch.nn.init.uniform_(task.model.decoder.output.weight, -1, 1)
     together = terms([3, 5, 3], [0, 0, 1])
     alone = terms([3], [0]) + terms([5], [0]) + terms([3], [1])
     torch.testing.assert_close(together, alone)
@@ -132,21 +132,21 @@ def test_an_image_with_several_captions_in_a_batch_counts_for_each(read, tmp_pat
 @pytest.mark.parametrize("count", [2, 3])
 def test_several_processes_have_the_loss_and_gradients_of_one(read, tmp_path, monkeypatch, count):
     whole, _ = task_of(read, tmp_path)
-    torch.nn.init.uniform_(whole.describer.decoder.output.weight, -1, 1)
+    torch.nn.init.uniform_(whole.model.decoder.output.weight, -1, 1)
     expected = first_loss(whole)
     expected.total.backward()
     total, sums = 0.0, None
     for rank in range(count):
         part, _ = task_of(read, tmp_path, processes=Processes(rank, count))
-        part.describer.load_state_dict(whole.describer.state_dict())
+        part.model.load_state_dict(whole.model.state_dict())
         monkeypatch.setattr(Processes, "add", lambda self, values: None)
         loss = first_loss(part)
         loss.total.backward()
         total += loss.total.item()
-        own = [each.grad for each in part.describer.parameters()]
+        own = [each.grad for each in part.model.parameters()]
         sums = own if sums is None else [one + other for one, other in zip(sums, own, strict=True)]
     assert total == pytest.approx(expected.total.item(), rel=1e-5)
-    for found, each in zip(sums, whole.describer.parameters(), strict=True):
+    for found, each in zip(sums, whole.model.parameters(), strict=True):
         torch.testing.assert_close(found, each.grad, rtol=1e-4, atol=1e-6)
 
 
@@ -264,7 +264,7 @@ def tag_task(tag_world, learns, processes=ALONE, **changes):
     # At first the concepts do not depend on the image: random weights make every gradient visible.
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for value in made.describer.parameters():
+        for value in made.model.parameters():
             value.copy_(0.3 * torch.randn(value.shape, generator=generator))
     return made
 
@@ -276,7 +276,7 @@ def tag_gradients(made, term=None):
     loss.backward()
     return [
         any(each.grad is not None and each.grad.abs().sum() > 0 for each in part.parameters())
-        for part in (made.describer.concept_head, made.describer.decoder)
+        for part in (made.model.concept_head, made.model.decoder)
     ]
 
 
@@ -308,7 +308,7 @@ def test_before_the_first_step_the_losses_are_the_entropies_of_the_frequencies(t
     chosen = tagging.settings(learns="jointly", dropout=0.0)
     opened = tagging.inputs(tag_world, chosen)
     made = tag_task(tag_world, "jointly")
-    made.describer.load_state_dict(start_describing_model(chosen, opened).state_dict())
+    made.model.load_state_dict(start_describing_model(chosen, opened).state_dict())
     positions = np.arange(len(opened.training))
     found = made.losses(SequenceBatch(positions, np.zeros_like(positions), opened.training), None)
     frequencies = opened.training.labels.mean(axis=0)
@@ -339,9 +339,9 @@ def test_image_and_user_tags_learn_separately_and_then_together(tag_world):
     terms = separately.losses(batch, None)
     assert terms.keys() == {"concepts", "user_tags", "tags"}
     terms["concepts"].backward(retain_graph=True)
-    assert all(each.grad is None for each in separately.describer.user_tag_reader.parameters())
+    assert all(each.grad is None for each in separately.model.user_tag_reader.parameters())
     jointly.losses(batch, None)["concepts"].backward()
-    assert any(each.grad.abs().sum() > 0 for each in jointly.describer.user_tag_reader.parameters())
+    assert any(each.grad.abs().sum() > 0 for each in jointly.model.user_tag_reader.parameters())
 
 
 @pytest.mark.parametrize("learns", ["separately", "jointly", "concept_head"])

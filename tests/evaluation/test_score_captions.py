@@ -12,23 +12,31 @@ from fne.evaluation import caption_baselines
 from fne.evaluation import score_captions as module
 from fne.evaluation.metrics.caption_metrics import cider_d
 from fne.evaluation.metrics.meteor import Program
+from fne.evaluation.protocols import ScoreCaptions
 from fne.evaluation.score_captions import (
     CAPTIONER,
     CONSENSUS,
     CONSTANT,
     NEAREST,
-    evaluate_captions,
-    images_to_caption,
+    consensus_captions,
+    constant_caption,
     mean_with_interval,
     meteor_scores,
+    nearest_captions,
     nearest_training_images,
+    read_caption_scores,
     reference_sentences,
     score_captions,
-    write_scores,
+    score_written,
+    write_caption_scores,
 )
+from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned, read_captions
 from fne.store.rows import Rows
 from tests.support.captions import CAPTIONS, EMBEDDINGS, write_world
+
+ARTIFACT = Artifact(Path("annotations/captions.jsonl"), "written_captions", "ab", {"images": "all"})
+SETTINGS = ScoreCaptions(split="test", meteor="never", neighbors=3)
 
 
 @pytest.fixture
@@ -49,7 +57,7 @@ def captioned(world):
 
 def scores_of(captioned, rows, text="a red circle"):
     written = {each: Written(each, (WrittenSentence(text, -1.0, -1.0, True),), {}) for each in rows.ids}
-    return evaluate_captions(written, captioned, rows, "test", 3)
+    return score_written(written, ARTIFACT, captioned, rows, SETTINGS)
 
 
 def test_neighbors_found_in_blocks_are_those_of_the_whole(rows, monkeypatch):
@@ -68,36 +76,38 @@ def test_references_are_cut_as_published_scores_expect_them():
     }
 
 
-def test_all_images_of_the_catalog_or_those_of_the_split_get_captions(captioned, rows):
-    assert images_to_caption(captioned, rows, "test", "all") == [record.id for record in captioned]
-    scored = images_to_caption(captioned, rows, "val", "split")
-    assert scored == [record.id for record in captioned if record.split == "val"]
-
-
 def test_nothing_to_score_is_refused(captioned, rows):
     train = [record for record in captioned if record.split == "train"]
-    with pytest.raises(InputError, match="the catalog has captions only in train"):
-        images_to_caption(train, rows, "test", "all")
+    with pytest.raises(InputError) as error:
+        scores_of(train, rows)
+    assert error.value.message == (
+        "params.yaml: score_captions.split is 'test', but the catalog has captions only in train; "
+        "see `catalog` in params.yaml"
+    )
+
+
+def test_images_without_rows_and_images_without_captions_are_refused(captioned, rows):
+    unknown = replace(next(each for each in captioned if each.split == "test"), id="unknown")
+    with pytest.raises(InputError, match="has no row for 1 of 9 ids, the first is 'unknown'"):
+        scores_of([*captioned, unknown], rows)
+    with pytest.raises(InputError) as error:
+        score_written({}, ARTIFACT, captioned, rows, SETTINGS)
+    assert error.value.message.startswith("annotations/captions.jsonl lacks 8 of 8 images, the first is '")
+    assert error.value.message.endswith("': the embeddings have no rows of them; run `dvc repro`")
 
 
 def test_metrics_and_intervals_are_written_with_the_baselines(captioned, rows, tmp_path):
     found = scores_of(captioned, rows)
-    line = write_scores(
-        found,
-        tmp_path / "m.json",
-        tmp_path / "i.json",
-        {"beam": 3},
-        {"captioner": {"digest": "ab"}},
-        "no java",
-    )
-    metrics = json.loads((tmp_path / "m.json").read_text())["test_full"]
-    intervals = json.loads((tmp_path / "i.json").read_text())
+    places = (tmp_path / "m.json", tmp_path / "i.json")
+    line = write_caption_scores(found, *places, {"split": "test"}, ARTIFACT)
+    metrics, intervals = (json.loads(path.read_text()) for path in places)
+    metrics = metrics["test_full"]
     assert list(metrics) == [
         "captioner", "constant", "nearest", "consensus", "images", "collapsed", "CIDEr-D_above_best_baseline",
     ]  # fmt: skip
     assert (metrics["images"], metrics["collapsed"]) == (8, True)
     assert "METEOR" not in metrics["captioner"]
-    assert intervals["made_from"] == {"captioner": "ab"}
+    assert intervals["made_from"]["written_captions"] == "ab"
     low, high = intervals["test_full"]["CIDEr-D_above_best_baseline"]
     assert low <= metrics["CIDEr-D_above_best_baseline"] <= high < 0  # the neighbors know the truth
     assert line.startswith("test_full: 8 images, BLEU-4 0.")
@@ -106,28 +116,38 @@ def test_metrics_and_intervals_are_written_with_the_baselines(captioned, rows, t
     assert line.endswith(
         "the captioner ignores the images: 1 different caption for 8 images, most often 'a red circle'"
     )
+    assert read_caption_scores(*places, ARTIFACT) == found
 
 
-def test_meteor_is_among_the_metrics_if_it_was_computed(captioned, rows, tmp_path):
-    found = scores_of(captioned, rows)
-    values = dict.fromkeys(found.metrics, 0.25)
-    write_scores(found, tmp_path / "m", tmp_path / "i", {}, {"captioner": {"digest": "ab"}}, values)
-    assert json.loads((tmp_path / "m").read_text())["test_full"]["consensus"]["METEOR"] == 0.25
+def test_scores_of_a_single_image_are_read_as_they_were_written(tmp_path):
+    found = score_captions("test_full", {"1": "a dog"}, {"1": ["a dog runs"]}, TRAINING, NEAREST_IMAGES[:1])
+    places = (tmp_path / "m.json", tmp_path / "i.json")
+    write_caption_scores(found, *places, {}, ARTIFACT)
+    assert read_caption_scores(*places, ARTIFACT) == found
 
 
-def test_meteor_is_left_out_with_a_reason_or_demanded(captioned, rows, monkeypatch):
-    found = scores_of(captioned, rows)
-    assert meteor_scores("never", found) == "caption.meteor is never"
+def test_meteor_is_among_the_metrics_if_it_was_computed(monkeypatch):
+    monkeypatch.setattr(module, "find_program", lambda: Program("java", Path("m.jar")))
+    monkeypatch.setattr(module, "meteor", lambda own, references, program: 0.25)
+    found = scored(meteor_choice="auto")
+    assert found.metrics[CONSENSUS]["METEOR"] == 0.25
+    assert found.meteor_missing is None
+
+
+def test_meteor_is_left_out_with_a_reason_or_demanded(monkeypatch):
+    assert scored().meteor_missing == "score_captions.meteor is never"
     monkeypatch.setattr(module, "find_program", lambda: "there is no `java`; install one")
-    assert meteor_scores("auto", found) == "there is no `java`; install one"
+    found = scored(meteor_choice="auto")
+    assert found.meteor_missing == "there is no `java`; install one"
+    assert "METEOR" not in found.metrics[CAPTIONER]
     with pytest.raises(InputError) as error:
-        meteor_scores("always", found)
+        scored(meteor_choice="always")
     assert error.value.message == (
-        "params.yaml: caption.meteor is 'always', but there is no `java`; install one, or set it to auto"
+        "params.yaml: score_captions.meteor is 'always', but there is no `java`; install one, or set it to auto"
     )
     monkeypatch.setattr(module, "find_program", lambda: Program("java", Path("m.jar")))
     monkeypatch.setattr(module, "meteor", lambda own, references, program: len(set(own.values())))
-    assert meteor_scores("auto", found)["captioner"] == 1
+    assert meteor_scores("auto", {CAPTIONER: CANDIDATES}, REFERENCES) == {CAPTIONER: 3}
 
 
 TRAINING = {
@@ -145,15 +165,25 @@ CANDIDATES = {"1": "a dog runs", "2": "men play soccer", "3": "a red car on the 
 NEAREST_IMAGES = np.array([[0, 3], [1, 2], [2, 1]])
 
 
-def scored(candidates=CANDIDATES, references=REFERENCES, neighbors=NEAREST_IMAGES):
-    return score_captions("test_full", candidates, references, TRAINING, neighbors)
+def scored(candidates=CANDIDATES, references=REFERENCES, neighbors=NEAREST_IMAGES, meteor_choice="never"):
+    return score_captions("test_full", candidates, references, TRAINING, neighbors, meteor_choice)
+
+
+def baseline_captions(neighbors=NEAREST_IMAGES):
+    captions = list(TRAINING.values())
+    found = {
+        CONSTANT: [constant_caption(captions)] * 3,
+        NEAREST: nearest_captions(neighbors, captions),
+        CONSENSUS: consensus_captions(neighbors, captions),
+    }
+    return {name: dict(zip(CANDIDATES, own, strict=True)) for name, own in found.items()}
 
 
 def test_the_baselines_are_shown_beside_the_captioner():
     found = scored()
     assert list(found.metrics) == [CAPTIONER, CONSTANT, NEAREST, CONSENSUS]
-    assert len(set(found.candidates[CONSTANT].values())) == 1
-    assert found.candidates[NEAREST] == {
+    candidates = {CAPTIONER: CANDIDATES} | baseline_captions()
+    assert candidates[NEAREST] == {
         "1": TRAINING["t1"][0],
         "2": TRAINING["t2"][0],
         "3": TRAINING["t3"][0],
@@ -161,7 +191,7 @@ def test_the_baselines_are_shown_beside_the_captioner():
     assert found.metrics[NEAREST]["found_in_training"] == 1.0
     assert found.metrics[CAPTIONER]["found_in_training"] == pytest.approx(1 / 3)
     for system, metrics in found.metrics.items():
-        assert metrics["CIDEr-D"] == cider_d(found.candidates[system], REFERENCES).score
+        assert metrics["CIDEr-D"] == cider_d(candidates[system], REFERENCES).score
         low, high = found.intervals[system]["CIDEr-D"]
         assert low <= metrics["CIDEr-D"] <= high
 
@@ -175,7 +205,8 @@ def test_the_difference_to_the_best_baseline_is_paired(neighbors, best):
     highest = max(found.metrics[name]["CIDEr-D"] for name in (CONSTANT, NEAREST, CONSENSUS))
     assert found.best_baseline == best
     assert found.above[0] == pytest.approx(found.metrics[CAPTIONER]["CIDEr-D"] - highest)
-    same = scored(dict(found.candidates[best]), neighbors=np.array(neighbors))
+    own = baseline_captions(np.array(neighbors))[best]
+    same = scored(own, neighbors=np.array(neighbors))
     assert same.above == (0.0, 0.0, 0.0)
     assert same.beats_baselines is False
 
@@ -196,7 +227,7 @@ def test_one_sentence_for_all_images_is_detected():
 def test_a_single_image_has_no_cider():
     found = score_captions("test_full", {"1": "a dog"}, {"1": ["a dog runs"]}, TRAINING, NEAREST_IMAGES[:1])
     assert "CIDEr-D" not in found.metrics[CAPTIONER]
-    assert (found.above, found.beats_baselines, found.per_image) == (None, None, {})
+    assert (found.above, found.beats_baselines, found.per_image) == (None, None, {"1": None})
     assert found.notes == [
         "CIDEr-D of a single image is 0 by definition and is left out.",
         "Images have 1 human captions; figures cannot be compared with those of five captions.",

@@ -3,7 +3,16 @@ import pytest
 
 from fne.describing.concepts import Concepts
 from fne.describing.write import Tags
-from fne.evaluation.score_tags import score_tags, write_tag_scores
+from fne.evaluation.score_tags import (
+    confusions,
+    image_f1,
+    read_tag_results,
+    score_tags,
+    tag_results,
+    tag_rows,
+    write_tag_results,
+)
+from fne.store.artifact import Artifact
 from fne.store.checksums import parse_metrics
 
 CONCEPTS = Concepts(["dog", "sea", "snow"], [3, 2, 1], 9, 1.0, [])
@@ -63,11 +72,30 @@ def test_intervals_contain_the_metrics():
 
 
 def test_results_are_listed_under_the_name_of_the_protocol(tmp_path):
-    line = write_tag_scores(evaluation(), tmp_path / "m.json", tmp_path / "i.json")
-    assert parse_metrics((tmp_path / "m.json").read_bytes()).keys() == {"val_full"}
-    assert parse_metrics((tmp_path / "i.json").read_bytes()).keys() == {"val_full"}
+    places, artifact = (tmp_path / "m.json", tmp_path / "i.json"), Artifact(tmp_path / "t", "tags", "ab")
+    results = tag_results(evaluation(), ["1", "2", "3", "4"])
+    line = write_tag_results(results, *places, {"split": "val"}, artifact)
+    assert parse_metrics(places[0].read_bytes()).keys() == {"val_full"}
+    assert "val_full" in parse_metrics(places[1].read_bytes())
+    assert read_tag_results(*places, artifact) == results
     assert line.startswith("val_full: 4 images, mAP 100.0, F1 of path per class 42.9, per image 37.5 (")
 
 
 def test_without_any_learned_positive_there_is_no_map():
     assert "mAP" not in evaluation(true=[{"cat"}, set(), set(), set()]).metrics
+
+
+def test_every_tag_has_its_scores_and_its_frequency():
+    dog, sea, _, cat = tag_rows(evaluation())
+    assert (dog.name, dog.training, dog.true, dog.predicted) == ("dog", 3, 2, 2)
+    assert (sea.precision, sea.recall, sea.f1) == (100, 50, pytest.approx(200 / 3))
+    assert (dog.average_precision, sea.average_precision) == (100, 100)
+    assert (cat.name, cat.training, cat.average_precision) == ("cat", None, None)
+
+
+def test_silence_is_right_where_nothing_is_true():
+    assert image_f1(evaluation()).tolist() == [100, 0, 100, 50]
+
+
+def test_a_wrong_tag_is_confused_with_the_one_that_was_missed():
+    assert confusions(evaluation()) == [("snow", "cat", 1)]

@@ -233,11 +233,12 @@ def test_a_preset_sets_or_leaves_every_key_on_purpose():
             # The vectors of words are the user's; the demo of an encoder uses the network of params.yaml.
             left |= set() if each.dataset == "demo" else {"tokenize.vectors"}
             # The demo of Stage II has a network of its own.
-            has_network = each.dataset == "demo" and bool(each.overrides["finetune.epochs"])
+            has_network = each.dataset == "demo" and each.is_tuned
             if not has_network and not each.name.split("/")[1].startswith(("VGG19-", "ResNet50-")):
                 left |= {f"embed.{key}" for key in PARAMS["embed"]}
-        left |= {"finetune.seed", "finetune.threads"} if each.overrides["finetune.epochs"] else set()
-        sections = {name: flattened(PARAMS[name]) for name in SECTIONS if name not in ("extract", "render")}
+        left |= {"finetune.seed", "finetune.threads"} if each.is_tuned else set()
+        unset = ("extract", "render") if each.is_tuned else ("extract", "render", "finetune")
+        sections = {name: flattened(PARAMS[name]) for name in SECTIONS if name not in unset}
         for key, value in each.overrides.items():
             section, own = key.split(".", 1)
             sections.setdefault(section, {})[own] = value
@@ -245,7 +246,7 @@ def test_a_preset_sets_or_leaves_every_key_on_purpose():
             f"{section}.{key}"
             for section, keys in sections.items()
             for key in keys
-            if applies(key, keys) or (section != "finetune" and key.count(".") < 2)
+            if applies(key, keys) or key.count(".") < 2
         }
         unused = {kind: {f"embed.{key}" for key in keys} for kind, keys in UNUSED.items()}
         unused = unused.get(each.overrides.get("embed.kind"), set())
@@ -267,7 +268,8 @@ def settings_that_apply(chosen, start):
     content = dict(start)
     for key, value in chosen.overrides.items():
         put(content, key, value)
-    sections = {name: flattened(content[name]) for name in SECTIONS if name != "render"}
+    unset = ("render",) if chosen.is_tuned else ("render", "finetune")
+    sections = {name: flattened(content[name]) for name in SECTIONS if name not in unset}
     unused = UNUSED.get(sections["embed"]["kind"], ())
     left = {*load("presets")["left"], "extract.weights", "extract.input", "extract.shards"}
     left |= {"finetune.seed", "finetune.threads"}
@@ -477,7 +479,7 @@ def test_stage_two_of_the_dual_path_networks_is_that_of_the_published_code():
     assert {key: value for key, value in found.items() if not key.startswith("finetune.")} == {
         key: value for key, value in first.items() if not key.startswith("finetune.")
     }
-    assert first["finetune.epochs"] == 0
+    assert not any(key.startswith("finetune.") for key in first)
     assert (found["finetune.epochs"], found["finetune.learning_rate"]) == ([40, 20], [0.01, 0.001])
     weights = [found[f"finetune.{key}_weight"] for key in ("rank", "image_class", "text_class")]
     assert weights == [2.0, 1.0, 0.1]
@@ -683,7 +685,7 @@ def test_captioners_differ_in_what_their_names_say():
     )
     slides, code = chosen("slides/M-RNN"), chosen("slides/M-RNN", following="code")
     assert (slides["condition"], slides["inject"], slides["cell"]) == ("embedding", "bias", "rnn_relu")
-    assert (slides["units"], slides["clip_by"], slides["words"], slides["caption.beam"]) == (
+    assert (slides["units"], slides["clip_by"], slides["words"], slides["write_captions.beam"]) == (
         512, "element", "alphanumeric", 7,
     )  # fmt: skip
     assert (code["inject"], code["units"], code["optimizer"]) == ("every", 256, "rmsprop_inside")

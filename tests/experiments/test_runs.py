@@ -11,6 +11,7 @@ from fne.experiments.runs import (
     WORKSPACE,
     Result,
     _validation,
+    is_tuned,
     open_runs,
     parse_results,
     parse_started,
@@ -32,6 +33,25 @@ RESULTS = {
     "images": 10,
     "captions": 50,
 }
+FINETUNING = """
+stages:
+  finetune:
+    wdir: ../..
+    cmd: cp metrics/ranks.h5 tuned
+    params:
+      - pipelines/finetuning/params.yaml: [finetune]
+    deps: [metrics/ranks.h5]
+    outs: [tuned]
+  evaluate_tuned:
+    wdir: ../..
+    cmd: cp tuned metrics/tuned_ranks.h5 && cp metrics/retrieval.json metrics/tuned.json
+    params: [evaluate]
+    deps: [tuned, metrics/retrieval.json]
+    outs: [metrics/tuned_ranks.h5]
+    metrics:
+      - metrics/tuned.json:
+          cache: false
+"""
 
 
 def file(**results) -> bytes:
@@ -104,6 +124,27 @@ def test_settings_are_those_of_the_run_even_if_params_yaml_was_edited_later(fold
     change_params(folder, {"train": {"margin": 9.0}})
     with open_runs(folder) as found:
         assert found.run(WORKSPACE).settings["train"]["margin"] == 0.2
+
+
+def test_a_tuned_model_is_a_run_of_its_own_until_the_model_before_it_is_another(folder):
+    (folder / "pipelines/finetuning").mkdir(parents=True)
+    (folder / "pipelines/finetuning/dvc.yaml").write_text(FINETUNING)
+    dvc(folder, "repro", "--quiet", "pipelines/finetuning/dvc.yaml")
+    assert names(folder) == ["workspace", "workspace:tuned", "second"]
+    with open_runs(folder) as found:
+        before, tuned = found.run(WORKSPACE), found.run("workspace:tuned")
+    assert (is_tuned(before.settings), is_tuned(tuned.settings)) == (False, True)
+    assert before.experiment != tuned.experiment
+    assert before.applied("train") == tuned.applied("train") != {}
+    assert tuned.ranks is not None
+    change_params(folder, {"train": {"seed": 5}})
+    dvc(folder, "repro", "--quiet")
+    assert names(folder) == ["workspace", "second"]
+    with open_runs(folder) as found, pytest.raises(InputError) as caught:
+        found.run("workspace:tuned")
+    assert caught.value.message == (
+        "'workspace:tuned' has no finished run (metrics/tuned.json and dvc.lock); available: workspace, second"
+    )
 
 
 def test_metrics_that_differ_from_the_lock_are_ignored(folder):
@@ -276,6 +317,7 @@ def test_a_section_is_taken_from_the_stage_of_its_name():
     ]
     for order in (stages, stages[::-1]):
         assert recorded(order, "params.yaml")[0] == {"evaluate": {"split": "test", "top": 3}}
+        assert recorded(order, "params.yaml", last="baseline")[0] == {"evaluate": {"split": "val", "top": 3}}
 
 
 def test_a_section_that_is_a_single_value_is_left_out():
@@ -310,7 +352,6 @@ def test_the_validation_of_a_fine_tuned_run_is_that_of_its_tuned_model():
         "metrics/tuning.json": file(validation={"rsum": 320.0}),
     }
     hashes = {path: bytes_md5(content) for path, content in files.items()}
-    assert _validation(files.get, {"finetune": {"epochs": 0}}, hashes) == 300.0
     assert _validation(files.get, {}, hashes) == 300.0
     assert _validation(files.get, {"finetune": {"epochs": [2, 1]}}, hashes) == 320.0
     # Without a record of its own, a fine-tuned run has none: that of the model before it is another one's.

@@ -29,7 +29,7 @@ from fne.cli import main as fne
 from fne.core.dvc import content_md5
 from fne.core.options import INPUT, OUTPUT
 from fne.core.settings import load_params
-from fne.core.stage import applied_settings
+from fne.core.stage import listed_settings
 from tests.support.imports import ROOT
 from tests.support.projects import SMALL, change_params
 
@@ -39,7 +39,7 @@ WORLD: dict[str, dict[str, Any]] = {
     "train": {"threads": 1, "embed_dim": 16, "word_dim": 8, "batch": 4, "epochs": 3},
 }
 STAGES = (
-    "catalog", "extract", "standardize", "embed", "tokenize", "train", "finetune", "encode", "baseline",
+    "catalog", "extract", "standardize", "embed", "tokenize", "train", "encode", "baseline",
     "evaluate", "report",
 )  # fmt: skip
 # A setting of each stage, with another value.
@@ -247,7 +247,7 @@ def paths(stage: str) -> tuple[list[Path], list[Path]]:
     given = dict(zip(names, arguments(stage), strict=True))
     inputs = [Path(path) for each, path in given.items() if each.type is INPUT]
     params = load_params(Path("params.yaml"))
-    inputs += [Path(value) for value in applied_settings(params, command.paths).values()]
+    inputs += [Path(value) for value in listed_settings(params, command.paths).values()]
     return inputs, [Path(path) for each, path in given.items() if each.type is OUTPUT]
 
 

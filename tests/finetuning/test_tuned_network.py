@@ -125,6 +125,6 @@ def test_a_network_of_timm_is_refused():
     with pytest.raises(InputError) as error:
         trained_taps("timm/resnet10t", "conv2", "all")
     assert error.value.message == (
-        "params.yaml: finetune.epochs is not 0, but timm/resnet10t cannot be tuned; set extract.backbone to one of "
-        "alexnet, resnet18, resnet50, vgg16, vgg19, or finetune.epochs to 0"
+        "params.yaml: finetune.first: timm/resnet10t cannot be tuned; set extract.backbone to one of "
+        "alexnet, resnet18, resnet50, vgg16, vgg19"
     )

@@ -10,14 +10,10 @@ from fne.matching.model import Shape, new_matcher
 from fne.matching.model_file import (
     FORMAT,
     NETWORK,
-    current_model,
-    is_tuned,
     read_model,
     read_model_file,
-    read_tuned_artifact,
     write_model,
     write_tuned,
-    write_untuned,
 )
 from fne.store.tensors import write_sealed
 
@@ -134,28 +130,16 @@ def test_a_shape_that_no_model_has_is_one_line(tmp_path, change):
         read_model(file)
 
 
-def test_a_tuned_model_comes_back_and_is_the_one_in_use(tmp_path):
-    model, tuned = write(tmp_path / "m.safetensors"), tmp_path / "t.safetensors"
-    assert current_model(model, tuned) == model  # a project of before the stage `finetune`
-    write_untuned(tuned)
-    assert (is_tuned(tuned), current_model(model, tuned)) == (False, model)
+def test_a_tuned_model_comes_back(tmp_path):
+    tuned = tmp_path / "t.safetensors"
     network = {"features.0.weight": torch.ones(2, 3)}
     digest = write_tuned(tuned, new_matcher(SHAPE, seed=1), network, {"margin": 1.0}, {})
-    assert (is_tuned(tuned), current_model(model, tuned)) == (True, tuned)
     matcher, artifact = read_model(tuned)
     assert (artifact.name, artifact.digest, artifact.settings) == ("tuned", digest, {"margin": 1.0})
+    assert artifact.pipeline == "pipelines/finetuning/dvc.yaml"
     fresh = new_matcher(SHAPE, seed=1).state_dict()
     assert all(torch.equal(value, fresh[name]) for name, value in matcher.state_dict().items())
     assert list(read_model_file(tuned, NETWORK).weights) == ["network.features.0.weight"]
-    assert read_tuned_artifact(tuned) == artifact
-
-
-def test_that_nothing_was_tuned_is_written_with_the_same_bytes_always(tmp_path):
-    assert write_untuned(tmp_path / "a") == write_untuned(tmp_path / "b")
-    with pytest.raises(InputError, match="not a model of fne"):
-        read_model(tmp_path / "a")
-    with pytest.raises(InputError, match="needs a version of fne that reads fne-model 2"):
-        is_tuned(write(tmp_path / "m.safetensors"))
 
 
 def test_a_changed_bit_of_a_tuned_file_is_detected(tmp_path):
@@ -165,4 +149,4 @@ def test_a_changed_bit_of_a_tuned_file_is_detected(tmp_path):
     content[-3] ^= 1
     path.write_bytes(content)
     with pytest.raises(InputError, match="damaged: expected"):
-        read_tuned_artifact(path)
+        read_model(path)

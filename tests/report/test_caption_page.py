@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,7 +28,11 @@ def page_of(captions, written, examples=12, meteor="there is no `java`", history
     candidates = dict(zip(ids, written, strict=True))
     references = {each.id: list(each.captions) for each in captioned}
     training = {"t1": ["a dog runs", "a dog"], "t2": ["two men", "men play"]}
-    scores = score_captions("test_full", candidates, references, training, np.zeros((len(ids), 1), dtype=int))
+    nearest = np.zeros((len(ids), 1), dtype=int)
+    scores = score_captions("test_full", candidates, references, training, nearest)
+    scores = replace(scores, meteor_missing=meteor if isinstance(meteor, str) else None)
+    for each, own in scores.metrics.items() if isinstance(meteor, dict) else []:
+        own["METEOR"] = meteor[each]
     sentences = {
         each: Written(
             each,
@@ -36,12 +41,12 @@ def page_of(captions, written, examples=12, meteor="there is no `java`", history
         )
         for each, text in candidates.items()
     }
-    shown = choose_examples(scores, sentences, {each.id: each for each in captioned}, examples, 0)
+    shown = choose_examples(scores, sentences, captioned, examples, 0)
     history = history or History(
         {MAIN: {1: 0.1, 2: 0.3}, "train/loss": {1: 5.0, 2: 4.0}}, main=MAIN, item="caption"
     )
     frame = Frame("captioner", LINEAGE, history, captioned, {}, "data/own", '{"x": 1}')
-    return render_captions(scores, meteor, shown, frame), shown
+    return render_captions(scores, shown, frame), shown
 
 
 CAPTIONS = [

@@ -261,7 +261,7 @@ def test_the_sentence_is_what_the_captioner_writes(captioned):
 
 
 def test_the_beam_of_the_parameter_file_is_used_unless_another_is_given(captioned):
-    change_params(captioned, {"caption": {"beam": 2}})
+    change_params(captioned, {"write_captions": {"beam": 2}})
     assert len(json.loads(said("red-circle.png", "--json"))["sentences"]) == 2
 
 
@@ -277,9 +277,12 @@ def test_the_beam_of_the_parameter_file_is_used_unless_another_is_given(captione
     ],
 )
 def test_settings_that_make_no_sense_are_refused_where_sentences_are_wanted(captioned, changes, fault):
-    change_params(captioned, {"caption": changes})
+    change_params(captioned, {"write_captions": changes})
     result = run("red-circle.png")
-    assert (result.exit_code, result.stderr) == (2, f"Error: params.yaml: section 'caption': {fault}\n")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Error: params.yaml: section 'write_captions': {fault}\n",
+    )
     assert run("red-circle.png", "--only", "tags").exit_code == 0
 
 

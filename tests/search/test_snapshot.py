@@ -38,6 +38,10 @@ def test_parts_that_are_missing_are_named(project):
     found = load_snapshot(project / "params.yaml")
     assert found.model is None
     assert found.notes[0] == "sentences need models/matching.safetensors and vectors/; run `dvc repro encode`"
+    assert load_snapshot(project / "params.yaml", "tuned").notes[0] == (
+        "sentences need models/tuned.safetensors and vectors/tuned/; run `dvc repro "
+        "pipelines/finetuning/dvc.yaml`"
+    )
     shutil.rmtree(project / "features/embeddings")
     with pytest.raises(
         InputError, match="there is nothing to search yet: look-alikes need features/embeddings"

@@ -1,7 +1,5 @@
 import json
 import shutil
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -12,9 +10,9 @@ from click.testing import CliRunner
 from PIL import Image as Picture
 
 from fne.cli import main as fne
-from fne.matching.model_file import NETWORK, is_tuned, read_model_file
+from fne.core.errors import InputError
+from fne.matching.model_file import NETWORK, read_model_file
 from fne.report.sources import RSUM, read_tables
-from fne.store.checksums import parse_metrics
 from fne.store.history import read_history_seal
 from fne.store.rows import Rows
 from fne.store.tensors import read_sealed, write_sealed
@@ -55,40 +53,28 @@ def tune(project, **changes):
     return run("finetune")
 
 
+def search(*arguments):
+    return CliRunner().invoke(fne, ["search", *arguments, "--model", "tuned"])
+
+
+def evaluate(vectors, prefix=""):
+    written = [
+        f"metrics/{prefix}{name}" for name in ("retrieval.json", "intervals.json", "curves", "ranks.h5")
+    ]
+    arguments = [f"{vectors}/images", f"{vectors}/captions", "data/captions.jsonl", *written]
+    return CliRunner().invoke(import_module("stages.evaluate").main, arguments)
+
+
 def fault(result):
     assert result.exit_code == 2, result.output
     return result.output.splitlines()[-1]
-
-
-def test_switched_off_it_says_so_and_vectors_are_those_of_the_model(project):
-    assert run("finetune").exit_code == 0
-    assert not is_tuned(Path("models/tuned.safetensors"))
-    assert Path("models/tuned.safetensors").stat().st_size < 1000
-    assert read_history_seal(Path("models/tuning")).points == 0
-    assert parse_metrics(Path("metrics/tuning.json").read_bytes()) == {"tuned": False}
-    described = CliRunner().invoke(fne, ["inspect", "metrics/tuning.json"])
-    assert described.output == "metrics/tuning.json: the image network was not tuned\n"
-    assert run("encode").exit_code == 0
-    lineage = Rows.open(Path("vectors/images")).artifact.lineage
-    assert "tuned" not in lineage
-    assert run("evaluate").exit_code == 0
-
-
-def test_switched_off_it_imports_no_torch(project):
-    code = (
-        "import sys; from stages.finetune import main; "
-        f"main({COMMANDS['finetune'].split()!r}, standalone_mode=False); sys.exit('torch' in sys.modules)"
-    )
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, check=False, capture_output=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_tuned_network_makes_other_vectors_and_everything_follows(project):
     result = tune(project)
     assert result.exit_code == 0, result.output
     assert "fine-tuning from layer 'conv2': 6 images per epoch, 2 epochs, about " in result.output
-    assert "cheaper: set finetune.epochs to 0" in result.output
+    assert "cheaper: fewer finetune.epochs" in result.output
     assert "validation rsum " in result.output
     file = read_model_file(Path("models/tuned.safetensors"))
     assert {name for name in file.weights if name.startswith(NETWORK)} == {
@@ -103,12 +89,12 @@ def test_a_tuned_network_makes_other_vectors_and_everything_follows(project):
     assert (found["best_epoch"], found["epochs"], found["updates"]) == (2, 2, 2)
     assert found["validation"]["images"] == 4
     assert file.artifact.settings["started"] == found["started"]
-    assert run("encode").exit_code == 0
-    lineage = Rows.open(Path("vectors/images")).artifact.lineage
+    assert run("encode_tuned").exit_code == 0
+    lineage = Rows.open(Path("vectors/tuned/images")).artifact.lineage
     assert lineage["tuned"]["digest"] == file.artifact.digest
-    assert run("evaluate").exit_code == 0
-    assert json.loads(Path("metrics/retrieval.json").read_text())["test_full"]["images"] == 4
-    searched = CliRunner().invoke(fne, ["search", "a red ground"])
+    assert evaluate("vectors/tuned", "tuned_").exit_code == 0
+    assert json.loads(Path("metrics/tuned_retrieval.json").read_text())["test_full"]["images"] == 4
+    searched = search("a red ground")
     assert searched.exit_code == 0, searched.output
     described = CliRunner().invoke(fne, ["inspect", "models/tuned.safetensors"])
     assert "tuned network and model" in described.output
@@ -126,7 +112,6 @@ def test_weights_of_frozen_layers_keep_their_bits(project):
 
 
 def test_a_network_that_was_not_changed_gives_the_vectors_of_the_model(project):
-    run("finetune")
     run("encode")
     rows = Rows.open(Path("vectors/images"))
     ids, before = rows.ids, rows.read(rows.ids)
@@ -139,23 +124,50 @@ def test_a_network_that_was_not_changed_gives_the_vectors_of_the_model(project):
     state = load_weights(Path("weights/random.yaml"), "alexnet").state
     same = {name: state[name.removeprefix(NETWORK)] for name in tensors if name.startswith(NETWORK)}
     write_sealed(Path("models/tuned.safetensors"), description, model | same)
-    run("encode")
-    assert np.allclose(Rows.open(Path("vectors/images")).read(ids), before, atol=1e-5)
+    run("encode_tuned")
+    tuned = Rows.open(Path("vectors/tuned/images"))
+    assert tuned.ids == ids
+    assert np.allclose(tuned.read(ids), before, atol=1e-5)
 
 
 def test_a_new_photo_is_searched_with_the_tuned_network(project):
     tune(project)
-    run("encode")
-    known = Rows.open(Path("vectors/images"))
+    run("encode_tuned")
+    known = Rows.open(Path("vectors/tuned/images"))
     # The same pixels in another file: not of the catalog, but with the same vector.
     with Picture.open("photos/03.png") as picture:
         picture.save("new.bmp")
     from fne.api import load_model
 
-    found = load_model(project).encode_images(["new.bmp"])
-    assert np.allclose(found[0], known.read(["03.png"])[0], atol=1e-5)
-    result = CliRunner().invoke(fne, ["search", "new.bmp"])
+    for model in (load_model(project, model="tuned"), load_model("models/tuned.safetensors", root=project)):
+        found = model.encode_images(["new.bmp", "03.png"])
+        assert np.allclose(found, known.read(["03.png"])[0], atol=1e-5)
+    result = search("new.bmp")
     assert result.exit_code == 0, result.output
+    assert not load_model("models/tuned.safetensors").settings.keys() ^ model.settings.keys()
+
+
+def test_without_its_name_the_model_before_the_tuning_is_searched(project):
+    run("encode")
+    before = CliRunner().invoke(fne, ["search", "a red ground"]).output
+    tune(project)
+    run("encode_tuned")
+    assert CliRunner().invoke(fne, ["search", "a red ground"]).output == before
+    assert search("a red ground").output != before
+    assert import_module("fne.api").load_model(project).path == project / "models/matching.safetensors"
+
+
+@pytest.mark.parametrize("absent", ["models/tuned.safetensors", "vectors/tuned/images"])
+def test_a_tuned_model_that_is_not_there_is_refused_with_the_command_that_makes_it(project, absent):
+    if absent.startswith("vectors"):
+        tune(project)
+    message = (
+        f"{absent}: is missing; run `dvc repro pipelines/finetuning/dvc.yaml`, which makes the tuned model"
+    )
+    assert fault(search("a red ground")) == f"Error: {message}"
+    assert fault(CliRunner().invoke(fne, ["serve", "--port", "0", "--model", "tuned"])) == f"Error: {message}"
+    with pytest.raises(InputError, match="which makes the tuned model"):
+        import_module("fne.api").load_model(project, model="tuned")
 
 
 def test_the_same_inputs_give_the_same_bytes(project):
@@ -170,31 +182,28 @@ def test_the_same_inputs_give_the_same_bytes(project):
 
 
 def test_vectors_of_before_are_refused_with_both_digests(project):
-    run("finetune")
     run("encode")
     tune(project)
+    shutil.copytree("vectors", "vectors/tuned")
     model = read_model_file(Path("models/matching.safetensors")).artifact.digest
     tuned = read_model_file(Path("models/tuned.safetensors")).artifact.digest
-    result = CliRunner().invoke(fne, ["search", "a red ground"])
-    assert fault(result) == (
-        f"Error: models/tuned.safetensors holds tuned {tuned[:12]}…, but vectors/images was made from model "
-        f"{model[:12]}…; run `dvc repro`"
+    assert fault(search("a red ground")) == (
+        f"Error: models/tuned.safetensors holds tuned {tuned[:12]}…, but vectors/tuned/images was made from model "
+        f"{model[:12]}…; run `dvc repro pipelines/finetuning/dvc.yaml`"
     )
 
 
 def test_images_and_captions_of_different_networks_are_refused_with_both_digests(project):
-    run("finetune")
     run("encode")
-    shutil.copytree("vectors/captions", "untuned")
     tune(project)
-    run("encode")
-    shutil.rmtree("vectors/captions")
-    shutil.copytree("untuned", "vectors/captions")
+    run("encode_tuned")
+    shutil.rmtree("vectors/tuned/captions")
+    shutil.copytree("vectors/captions", "vectors/tuned/captions")
     model = read_model_file(Path("models/matching.safetensors")).artifact.digest
     tuned = read_model_file(Path("models/tuned.safetensors")).artifact.digest
-    assert fault(run("evaluate")) == (
-        f"Error: vectors/images was made from tuned {tuned[:12]}…, but vectors/captions was made from model "
-        f"{model[:12]}…; run `dvc repro`"
+    assert fault(evaluate("vectors/tuned")) == (
+        f"Error: vectors/tuned/images was made from tuned {tuned[:12]}…, but vectors/tuned/captions was made from "
+        f"model {model[:12]}…; run `dvc repro`"
     )
 
 

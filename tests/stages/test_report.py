@@ -11,17 +11,15 @@ from click.testing import CliRunner, Result
 from PIL import Image as Pillow
 
 from fne.store.catalog import read_captions, write_captions
-from fne.store.checksums import parse_metrics, seal_metrics, write_metrics
+from fne.store.checksums import seal_metrics, write_metrics
 from stages.report import main
 from tests.support.report import (
     FULL,
     SENTENCES,
-    TUNED,
-    TUNED_MODEL,
     Run,
+    rewrite,
     write_history,
     write_run,
-    write_tuning,
 )
 
 HOSTILE = [
@@ -153,10 +151,6 @@ def test_damaged_training_metrics_are_refused(tmp_path):
     )
 
 
-def tuned_lineage(**settings):
-    return FULL | {TUNED: {"digest": TUNED_MODEL, "settings": {"keep": "last", "best_epoch": 2} | settings}}
-
-
 def test_a_page_without_fine_tuning_names_the_weights_that_training_kept(tmp_path):
     run = write_run(tmp_path / "best", more=FULL)
     write_history(tmp_path / "best", {"val/rsum": [1.0, 2.0]})
@@ -167,72 +161,6 @@ def test_a_page_without_fine_tuning_names_the_weights_that_training_kept(tmp_pat
     run = write_run(tmp_path / "last", more=last)
     write_history(tmp_path / "last", {"val/rsum": [1.0, 2.0]})
     assert "The weights of the last epoch are the ones evaluated here." in text_of(run)
-
-
-def test_a_fine_tuned_run_shows_the_curves_of_both_training_runs_and_which_weights_were_evaluated(tmp_path):
-    run = write_run(tmp_path, more=tuned_lineage())
-    write_history(tmp_path, {"val/rsum": [310.0, 320.0]})
-    write_tuning(tmp_path, [318.0, 330.0, 327.5], best_epoch=2)
-    text = text_of(run)
-    assert (
-        "The weights of the best epoch on the validation split are the ones that the fine-tuning below starts "
-        "from." in text
-    )
-    assert (
-        "Validation rsum 318.0 before, 327.5 after epoch 2 of 2, with one crop per image. The weights of the "
-        "last epoch are the ones evaluated here." in text
-    )
-    # The start is epoch 0, and the loss has no value there.
-    assert "Validation rsum: epoch 0: 318; epoch 1: 330; epoch 2: 327.5" in run.page
-    assert "Training loss per image: epoch 1: 1; epoch 2: 0.5" in run.page
-
-
-def test_a_fine_tuned_run_is_not_called_stuck_because_the_training_before_it_was(tmp_path):
-    stuck = {
-        "model": {"digest": FULL["model"]["digest"], "settings": {"loss": ["max_hinge"], "started": False}}
-    }
-    run = write_run(tmp_path, more=tuned_lineage() | stuck)
-    write_tuning(tmp_path, [260.0, 330.0, 500.0], best_epoch=2)
-    assert "did not start" not in text_of(run)
-    write_tuning(tmp_path, [260.0, 255.0, 257.0], best_epoch=2, started=False)
-    assert (
-        "after the fine-tuning, the validation rsum of 257.0 is not clearly above chance (250.0). Train longer "
-        "before it (train.epochs), or lower finetune.learning_rate" in text_of(run)
-    )
-
-
-def rewrite(path, text, other):
-    """Change sealed metrics as another run would have written them."""
-    content = json.dumps(parse_metrics(path.read_bytes()))
-    assert text in content
-    write_metrics(path, json.loads(content.replace(text, other)))
-
-
-def test_the_metrics_of_another_fine_tuning_are_refused(tmp_path):
-    run = write_run(tmp_path, more=tuned_lineage())
-    write_tuning(tmp_path, [318.0, 330.0, 327.5], best_epoch=1)
-    assert report(run).stderr == (
-        f"Error: {tmp_path}/tuning.json has the best epoch 1, but the model that was evaluated has 2; run "
-        "`dvc repro`\n"
-    )
-    write_tuning(tmp_path, [318.0, 330.0, 327.5], best_epoch=2)
-    rewrite(tmp_path / "tuning.json", "327.5", "555.5")
-    assert report(run).stderr == (
-        f"Error: {tmp_path}/tuning.json has the validation rsum 555.5, but {tmp_path}/tuning has 327.5 in epoch "
-        "2; run `dvc repro finetune`\n"
-    )
-
-
-def test_the_history_of_another_fine_tuning_is_refused_with_both_digests(tmp_path):
-    untuned = write_run(tmp_path / "untuned", more=FULL)
-    write_tuning(tmp_path / "untuned", [318.0, 330.0], best_epoch=1)
-    model = FULL["model"]["digest"]
-    assert report(untuned).stderr == (
-        f"Error: {tmp_path}/untuned/ranks.h5 was made from model {model[:12]}…, but {tmp_path}/untuned/tuning was "
-        f"made from tuned {TUNED_MODEL[:12]}…; run `dvc repro`\n"
-    )
-    tuned = write_run(tmp_path / "tuned", more=tuned_lineage())
-    assert f"ranks.h5 was made from tuned {TUNED_MODEL[:12]}…, but " in report(tuned).stderr
 
 
 def test_hostile_captions_are_shown_and_never_executed(tmp_path):

@@ -210,6 +210,21 @@ def test_a_path_of_an_ancestor_that_changes_after_its_stage_is_refused():
     )
 
 
+def test_a_file_that_the_pipeline_names_without_its_key_is_no_setting():
+    weights = Path("weights.yaml")
+    weights.write_text("x")
+    params = {"params.yaml": {"extract": {"weights": "weights.yaml", "crops": "ten"}}}
+    lock(extract={"params": params, "deps": [entry(weights)], "outs": [entry(VECTORS)]})
+    made = Artifact(
+        VECTORS, "activations", "ab", {"weights": "12" * 32, "crops": "ten"}, sections={"extract": {}}
+    )
+    for written in ("weights.yaml", "${extract.weights}"):
+        declare(extract=written)
+        assert list(recorded_lineage(made)) == ["activations"]
+    Path("dvc.yaml").unlink()
+    assert list(recorded_lineage(made)) == ["activations"]
+
+
 def test_a_stage_that_reads_only_the_name_of_a_path_does_not_depend_on_it():
     extracted = {
         "params": {"params.yaml": {"embed.source": "features/imported"}},

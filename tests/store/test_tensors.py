@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import save, save_file
 
 from fne.core.errors import InputError
-from fne.store.tensors import ENTRY, read_sealed, read_sealed_arrays, write_sealed
+from fne.store.tensors import ENTRY, read_description, read_sealed, read_sealed_arrays, write_sealed
 
 TENSORS = {"weight": torch.arange(6.0).reshape(2, 3), "count": torch.tensor(3), "empty": torch.zeros(0, 4)}
 
@@ -128,3 +128,11 @@ def test_deeply_nested_metadata_is_one_line(tmp_path):
     save_file({"w": torch.zeros(2)}, path, metadata={ENTRY: "[" * 100_000})
     with pytest.raises(InputError, match=r"damaged, or not a model of fne \(maximum recursion depth"):
         read_sealed(path)
+
+
+@pytest.mark.parametrize("description", ["[1]", "7", "null", '"text"'])
+def test_a_description_that_is_no_mapping_is_one_line(tmp_path, description):
+    path = tmp_path / "file"
+    save_file({"w": torch.zeros(2)}, path, metadata={ENTRY: description})
+    with pytest.raises(InputError, match="file: damaged, or not a file of fne"):
+        read_description(path)

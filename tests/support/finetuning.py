@@ -168,7 +168,7 @@ def write_photos():
     write_captions(Path("data/captions.jsonl"), captioned)
 
 
-def write_tunable_project(folder: Path, epochs: int = 0) -> None:
+def write_tunable_project(folder: Path, epochs: int = 1) -> None:
     """Draw photos, and train a model on a layer of a network; `folder`, with parameters, must be the current one."""
     change_params(
         folder,
@@ -184,5 +184,4 @@ def write_tunable_project(folder: Path, epochs: int = 0) -> None:
     commands = {"extract": "data/images.jsonl features/activations"} | COMMANDS
     for stage in MADE_ONCE:
         import_module(f"stages.{stage}").main.main(commands[stage].split(), standalone_mode=False)
-    if epochs:
-        change_params(folder, {"finetune": TUNING | {"epochs": [epochs, epochs]}})
+    change_params(folder, {"finetune": TUNING | {"epochs": [epochs, epochs]}})

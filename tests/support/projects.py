@@ -33,9 +33,10 @@ SMALL = {
     },
     "finetune": {"threads": 1},
     "train_tagger": {"threads": 1, "units": 16, "word_dim": 8, "epochs": 3},
-    "tag": {"examples": 3},
+    "tags_page": {"examples": 3},
     "train_captioner": {"threads": 1, "units": 24, "word_dim": 16, "epochs": 3, "min_count": 1},
-    "caption": {"examples": 3, "meteor": "never"},
+    "score_captions": {"meteor": "never"},
+    "captions_page": {"examples": 3},
     "report": {"examples": 3},
     "runtime": {"device": "cpu", "threads": 1, "workers": 0},
 }

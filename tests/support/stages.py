@@ -28,18 +28,25 @@ COMMANDS = {
     "models/matching.safetensors models/classifier.safetensors models/history metrics/training.json",
     "finetune": "models/matching.safetensors models/classifier.safetensors data/images.jsonl "
     "data/captions.jsonl captions/tokens.h5 models/tuned.safetensors models/tuning metrics/tuning.json",
-    "encode": "models/matching.safetensors models/tuned.safetensors data/images.jsonl features/embeddings "
-    "data/captions.jsonl captions/tokens.h5 captions/vectors.h5 vectors/images vectors/captions",
+    "encode": "models/matching.safetensors features/embeddings data/captions.jsonl captions/tokens.h5 "
+    "captions/vectors.h5 vectors/images vectors/captions",
+    "encode_tuned": "models/tuned.safetensors data/images.jsonl data/captions.jsonl captions/tokens.h5 "
+    "vectors/tuned/images vectors/tuned/captions",
     "evaluate": "vectors/images vectors/captions data/captions.jsonl "
     "metrics/retrieval.json metrics/intervals.json metrics/curves metrics/ranks.h5",
     "train_captioner": "features/embeddings data/captions.jsonl "
     "models/captioner.safetensors models/captioner_history",
-    "caption": "models/captioner.safetensors features/embeddings data/images.jsonl data/captions.jsonl "
-    "models/captioner_history annotations/captions.jsonl metrics/captions.json "
-    "metrics/caption_intervals.json report/captions.html",
+    "write_captions": "models/captioner.safetensors features/embeddings data/captions.jsonl "
+    "annotations/captions.jsonl",
+    "score_captions": "annotations/captions.jsonl features/embeddings data/captions.jsonl "
+    "metrics/captions.json metrics/caption_intervals.json",
+    "captions_page": "metrics/captions.json metrics/caption_intervals.json annotations/captions.jsonl "
+    "models/captioner_history data/images.jsonl data/captions.jsonl report/captions.html",
     "train_tagger": "features/embeddings data/captions.jsonl models/tagger.safetensors models/tagger_history",
-    "tag": "models/tagger.safetensors features/embeddings data/images.jsonl data/captions.jsonl "
-    "models/tagger_history annotations/tags.jsonl metrics/tags.json metrics/tag_intervals.json report/tags.html",
+    "write_tags": "models/tagger.safetensors features/embeddings data/captions.jsonl annotations/tags.jsonl",
+    "score_tags": "annotations/tags.jsonl data/captions.jsonl metrics/tags.json metrics/tag_intervals.json",
+    "tags_page": "metrics/tags.json metrics/tag_intervals.json annotations/tags.jsonl "
+    "models/tagger_history data/images.jsonl data/captions.jsonl report/tags.html",
     "baseline": "features/embeddings data/captions.jsonl captions/tokens.h5 metrics/baseline.json",
 }
 
@@ -98,14 +105,16 @@ def run(tmp_path, monkeypatch) -> Run:
     write_activations()
     write_catalog()
 
-    def run_stages(*stages: str) -> Result:
-        for stage in stages:
-            result = CliRunner().invoke(import_module(f"stages.{stage}").main, COMMANDS[stage].split())
-            if result.exit_code:
-                break
-        return result
+    return invoke
 
-    return run_stages
+
+def invoke(*stages: str) -> Result:
+    """Run stages by name in the current folder, up to the first one that fails."""
+    for stage in stages:
+        result = CliRunner().invoke(import_module(f"stages.{stage}").main, COMMANDS[stage].split())
+        if result.exit_code:
+            break
+    return result
 
 
 def metrics() -> dict[str, object]:

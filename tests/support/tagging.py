@@ -64,7 +64,7 @@ def write_project(folder: Path, records: Iterable[Captioned], **changes: object)
     """Write a small world with parameters that train for a moment."""
     shutil.copy(ROOT / "params.yaml", folder)
     runtime = {"device": "cpu", "threads": 1}
-    change_params(folder, {"train_tagger": SMALL | changes, "tag": {"examples": 4}, "runtime": runtime})
+    change_params(folder, {"train_tagger": SMALL | changes, "tags_page": {"examples": 4}, "runtime": runtime})
     write_world(folder, records)
 
 

@@ -4,24 +4,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from stages.tag import main
-from stages.train_tagger import main as train
 from tests.support.browsers import visit
 from tests.support.hostile import CAPTIONS as HOSTILE
 from tests.support.projects import change_params
-from tests.support.stages import COMMANDS
+from tests.support.stages import invoke
 from tests.support.tagging import scenes, write_project
 
 
 def write_page(folder, monkeypatch, records):
     monkeypatch.chdir(folder)
     write_project(folder, records)
-    change_params(folder, {"tag": {"examples": 12}})
-    for command, name in ((train, "train_tagger"), (main, "tag")):
-        result = CliRunner().invoke(command, COMMANDS[name].split())
-        assert result.exit_code == 0, result.output
+    change_params(folder, {"tags_page": {"examples": 12}})
+    result = invoke("train_tagger", "write_tags", "score_tags", "tags_page")
+    assert result.exit_code == 0, result.output
     return folder / "report/tags.html"
 
 

@@ -91,7 +91,8 @@ class _Conversation:
         code = self._process.wait()
         if self.expired:
             raise InputError(
-                f"METEOR: the program did not finish within {self._seconds:g} s; use -S caption.meteor=never"
+                f"METEOR: the program did not finish within {self._seconds:g} s; "
+                "use -S score_captions.meteor=never"
             )
         self._printed.seek(0)
         printed = " ".join(self._printed.read().split())[-SHOWN:] or "nothing"

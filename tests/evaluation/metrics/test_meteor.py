@@ -58,7 +58,7 @@ def test_a_program_that_hangs_is_stopped(java):
     with pytest.raises(InputError) as error:
         meteor(CANDIDATES, REFERENCES, java("import time; time.sleep(60)"), seconds=0.3)
     assert error.value.message == (
-        "METEOR: the program did not finish within 0.3 s; use -S caption.meteor=never"
+        "METEOR: the program did not finish within 0.3 s; use -S score_captions.meteor=never"
     )
 
 

@@ -1,0 +1,115 @@
+"""What the pages about retrieval are made from: the main one, and that of the tuned model."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fne.core.dvc import repro_command
+from fne.core.files import write_text
+from fne.core.stage import input_digests
+from fne.core.terminal import say
+from fne.evaluation.baseline import baseline_artifact, read_baseline
+from fne.evaluation.ranks_file import RANKS
+from fne.experiments.compare import compare
+from fne.experiments.tables import find_paper_row
+from fne.report.facts import head, history_unit
+from fne.report.gallery import choose_gallery
+from fne.report.page import make_thumbnails, render
+from fne.report.record import REPORT, page_record, pages_of_other_catalogs
+from fne.report.settings import Report
+from fne.report.sources import Tuning, read_evaluation, read_history, read_training, read_tuning
+from fne.store.arrays import read_arrays
+from fne.store.artifact import Artifact, require_same
+from fne.store.catalog import image_root, read_captions, read_images
+from fne.store.history import MODEL
+from fne.store.lineage import check_records, recorded_lineage
+
+# DVC sets it for the stages of an experiment.
+EXPERIMENT = "DVC_EXP_NAME"
+TUNED_PAGE = "tuned_page"  # in records
+
+
+@dataclass(frozen=True)
+class Places:
+    """The files that a page is made from."""
+
+    metrics: Path
+    intervals: Path
+    ranks: Path
+    baseline: Path
+    training: Path
+    history: Path
+    images: Path
+    captions: Path
+
+
+@dataclass(frozen=True)
+class TuningPlaces:
+    """The files about a fine-tuning, and the ranks of the model before it."""
+
+    metrics: Path
+    history: Path
+    ranks_before: Path
+
+
+def write_page(
+    page: Path, places: Places, settings: Report, root: str, tuning: TuningPlaces | None = None
+) -> None:
+    """Write a page about the model that was evaluated, with its fine-tuning if it was tuned.
+
+    Args:
+        root: `catalog.root`.
+    """
+    evaluation = read_evaluation(places.metrics, places.intervals, places.ranks)
+    catalog, images_artifact = read_images(places.images)
+    captioned, captions_artifact = read_captions(places.captions)
+    # Without image files there is none that could be of another data set.
+    lineage = recorded_lineage(evaluation.artifact, captions_artifact, *[images_artifact] * bool(catalog))
+    gallery = choose_gallery(evaluation, settings.examples, settings.seed)
+    thumbnails = make_thumbnails(gallery.image_ids, catalog, image_root(root))
+    curves = read_history(places.history, evaluation.artifact, history_unit(lineage))
+    paper_row = find_paper_row(places.metrics.read_bytes(), evaluation.artifact, captioned)
+    name = evaluation.artifact.settings["name"]
+    closed_form = read_baseline(places.baseline, name, evaluation.artifact.lineage)
+    check_records(baseline_artifact(places.baseline))
+    own = TUNED_PAGE if tuning else REPORT
+    record = page_record(settings.model_dump() | {"root": root}, lineage, input_digests(), own)
+    about = head(lineage, root, captioned, os.environ.get(EXPERIMENT))
+    found = read_training(places.training, evaluation.artifact)
+    tuned = _read_tuning(tuning, places.ranks, evaluation.artifact) if tuning else None
+    text = render(
+        evaluation,
+        lineage,
+        curves,
+        gallery,
+        captioned,
+        thumbnails,
+        paper_row,
+        closed_form,
+        about,
+        found,
+        tuned,
+        record,
+    )
+    write_text(page, text)
+    _name_others(page, pages_of_other_catalogs(page, lineage))
+
+
+def _read_tuning(tuning: TuningPlaces, ranks: Path, evaluation: Artifact) -> Tuning:
+    """Read a fine-tuning, and compare the ranks of its model with those of the model before it."""
+    before, after = (read_arrays(path, RANKS) for path in (tuning.ranks_before, ranks))
+    require_same((MODEL,), before.artifact, after.artifact)
+    check_records(before.artifact)
+    return read_tuning(tuning.metrics, tuning.history, evaluation, compare([before], [after]))
+
+
+def _name_others(page: Path, others: Iterable[Path]) -> None:
+    """Say which pages beside a page are about another catalog, and how to make them again."""
+    commands = {str(each): repro_command(each) for each in others}
+    if commands:
+        again = f"dvc repro {' '.join(dict.fromkeys(commands.values()))}".strip()
+        say(
+            f"{', '.join(commands)}: made from another catalog than {page}; make them again with `{again}`, "
+            "or remove them"
+        )
