@@ -25,8 +25,8 @@ from fne.core.settings import (
 )
 from fne.experiments.effective_settings import SECTIONS
 from tests.support.imports import ROOT
-from tests.support.projects import change_params
 from tests.support.parameters import names_allowed
+from tests.support.projects import change_params
 from tests.support.settings import runtime
 
 
@@ -110,7 +110,7 @@ class Model(Section):
     common: ClassVar[tuple[str, ...]] = ("columns",)
 
     head: Annotated[str, one_of(["deep", "flat"])] = "flat"
-    losses: list[str] = ["sum"]
+    losses: list[str] = Field(["sum"])
     margin: float = 0.2
     deep: Deep = Deep()
     top: Deep = Deep()

@@ -6,7 +6,6 @@ from torch.nn import functional
 from fne.core.distributed_layers import Step, SyncBatchNorm
 from fne.core.errors import InputError
 from fne.core.processes import Processes
-from fne.matching.settings import TextCnn as TextCnnSettings
 from fne.matching.text_cnn import TextCnn
 from fne.matching.word_table import word_table
 from tests.support.processes import in_processes
