@@ -12,6 +12,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from fne.core.stage import StageCommand
+from fne.experiments.effective_settings import DEFAULT, PARAMS, RUNTIME, pipeline_params
+from fne.experiments.effective_settings import PIPELINES as SECTIONS_BY_PIPELINE
 from tests.support.imports import ROOT, all_imports, direct_imports
 
 PIPELINES = sorted(path.relative_to(ROOT) for path in [ROOT / "dvc.yaml", *ROOT.glob("pipelines/*/dvc.yaml")])
@@ -66,6 +68,8 @@ METRICS = ("fne", "evaluation", "metrics")
 LEARNERS = ("matching", "describing", "finetuning")
 # These can be called or list names, and import modules only when they are used.
 INTERFACES = {Path("fne/__init__.py"), Path("fne/search/__init__.py")}
+# It collects the sections of all packages.
+ALL_SECTIONS = Path("fne/experiments/effective_settings.py")
 IMPORTS = (ast.Import, ast.ImportFrom)
 # Why an import stands inside a function: the end of its line.
 REASON = re.compile(r"  # (\w+: slow to import|optional|imports this module|NumPy: reads the setting above)$")
@@ -125,15 +129,23 @@ def test_nothing_is_removed_before_the_parameters_were_checked(stage):
     assert (needed in STAGES[stage]["outs"]) if name == "check" else (needed in STAGES[stage]["deps"])
 
 
-def test_every_section_is_checked_by_one_pipeline():
-    """But for what decides whether the image network can be tuned, which the default pipeline checks too."""
-    checked = {stage: STAGES[stage]["params"] for stage in STAGES if stage.endswith(":check")}
-    tunable = {"catalog", "extract", "embed", "train"}
-    of_tuning = checked.pop("pipelines/finetuning/dvc.yaml:check")
-    assert tunable < set(of_tuning)
-    once = [key for keys in checked.values() for key in keys] + sorted(set(of_tuning) - tunable)
-    sections = YAML(typ="safe").load(ROOT / "params.yaml")
-    assert sorted(once) == sorted(name for name in sections if name != "runtime")
+def params_of(stage: str) -> list[tuple[str, str]]:
+    """The parameters that a stage lists: the file and the key of each."""
+    return [
+        (file, key)
+        for each in STAGES[stage]["params"]
+        for file, keys in (each.items() if isinstance(each, dict) else [(PARAMS, [each])])
+        for key in keys
+    ]
+
+
+def test_every_section_is_checked_by_its_own_pipeline():
+    """What decides whether the image network can be tuned is checked by that pipeline, too."""
+    tunable = {(PARAMS, section) for section in ("catalog", "extract", "embed", "train")}
+    for pipeline, sections in SECTIONS_BY_PIPELINE.items():
+        stage = "dvc.yaml:check" if pipeline == DEFAULT else f"pipelines/{pipeline}/dvc.yaml:check"
+        own = {(pipeline_params(pipeline), section) for section in sections if section != RUNTIME}
+        assert set(params_of(stage)) == own | (tunable if pipeline == "finetuning" else set())
 
 
 def test_an_edit_of_training_code_never_runs_the_extraction():
@@ -186,7 +198,7 @@ def test_a_stage_names_its_artifacts_in_its_command(stage):
     """
     name = script_of(stage).stem
     command = import_module(f"stages.{name}").main
-    if not isinstance(command, StageCommand):
+    if not isinstance(command, StageCommand) or name == "check":
         return  # a check has no inputs
     arguments = str(STAGES[stage]["cmd"]).split()[3:]
     inputs, outputs = command.places(command.make_context(name, [*arguments]))
@@ -210,7 +222,7 @@ def test_a_stage_names_its_artifacts_in_its_command(stage):
 @pytest.mark.parametrize("package", ALLOWED)
 def test_imports_point_only_the_allowed_way(package):
     for module in modules(f"fne/{package}"):
-        if module not in INTERFACES:
+        if module not in {*INTERFACES, ALL_SECTIONS}:
             found = {each.parts[1] for each in direct_imports(module)}
             assert found <= ALLOWED[package], module
 

@@ -190,8 +190,8 @@ def show_settings(params: Path, sections: Mapping[str, Any], named: Sequence[str
         for place, setting in effective(name, sections[name], content.get(name) or {}).items():
             key = place.removeprefix(f"{name}.")
             changed = setting.value != defaults[key]
-            default = f"default {_shown(defaults[key])}" if changed else ""
-            rows.append([place, _shown(setting.value), default, meanings[key]])
+            default = f"default {shown(defaults[key])}" if changed else ""
+            rows.append([place, shown(setting.value), default, meanings[key]])
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         say("  ".join(f"{cell:<{width}}" for cell, width in zip(row, [*widths, 0], strict=True)).rstrip())
@@ -209,10 +209,10 @@ def descriptions(schema: type[Section], prefix: str = "") -> dict[str, str]:
     return found
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """Return a value as YAML writes it in one line."""
     if isinstance(value, list):
-        return f"[{', '.join(map(_shown, value))}]"
+        return f"[{', '.join(map(shown, value))}]"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -288,8 +288,7 @@ def _weights_faults(weights: Path, extract: Extract) -> list[str]:
 
 def _fitting_faults(weights: Path, extract: Extract, named: bool = False) -> list[str]:
     """Check the header of a weights file; `named`: a YAML file names it and says what it expects."""
-    # They import torch, which a file that only names weights does not need.
-    from fne.extraction.forward_pass import refuse_unfitting
+    from fne.extraction.forward_pass import refuse_unfitting  # torch: slow to import
     from fne.extraction.weights import read_header, says_its_input
 
     # `_missing_layer` reports an unknown network, and unknown layers.
@@ -315,7 +314,7 @@ def _known_layers(backbone: str) -> tuple[list[str], list[str]]:
     if not is_timm(backbone):
         taps, outputs = TAPS[backbone], OUTPUTS.get(backbone, ())
         return [tap.layer for tap in taps], [tap.layer for tap in outputs]
-    from fne.extraction.timm_networks import open_timm  # torch and timm: slow to import
+    from fne.extraction.timm_networks import open_timm  # timm: slow to import
 
     try:
         found = open_timm(backbone)
@@ -473,7 +472,7 @@ def _named_keys(pipeline: Path) -> list[str]:
 def _default_of(key: str) -> str:
     section, _, name = key.partition(".")
     default = flattened(SECTIONS[section]().model_dump()).get(name)
-    return f"`{key}: {{}}`" if default is None else f"`{name}: {_shown(default)}`"
+    return f"`{key}: {{}}`" if default is None else f"`{name}: {shown(default)}`"
 
 
 def _unknown_algorithm(runtime: Runtime | None) -> list[str]:

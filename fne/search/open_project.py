@@ -248,7 +248,8 @@ def choose_model(params: Path, model: str, imported: bool = False) -> Project:
     missing = next((path for path in needed if not path.exists()), None)
     if missing and model == TUNED:
         raise InputError(
-            f"{missing}: is missing; run `dvc repro {FINETUNING}`, which makes the tuned model (docs/finetuning.md)"
+            f"{missing}: is missing; run `dvc repro {FINETUNING}`, which makes the tuned model "
+            "(docs/finetuning.md)"
         )
     return project
 

@@ -1,6 +1,8 @@
 import shutil
+import subprocess
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import pytest
 import torch
@@ -8,8 +10,22 @@ from pydantic import Field, model_validator
 
 from fne.core.device import prepare_device
 from fne.core.errors import InputError
-from fne.core.settings import Section, load_key, load_params, load_runtime, load_section, one_of, parse_yaml
+from fne.core.settings import (
+    Section,
+    file_of,
+    flattened,
+    load_key,
+    load_params,
+    load_runtime,
+    load_section,
+    one_of,
+    parse_section,
+    parse_yaml,
+    put,
+)
+from fne.experiments.effective_settings import SECTIONS
 from tests.support.imports import ROOT
+from tests.support.parameters import names_allowed
 from tests.support.projects import change_params
 from tests.support.settings import runtime
 
@@ -70,12 +86,189 @@ def test_only_finite_numbers_are_numbers(tmp_path, value):
     )
 
 
-def test_a_missing_section_is_named(tmp_path):
-    assert message(tmp_path, "train: {}") == "params.yaml: section 'embed': the section is missing"
+def test_a_missing_section_without_defaults_names_its_keys(tmp_path):
+    assert message(tmp_path, "train: {}") == (
+        "params.yaml: section 'embed': missing key 'kind'; missing key 'low'; missing key 'high'; "
+        "missing key 'layers'"
+    )
 
 
 def test_a_section_without_keys_is_named(tmp_path):
     assert message(tmp_path, "embed: 3") == "params.yaml: section 'embed': expected keys and values"
+
+
+class Deep(Section):
+    dropout: float = Field(0.5, ge=0, lt=1)
+    hidden: int = 512
+
+
+class Columns(Section):
+    image: str = "auto"
+
+
+class Model(Section):
+    common: ClassVar[tuple[str, ...]] = ("columns",)
+
+    head: Annotated[str, one_of(["deep", "flat"])] = "flat"
+    losses: list[str] = Field(["sum"])
+    margin: float = 0.2
+    deep: Deep = Deep()
+    top: Deep = Deep()
+    columns: Columns = Columns()
+
+
+def model(content: object) -> Model:
+    found, faults = parse_section({"model": content}, "model", Model)
+    assert found is not None, faults
+    return found
+
+
+def faults(content: object) -> list[str]:
+    return parse_section({"model": content}, "model", Model)[1]
+
+
+@pytest.mark.parametrize("params", [{}, {"model": None}, {"model": {}}, {"model": {"deep": {}}}])
+def test_what_a_file_does_not_say_has_its_default(params):
+    assert parse_section(params, "model", Model) == (Model(), [])
+
+
+def test_a_key_of_a_block_leaves_the_defaults_of_the_others():
+    assert model({"deep": {"hidden": 8}}).deep == Deep(dropout=0.5, hidden=8)
+
+
+def test_the_block_of_a_variant_that_is_not_chosen_is_checked_and_does_not_apply():
+    given = {"deep": {"dropout": 0.1}}
+    assert faults({"deep": {"dropout": 2}}) == ["deep.dropout: input should be less than 1, got 2"]
+    assert model(given).effective() == {
+        "head": "flat", "losses": ["sum"], "margin": 0.2, "columns": {"image": "auto"},
+    }  # fmt: skip
+    assert model(given | {"head": "deep"}).effective()["deep"] == {"dropout": 0.1, "hidden": 512}
+    assert "top" in model({"losses": ["sum", "top"]}).effective()
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ({"deep": {"dropuot": 0.1}}, "unknown key 'deep.dropuot' (did you mean 'deep.dropout'?)"),
+        ({"deep": {"zzz": 1}}, "unknown key 'deep.zzz' (known keys: dropout, hidden)"),
+        ({"dropout": 0.1}, "unknown key 'dropout' (did you mean 'deep.dropout' or 'top.dropout'?)"),
+        ({"deep": {"hidden": "wide"}}, "deep.hidden: input should be a valid integer, got 'wide'"),
+        ({"deep": 3}, "deep: expected keys and values, got 3"),
+        ({"deep": ["dropout"]}, "deep: expected keys and values, got ['dropout']"),
+    ],
+)
+def test_a_fault_in_a_block_names_the_block_and_the_key(content, fault):
+    assert faults(content) == [fault]
+
+
+def test_nested_keys_become_one_level():
+    assert flattened({"a": 1, "b": {"c": [2], "d": {"e": 3}}, "f": {}}) == {"a": 1, "b.c": [2], "b.d.e": 3}
+
+
+def test_a_nested_key_is_set_and_leaves_the_others_of_its_block():
+    block = {"hardest": "query"}
+    content = {"max_hinge": block, "empty": None}
+    put(content, "max_hinge.k", 2)
+    put(content, "top_k_hinge.k", 3)
+    put(content, "empty.k", 4)
+    assert content == {
+        "max_hinge": {"hardest": "query", "k": 2}, "top_k_hinge": {"k": 3}, "empty": {"k": 4},
+    }  # fmt: skip
+    assert block == {"hardest": "query"}
+
+
+@pytest.fixture
+def pipelines(tmp_path) -> Path:
+    """A parameter file with those of two pipelines beside it."""
+    (tmp_path / "params.yaml").write_text("train: {margin: 0.2}\n")
+    for name, text in {"a": "embed: {kind: fen}\n", "b": "model: {margin: 1.0}\n"}.items():
+        (tmp_path / "pipelines" / name).mkdir(parents=True)
+        (tmp_path / "pipelines" / name / "params.yaml").write_text(text)
+    return tmp_path
+
+
+def test_the_parameters_of_pipelines_are_read_with_those_of_the_root(pipelines):
+    path = pipelines / "params.yaml"
+    assert load_params(path) == {
+        "train": {"margin": 0.2}, "embed": {"kind": "fen"}, "model": {"margin": 1.0},
+    }  # fmt: skip
+    assert load_section(path, "model", Model).margin == 1.0
+    files = {name: file_of(path, name).relative_to(pipelines).as_posix() for name in ("train", "model")}
+    assert files == {"train": "params.yaml", "model": "pipelines/b/params.yaml"}
+
+
+def test_a_fault_names_the_file_of_its_pipeline(pipelines):
+    with pytest.raises(InputError, match=r"pipelines/a/params.yaml: section 'embed': kind: 'fen' is not"):
+        load_section(pipelines / "params.yaml", "embed", Embed)
+
+
+def test_a_section_in_two_files_is_refused_with_both(pipelines):
+    other = pipelines / "pipelines/b/params.yaml"
+    other.write_text("train: {margin: 0.1}\n")
+    with pytest.raises(InputError) as caught:
+        load_params(pipelines / "params.yaml")
+    assert caught.value.message == (
+        f"{other}: section 'train' stands in {pipelines / 'params.yaml'} too; remove one of them"
+    )
+
+
+# A condition by the hidden layer needs the concept head that has one. A start by a closed form is that form.
+HIDDEN = {"hidden": ["concept_head", "condition"]}
+CLOSED_FORMS = {"cca": ["method", "start"], "ridge": ["method", "start"]}
+MEANT_BY_BOTH = {"train": CLOSED_FORMS, "train_tagger": HIDDEN, "train_captioner": HIDDEN}
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_a_value_that_is_the_name_of_a_block_means_this_block_wherever_it_is_allowed(name):
+    """A value chooses the block with its name, so two keys may not mean two variants by one name."""
+    schema = SECTIONS[name]
+    assert set(schema.common) <= set(schema.nested())
+    assert all(not block.nested() for block in schema.nested().values())
+    keys = [key for key in schema.model_fields if key not in schema.nested()]
+    choosing: dict[str, list[str]] = {block: [] for block in schema.nested()}
+    for key in keys:
+        for block in set(choosing) & set(names_allowed(schema, key)):
+            choosing[block].append(key)
+    several = {block: found for block, found in choosing.items() if len(found) > 1}
+    assert several == MEANT_BY_BOTH.get(name, {})
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_every_key_has_a_default_and_a_meaning(name):
+    for schema in (SECTIONS[name], *SECTIONS[name].nested().values()):
+        for key, field in schema.model_fields.items():
+            assert not field.is_required(), key
+            assert key in schema.nested() or name == "encode" or field.description, key
+
+
+HEAVY = {"torch", "torchvision", "numba", "dvc", "sklearn"}
+# The section `encode` is in a module of its own stage.
+LIGHT = sorted({schema.__module__ for name, schema in SECTIONS.items() if name != "encode"})
+
+
+def loaded_by(program: str) -> set[str]:
+    """Return which of the packages that are slow to import a program has imported at its end."""
+    told = f"{program}\nimport sys; print(*(sys.modules.keys() & {HEAVY!r}))"
+    done = subprocess.run([sys.executable, "-c", told], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("module", ["fne.training.settings", *LIGHT])
+def test_settings_are_read_without_torch_and_numba(module):
+    assert loaded_by(f"import {module}") == set()
+
+
+def test_the_default_parameters_are_checked_without_torch_and_numba():
+    program = (
+        "import sys, types\n"
+        "from fne.core.settings import Section\n"
+        "sys.modules['fne.matching.imported'] = types.SimpleNamespace(Encode=type('E', (Section,), {\n"
+        "    '__annotations__': {'source': str}, 'source': 'model'}))\n"
+        "from fne.cli.check import check_params\n"
+        "from pathlib import Path\n"
+        "check_params(Path('params.yaml'))"
+    )
+    assert loaded_by(program) & {"torch", "torchvision", "numba"} == set()
 
 
 def test_a_file_that_is_not_yaml_is_refused_in_one_line(tmp_path):

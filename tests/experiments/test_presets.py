@@ -1,17 +1,16 @@
+import copy
+from functools import cache
+
 import pytest
 from dvc.utils.hydra import apply_overrides
-from fne.matching.applied_settings import applies
 from ruamel.yaml import YAML
 
-from fne.cli.check import SECTIONS as ALL_SCHEMAS
+from fne.cli.check import SECTIONS
 from fne.core.errors import InputError
-from fne.core.settings import flattened, parse_section, put
-from fne.datasets.demo.dataset import Render
-from fne.datasets.read import Catalog
-from fne.evaluation.protocols import Evaluate
+from fne.core.settings import flattened, load_params, parse_section, put
 from fne.experiments.presets import (
     FOLDER,
-    SECTIONS,
+    LEFT,
     arguments,
     datasets,
     description_names,
@@ -25,28 +24,14 @@ from fne.experiments.presets import (
     preset,
 )
 from fne.experiments.tables import TRAINED_BY
-from fne.extraction.settings import Extract
-from fne.features.embeddings import Embed
-from fne.finetuning.settings import Finetune
 from fne.matching.settings import Train
-from fne.text.vocabulary import Tokenize
 from tests.support.imports import ROOT
+from tests.support.parameters import names_allowed
 
 DATASETS = ("flickr8k", "flickr30k", "coco", "demo")
-PARAMS = YAML(typ="safe", pure=True).load(ROOT / "params.yaml")
-# Keys of `embed` that a kind does not have.
-OF_FNE = ("layers", "thresholds", "low", "high")
-UNUSED = {"fne": ("layer",), "layer": OF_FNE, "plain": OF_FNE, "zscore": ("layer", *OF_FNE[1:])}
-SCHEMAS = {
-    "render": Render,
-    "catalog": Catalog,
-    "extract": Extract,
-    "embed": Embed,
-    "tokenize": Tokenize,
-    "train": Train,
-    "finetune": Finetune,
-    "evaluate": Evaluate,
-}
+
+# What a kind of embedding that keeps one layer ignores.
+UNUSED = {"embed.layers": "all", "embed.thresholds": "fixed", "embed.low": -0.25, "embed.high": 0.15}
 
 
 def settings(name, dataset="flickr8k", following="paper"):
@@ -69,24 +54,11 @@ def test_there_are_presets_for_tables_1_and_5_and_for_the_methods_the_paper_buil
     assert len(every_preset()) == 2 * (4 * 25 + 2 * 4) + 2 * 4 * (15 + 24)
 
 
-@pytest.mark.parametrize("name", names())
-def test_every_preset_sets_existing_keys_to_valid_values(name):
-    for chosen in every_preset():
-        for section in SECTIONS if chosen.name == name else ():
-            keys = [key for key in chosen.overrides if key.startswith(f"{section}.")]
-            own = {key.split(".", 1)[1]: chosen.overrides[key] for key in keys}
-            assert set(own) <= set(flattened(PARAMS[section]))
-            changed = dict(PARAMS[section])
-            for key, value in own.items():
-                put(changed, key, value)
-            SCHEMAS[section].model_validate(changed)
-
-
 @pytest.mark.parametrize("name", ["FNE-POE", "VSE++", "two-branch/ResNet50-K1", "dual-path/ResNet50-I"])
 def test_dvc_parses_the_arguments_to_the_values_of_the_preset(name, tmp_path):
     """Split by a shell, parsed by DVC, written to a file and read again, the arguments give the preset."""
     file = tmp_path / "params.yaml"
-    YAML().dump({section: PARAMS[section] for section in SECTIONS}, file)
+    file.write_bytes((ROOT / "params.yaml").read_bytes())
     words = " ".join(arguments(settings(name))).split()
     assert words[::2] == ["-S"] * (len(words) // 2)
     apply_overrides(file, words[1::2])
@@ -225,98 +197,103 @@ def test_presets_for_coco_say_what_is_validated_and_scored():
     assert (found["catalog.val_images"], found["catalog.captions_per_image"]) == (1000, 5)
 
 
-def test_a_preset_sets_or_leaves_every_key_on_purpose():
-    """What it leaves is listed; keys of variants and kinds that it does not choose do not apply."""
-    for each in every_preset():
-        left = set(load("presets")["left"])
-        if "/" in each.name:
-            # The vectors of words are the user's; the demo of an encoder uses the network of params.yaml.
-            left |= set() if each.dataset == "demo" else {"tokenize.vectors"}
-            # The demo of Stage II has a network of its own.
-            has_network = each.dataset == "demo" and each.is_tuned
-            if not has_network and not each.name.split("/")[1].startswith(("VGG19-", "ResNet50-")):
-                left |= {f"embed.{key}" for key in PARAMS["embed"]}
-        left |= {"finetune.seed", "finetune.threads"} if each.is_tuned else set()
-        unset = ("extract", "render") if each.is_tuned else ("extract", "render", "finetune")
-        sections = {name: flattened(PARAMS[name]) for name in SECTIONS if name not in unset}
-        for key, value in each.overrides.items():
-            section, own = key.split(".", 1)
-            sections.setdefault(section, {})[own] = value
-        every = {
-            f"{section}.{key}"
-            for section, keys in sections.items()
-            for key in keys
-            if applies(key, keys) or key.count(".") < 2
-        }
-        unused = {kind: {f"embed.{key}" for key in keys} for kind, keys in UNUSED.items()}
-        unused = unused.get(each.overrides.get("embed.kind"), set())
-        every -= {key for key in every if key.startswith("render.")}
-        assert every - set(each.overrides) - unused == left, each.name
-
-
-def other_than(value):
-    """Return another value of the same type."""
-    if isinstance(value, bool):
-        return not value
+def candidates(schema, key, value):
+    """Yield other values of a key, of which the first valid one is taken."""
     if isinstance(value, list):
-        return [*value, other_than(value[-1])]
-    return f"{value}-other" if isinstance(value, str) else value + 1
+        for each in candidates(schema, key, value[0]):
+            yield from ([each], [each, *value[1:]])
+    elif isinstance(value, bool):
+        yield not value
+    elif isinstance(value, str):
+        names = names_allowed(schema, key)
+        yield from names or [f"{value}-other", [value, f"{value}-other"]]
+    elif isinstance(value, float):
+        yield from (value * 0.5, value + 0.25, value + 0.5)
+    else:
+        yield from (value + 1, value + 2, value - 1, value // 2)
 
 
-def settings_that_apply(chosen, start):
-    """Return what a preset makes of a parameter file, without what it leaves and what does not apply."""
-    content = dict(start)
-    for key, value in chosen.overrides.items():
-        put(content, key, value)
-    unset = ("render",) if chosen.is_tuned else ("render", "finetune")
-    sections = {name: flattened(content[name]) for name in SECTIONS if name not in unset}
-    unused = UNUSED.get(sections["embed"]["kind"], ())
-    left = {*load("presets")["left"], "extract.weights", "extract.input", "extract.shards"}
-    left |= {"finetune.seed", "finetune.threads"}
-    if "/" in chosen.name:
-        left |= {"tokenize.vectors"}  # the user's
-    return {
-        f"{section}.{key}": value
-        for section, keys in sections.items()
-        for key, value in keys.items()
-        if applies(key, keys)
-        and f"{section}.{key}" not in left
-        and not (section == "embed" and key in unused)
+@cache
+def other_parameters():
+    """Return parameters in which every key that can differ is another valid one than the default."""
+    content = {}
+    for name, schema in SECTIONS.items():
+        content[name] = schema().model_dump()
+        for place, value in flattened(content[name]).items():
+            block, _, key = place.rpartition(".")
+            owner = schema.nested()[block] if block else schema
+            for other in candidates(owner, key, value):
+                before = copy.deepcopy(content[name])
+                put(content[name], place, other)
+                if other not in (value, [value]) and not parse_section(content, name, schema)[1]:
+                    break
+                content[name] = before
+    return content
+
+
+def test_nearly_every_key_can_have_another_valid_value():
+    other = other_parameters()
+    same = {
+        f"{name}.{key}"
+        for name, schema in SECTIONS.items()
+        for key, value in flattened(schema().model_dump()).items()
+        if flattened(other[name])[key] == value
     }
+    # Other values of these do not fit the others of their sections.
+    assert same == {
+        "embed.thresholds", "train.rectified", "train_captioner.condition", "train_tagger.condition",
+    }  # fmt: skip
+
+
+read_value = cache(lambda text: YAML(typ="safe", pure=True).load(text))
+
+
+def parsed(chosen, start):
+    """Return the sections of parameters with the arguments of a preset, which must all be valid."""
+    content = {name: dict(keys) for name, keys in start.items()}
+    for argument in arguments(chosen.overrides)[1::2]:
+        key, value = argument.split("=", 1)
+        section, own = key.rpartition(":")[2].removeprefix("++").split(".", 1)
+        put(content[section], own, copy.deepcopy(read_value(value)))
+    found = {name: parse_section(content, name, schema) for name, schema in SECTIONS.items()}
+    assert {name: faults for name, (_, faults) in found.items() if faults} == {}, chosen.name
+    return {name: section for name, (section, _) in found.items()}
+
+
+def every_preset_of_all_papers():
+    described = [
+        preset(name, dataset, following)
+        for name in description_names()
+        for dataset in DATASETS
+        for following in ("paper", "code")
+    ]
+    return [*every_preset(), *described, *(preset(name, "own") for name in own_names())]
+
+
+def test_every_preset_decides_all_that_applies_to_its_sections_whatever_the_files_say():
+    start, other = load_params(ROOT / "params.yaml"), other_parameters()
+    start = {name: start.get(name) or {} for name in SECTIONS}
+    assert len(every_preset_of_all_papers()) > 600
+    for chosen in every_preset_of_all_papers():
+        one, two = parsed(chosen, start), parsed(chosen, other)
+        for section in dict.fromkeys(key.partition(".")[0] for key in chosen.overrides):
+            effective = [flattened(each[section].effective()) for each in (one, two)]
+            if section in ("catalog", "render"):  # the data set is the user's
+                effective = [
+                    {key: keys[key] for key in keys if f"{section}.{key}" in chosen.overrides}
+                    for keys in effective
+                ]
+            first, second = (
+                {key: value for key, value in keys.items() if f"{section}.{key}" not in LEFT}
+                for keys in effective
+            )
+            assert first == second, (chosen.name, chosen.dataset, chosen.following, section)
+            assert first.keys() <= {key.partition(".")[2] for key in chosen.overrides}, chosen.name
 
 
 def names_an_encoder(chosen):
     own_name = chosen.name.split("/")[-1]
     return own_name.startswith(("FC7-", "FNE-", "VGG19-", "ResNet50-"))
-
-
-def test_presets_that_name_an_encoder_give_the_same_settings_whatever_all_parameters_were():
-    named = [each for each in every_preset() if names_an_encoder(each)]
-    methods = load("table1")["methods"]
-    table_1 = [each for each in named if each.name.split("-", 1)[1] in methods and each.dataset != "demo"]
-    assert len({(each.name, each.dataset) for each in table_1}) == 60
-    for each in named:
-        shipped = {name: dict(flattened(PARAMS[name])) for name in SECTIONS}
-        other = {
-            name: {key: other_than(value) for key, value in keys.items()} for name, keys in shipped.items()
-        }
-        made = [settings_that_apply(each, unflattened(start)) for start in (shipped, other)]
-        assert made[0] == made[1], (each.name, each.dataset, each.following)
-        assert len(made[0]) > 40
-
-
-def unflattened(sections):
-    content = {name: {} for name in sections}
-    for name, keys in sections.items():
-        for key, value in keys.items():
-            put_new(content[name], key.split("."), value)
-    return content
-
-
-def put_new(content, path, value):
-    for part in path[:-1]:
-        content = content.setdefault(part, {})
-    content[path[-1]] = value
 
 
 def test_presets_without_an_encoder_say_that_they_leave_the_section_extract():
@@ -428,6 +405,7 @@ def test_systems_of_another_paper_are_an_encoder_and_a_method_or_a_method_alone(
         "embed.kind": "layer",
         "embed.layer": "fc7",
         "embed.rows": "none",
+        **UNUSED,
     }
     assert (found["train.loss"], found["train.top_k_hinge.k"], found["train.reduce"]) == (
         "top_k_hinge",
@@ -463,7 +441,7 @@ def test_stage_one_of_the_dual_path_networks_is_that_of_the_published_code():
         "embed.kind": "plain",
         "embed.layer": "pool5",
         "embed.rows": "none",
-        "embed.layers": "all",
+        **UNUSED,
     }
     assert (found["train.epochs"], found["train.keep"], found["train.margin"]) == (240, "last", 1.0)
     assert (found["train.instance.dropout"], found["train.instance.bias"]) == (0.75, True)
@@ -528,7 +506,10 @@ def test_a_key_in_a_block_of_a_variant_is_set_only_for_the_chosen_one():
         for following, head in (("paper", "mlp"), ("code", "mlp_bn_first")):
             found = settings(name, "coco", following)
             assert found["train.image_head"] == head
-            assert {key.split(".")[2] for key in found if key.startswith("train.image_heads.")} == {head}
+            heads = {f"train.{name}." for name in ("dual_path", "mlp", "mlp_bn_first")}
+            assert {each for each in heads if any(key.startswith(each) for key in found)} == {
+                f"train.{head}."
+            }
 
 
 def test_the_demo_of_another_paper_is_small_and_needs_no_word_vectors():
@@ -546,35 +527,19 @@ def test_a_wrong_address_suggests_the_closest_preset(name, close):
         preset(name, "flickr30k")
 
 
-@pytest.mark.parametrize("name", own_names())
-def test_presets_for_own_data_set_every_key_of_the_training(name):
-    overrides = preset(name, "own").overrides
-    content = {section: dict(PARAMS[section]) for section in SECTIONS}
-    for key, value in overrides.items():
-        put(content, key, value)
-    train = Train.model_validate(content["train"])
-    assert set(flattened(content["embed"])) == set(flattened(PARAMS["embed"]))
-    Embed.model_validate(content["embed"])
-    Tokenize.model_validate(content["tokenize"])
-    applied = {f"train.{key}" for key in flattened(train.applied())}
-    # Parts that a closed form implies, seed and threads, and how clipping by zero would be done.
-    keys = ("image_head", "text_encoder", "similarity", "seed", "threads", "clip_by")
-    implied = {f"train.{key}" for key in keys}
-    assert applied - set(overrides) <= implied | {"train.cca.dim"}
-
-
 def test_the_defaults_train_as_the_preset_for_own_data_does():
     """But for the batch and the patience, which are those of the preset for small data sets."""
-    defaults = {f"train.{key}": value for key, value in flattened(PARAMS["train"]).items()}
+    defaults = flattened(Train().model_dump())
     for name, expected in {
-        "own/fine-tuned": {"train.batch", "train.patience", "train.start"},
-        "own/fine-tuned-small": {"train.start"},
+        "own/fine-tuned": {"batch", "patience", "start"},
+        "own/fine-tuned-small": {"start"},
     }.items():
-        overrides = preset(name, "own").overrides
-        other = {
-            key for key, value in overrides.items() if key.startswith("train.") and defaults[key] != value
-        }
-        assert other == expected
+        content = {}
+        for key, value in preset(name, "own").overrides.items():
+            if key.startswith("train."):
+                put(content, key.removeprefix("train."), value)
+        found = flattened(Train.model_validate(content).model_dump())
+        assert {key for key, value in found.items() if defaults[key] != value} == expected
 
 
 def test_a_preset_for_own_data_that_does_not_exist_names_those_that_do():
@@ -595,32 +560,10 @@ def test_papers_about_retrieval_and_about_descriptions_are_separate():
 
 @pytest.mark.parametrize("name", description_names())
 @pytest.mark.parametrize("dataset", DATASETS)
-def test_every_preset_of_descriptions_sets_existing_keys_to_valid_values(name, dataset):
+def test_every_preset_of_descriptions_has_notes_and_sets_the_training(name, dataset):
     chosen = preset(name, dataset)
-    sections = {key.partition(".")[0] for key in chosen.overrides}
-    assert TRAINED_BY[pipeline_of(name)] in sections
-    for section in sections:
-        own = {
-            key.partition(".")[2]: value
-            for key, value in chosen.overrides.items()
-            if key.startswith(f"{section}.")
-        }
-        assert set(own) <= set(flattened(PARAMS[section]))
-        content = dict(PARAMS[section])
-        for key, value in own.items():
-            put(content, key, value)
-        assert parse_section({section: content}, section, ALL_SCHEMAS[section])[1] == []
+    assert TRAINED_BY[pipeline_of(name)] in {key.partition(".")[0] for key in chosen.overrides}
     assert chosen.notes
-
-
-@pytest.mark.parametrize("name", [each for each in description_names() if pipeline_of(each) == "tagging"])
-def test_a_preset_of_tags_sets_everything_that_decides_what_is_trained(name):
-    chosen = preset(name, "coco").overrides
-    left = {
-        key for key in PARAMS["train_tagger"] if not any(f"train_tagger.{key}" in each for each in chosen)
-    }
-    # Blocks of variants that are not chosen do not apply.
-    assert left <= {"seed", "threads", "concept_heads", "user_tag_readers"}
 
 
 def test_the_ablations_differ_in_what_their_names_say():
@@ -649,22 +592,6 @@ def test_an_unknown_preset_is_refused_with_the_closest_one():
     )
 
 
-CAPTIONERS = [each for each in description_names() if pipeline_of(each) == "captioning"]
-
-
-@pytest.mark.parametrize("name", CAPTIONERS)
-@pytest.mark.parametrize("following", ["paper", "code"])
-def test_a_preset_of_captions_sets_everything_that_decides_what_is_trained(name, following):
-    chosen = preset(name, "coco", following).overrides
-    left = {
-        key
-        for key in PARAMS["train_captioner"]
-        if not any(f"train_captioner.{key}" in each for each in chosen)
-    }
-    # Blocks of variants that are not chosen do not apply.
-    assert left <= {"seed", "threads", "concept_heads", "cells", "optimizers"}
-
-
 def test_captioners_differ_in_what_their_names_say():
     def chosen(name, dataset="coco", following="paper"):
         found = preset(name, dataset, following).overrides
@@ -685,7 +612,7 @@ def test_captioners_differ_in_what_their_names_say():
     )
     slides, code = chosen("slides/M-RNN"), chosen("slides/M-RNN", following="code")
     assert (slides["condition"], slides["inject"], slides["cell"]) == ("embedding", "bias", "rnn_relu")
-    assert (slides["units"], slides["clip_by"], slides["words"], slides["write_captions.beam"]) == (
+    assert (slides["units"], slides["clip_by"], slides["cut"], slides["write_captions.beam"]) == (
         512, "element", "alphanumeric", 7,
     )  # fmt: skip
     assert (code["inject"], code["units"], code["optimizer"]) == ("every", 256, "rmsprop_inside")
