@@ -15,7 +15,7 @@ from fne.core.settings import load_params
 from fne.core.stage import file_states, input_digests, listed_settings, stage
 
 PARAMS = (
-    "train:\n  margin: 0.2\n  loss: sum_hinge\n  losses:\n    max_hinge:\n      hardest: query\n"
+    "train:\n  margin: 0.2\n  loss: sum_hinge\n  max_hinge:\n    hardest: query\n"
     "extract:\n  weights: weights.yaml\nruntime:\n  workers: 2\n"
 )
 AFTER = "while the stage ran; nothing was published; run `dvc repro` again, finished work is kept\n"
