@@ -181,10 +181,11 @@ def stage_edges() -> set[tuple[str, str]]:
         makers.update(dict.fromkeys(outs, stage))
     makers |= {"${catalog.root}": "render", "${embed.source}": "extract"}
     return {
-        (makers[each], stage)
+        (makers[place], stage)
         for stage, block in STAGES.items()
         for each in block["deps"]
-        if makers.get(each, "check") != "check"
+        for place in (each, *map(str, Path(each).parents))  # a file may be one of a folder that is an output
+        if makers.get(place, "check") != "check"
     }
 
 

@@ -77,6 +77,7 @@ def test_rows_ids_and_layers_come_as_they_are(folder, write, dtype):
         "values": "features",
         "ids": "ids",
         "layers": "layers",
+        "similarity": "cosine",
     }
     assert len(rows.shards) > 1
     rows.verify()

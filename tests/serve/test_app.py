@@ -17,8 +17,8 @@ from fne.search.open_project import Project
 from fne.serve import app, schemas
 from fne.serve.app import PictureCache, api
 from fne.serve.session import Live
-from tests.matching.test_imported import ALL, use, write_both
 from tests.support.stages import run
+from tests.text.test_caption_vectors import ALL, use, write_both
 
 __all__ = ["run"]
 
@@ -420,8 +420,8 @@ def test_the_tagger_describes_an_image(ask):
 
 
 def test_imported_vectors_are_searched_with_captions_word_for_word(run):
-    write_both()
-    use()
+    write_both(dim=16)
+    use(text_encoder="bow", words="fixed", word_dim=16, epochs=2, image_head="linear_bias", embed_dim=16)
     assert run(*ALL).exit_code == 0
     params = Path("params.yaml").absolute()
     session = Live(params, None).session

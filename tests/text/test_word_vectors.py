@@ -102,7 +102,7 @@ def test_the_shipped_file_means_no_vectors(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("kind: some\n", "kind: input should be 'none', got 'some'; see weights/random_words.yaml"),
+        ("kind: some\n", "kind: input should be 'random', got 'some'; see weights/random_words.yaml"),
         (
             "seed: 0\n",
             "missing key 'kind'; unknown key 'seed' (known keys: kind); see weights/random_words.yaml",
