@@ -36,7 +36,11 @@ from fne.experiments.presets import (
     papers,
     split_address,
 )
+<<<<<<< HEAD
 from fne.experiments.runs import IMPORTED, Counts, Result, Run, is_tuned
+=======
+from fne.experiments.runs import Counts, Result, Run, as_list, is_imported, is_tuned
+>>>>>>> t1
 
 EXTRACT = "extract."
 DEMO_ROOT = "data/demo"
@@ -132,12 +136,16 @@ def matches_preset(settings: Settings, overrides: Overrides, scoring: bool = Fal
             continue
         if section not in settings:
             return False
-        if name not in settings[section]:  # it does not apply; the key that decides this has another value
-            continue
+        if name not in settings[section]:
+            # The block of a variant that was not chosen; the key that chooses it is a setting of its own.
+            block, dot, _ = name.rpartition(".")
+            if dot and not any(each.startswith(f"{block}.") for each in settings[section]):
+                continue
+            return False
         recorded = settings[section][name]
         if key in PER_PHASE:
             recorded, value = _expand_phases(recorded, phases), _expand_phases(value, phases)
-        if recorded != value:
+        if as_list(recorded) != as_list(value):
             return False
     return True
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fne.core.errors import InputError
-from fne.core.settings import Runtime, Section, flattened, load_params
+from fne.core.settings import Runtime, Section, flattened, load_params, parse_section
 from fne.datasets.demo.dataset import Render
 from fne.datasets.read import Catalog
 from fne.describing.settings import TrainCaptioner, TrainTagger, WriteCaptions, WriteTags
@@ -118,12 +118,18 @@ def write_settings(path: Path, params: Path, pipeline: str, sections: Mapping[st
     )
 
 
-def settings_of(params: Mapping[str, Any]) -> Settings:
-    """Return the effective settings of the sections of a parameter file, with the defaults of this code."""
-    return {
-        name: flattened(schema.model_validate(params.get(name) or {}).effective())
-        for name, schema in SECTIONS.items()
-    }
+def settings_of(params: Mapping[str, Any], place: str) -> Settings:
+    """Return the effective settings of the sections of a parameter file, with the defaults of this code.
+
+    `place` names the file in the error about faults.
+    """
+    found: Settings = {}
+    for name, schema in SECTIONS.items():
+        section, faults = parse_section(params, name, schema)
+        if section is None:
+            raise InputError(f"{place}: section '{name}': {'; '.join(faults)}; run `fne check`")
+        found[name] = flattened(section.effective())
+    return found
 
 
 def _check(path: Path, done: Done) -> Contents:

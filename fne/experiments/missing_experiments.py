@@ -84,7 +84,7 @@ def plan_missing(
             f"for a row of its own, use `dvc exp run $(fne preset NAME) {pipeline}`"
         )
     chosen, paper = dataset or load_table(address)["dataset"], split_address(address)[0]
-    settings = settings_of(load_params(params))
+    settings = settings_of(load_params(params), str(params))
     experiments = plan(address, chosen, following, seeds, only, own_rows)
     fault = data_set_fault(chosen, settings, paper)
     if own_rows and fault:

@@ -42,8 +42,10 @@ from fne.experiments.effective_settings import (
     DEFAULT,
     PARAMS,
     PIPELINES,
+    SECTIONS,
     Settings,
     pipeline_of_section,
+    pipeline_params,
     settings_file,
     settings_of,
 )
@@ -224,9 +226,18 @@ class RecordedRuns:
             return []
         queue = self._repo.experiments.celery_queue
         waiting = [entry.stash_rev for entry in (*queue.iter_queued(), *queue.iter_active())]
-        texts = [self._file_reader(revision)(PARAMS) for revision in waiting]
-        # They have not run: the code of today would compute them.
-        return [settings_of(parse_yaml(text, PARAMS)) for text in texts if text is not None]
+        found = []
+        for revision in waiting:
+            text, place = (
+                self._file_reader(revision)(PARAMS),
+                f"{PARAMS} of the queued experiment {revision[:7]}",
+            )
+            try:
+                # They have not run: the code of today would compute them.
+                found += [settings_of(parse_yaml(text, place), place)] if text is not None else []
+            except InputError as error:
+                say(f"left out: {error.message}", err=True)
+        return found
 
     def run(self, name: str) -> Run:
         """Return the run of an experiment, of a revision, or of `WORKSPACE`; an error lists what there is.
@@ -500,8 +511,9 @@ def recorded(
     listed = [
         (stage, key, value)
         for stage in current
-        for values in stage.params.values()
+        for file, values in stage.params.items()
         for key, value in values.items()
+        if file == _file_of(key.partition(".")[0])
     ]
 
     def order(each: tuple[Stage, str, Any]) -> tuple[bool, bool]:
@@ -537,6 +549,11 @@ def _without_stale(stages: Sequence[Stage], cache: Path | None) -> list[Stage]:
         for stage in stages
         if all(written.get(path, digest) == digest for path, digest in stage.deps.items())
     ]
+
+
+def _file_of(section: str) -> str | None:
+    """Return the parameter file of a section; what other files say, which a pipeline may read, is none."""
+    return pipeline_params(pipeline_of_section(section)) if section in SECTIONS else None
 
 
 def _name(stage: Stage) -> str:

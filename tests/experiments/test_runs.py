@@ -1,11 +1,14 @@
 import hashlib
 import json
+import re
 import shutil
 
 import pytest
 
 from fne.core.dvc import Stage, bytes_md5, cache_object
 from fne.core.errors import InputError
+from fne.experiments import runs
+from fne.experiments.effective_settings import SECTIONS
 from fne.experiments.runs import (
     RANKS,
     WORKSPACE,
@@ -37,11 +40,14 @@ FINETUNING = """
 stages:
   finetune:
     wdir: ../..
-    cmd: cp metrics/ranks.h5 tuned
+    cmd: cp metrics/ranks.h5 tuned && python finetuning.py
     params:
       - pipelines/finetuning/params.yaml: [finetune]
     deps: [metrics/ranks.h5]
-    outs: [tuned]
+    outs:
+      - tuned
+      - metrics/finetuning_settings.json:
+          cache: false
   evaluate_tuned:
     wdir: ../..
     cmd: cp tuned metrics/tuned_ranks.h5 && cp metrics/retrieval.json metrics/tuned.json
@@ -51,6 +57,15 @@ stages:
     metrics:
       - metrics/tuned.json:
           cache: false
+"""
+SETTINGS_OF_TUNING = """
+from pathlib import Path
+from fne.core.settings import load_section
+from fne.experiments.effective_settings import PIPELINES, settings_file, write_settings
+
+file = Path("params.yaml")
+sections = {name: load_section(file, name, schema) for name, schema in PIPELINES["finetuning"].items()}
+write_settings(Path(settings_file("finetuning")), file, "finetuning", sections)
 """
 
 
@@ -120,22 +135,103 @@ def test_queued_experiments_are_found_with_their_parameters(original):
         assert [settings["train"]["seed"] for settings in found.queued()] == [2]
 
 
+def test_a_queued_experiment_with_wrong_parameters_is_left_out_with_one_line(original, monkeypatch, capsys):
+    def reader(self, name):
+        return lambda path: b"train: {margn: 1}"
+
+    with open_runs(original) as found:
+        monkeypatch.setattr(type(found), "_file_reader", reader)
+        assert found.queued() == []
+    assert re.fullmatch(
+        r"left out: params.yaml of the queued experiment [0-9a-f]{7}: section 'train': unknown key 'margn' "
+        r"\(did you mean 'margin'\?\); run `fne check`\n",
+        capsys.readouterr().err,
+    )
+
+
+LEFT_OUT = "workspace is left out: its metrics/settings.json is not what dvc.lock records; run `dvc repro`\n"
+
+
+def lock_settings(folder, change):
+    """Change the settings of the work tree, and record them in the lock as the stage does."""
+    path = folder / "metrics/settings.json"
+    before = path.read_bytes()
+    path.write_bytes(change(before))
+    lock = folder / "dvc.lock"
+    old, new = bytes_md5(before), bytes_md5(path.read_bytes())
+    text = lock.read_text().replace(
+        f"{old}\n      size: {len(before)}", f"{new}\n      size: {path.stat().st_size}"
+    )
+    assert text != lock.read_text()
+    lock.write_text(text)
+
+
+def test_a_run_with_the_settings_of_other_parameters_is_left_out_with_one_line(folder, capsys):
+    settings = folder / "metrics/settings.json"
+    settings.write_bytes(settings.read_bytes().replace(b'"train.margin": [', b'"train.margin": [\n'))
+    assert names(folder) == ["second"]
+    assert capsys.readouterr().err == LEFT_OUT
+    settings.unlink()
+    assert names(folder) == ["second"]
+    assert capsys.readouterr().err == LEFT_OUT
+
+
+def test_a_run_whose_recorded_settings_disagree_with_the_lock_is_left_out_with_one_line(folder, capsys):
+    def other_margin(content):
+        values = json.loads(content)
+        values["params.yaml"]["train.margin"] = [0.3]
+        return seal_metrics({name: each for name, each in values.items() if isinstance(each, dict)}).encode()
+
+    lock_settings(folder, other_margin)
+    assert names(folder) == ["second"]
+    assert capsys.readouterr().err == (
+        "workspace is left out: it was made with train.margin = 0.2, but metrics/settings.json has [0.3]; "
+        "run `dvc repro`\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda content: content[:-20], lambda content: b"[]", lambda content: b""]
+)
+def test_a_run_with_damaged_settings_is_left_out_with_one_line(folder, capsys, damage):
+    lock_settings(folder, damage)
+    assert names(folder) == ["second"]
+    said = capsys.readouterr().err
+    assert said.startswith("workspace is left out: metrics/settings.json: damaged (")
+    assert said.endswith("; run `dvc repro --force check`\n")
+    assert said.count("\n") == 1
+
+
+def test_defaults_of_a_run_are_those_of_its_code_and_not_those_of_today(folder, monkeypatch):
+    def today(*arguments):
+        raise AssertionError("the defaults of today are no settings of a run")
+
+    for schema in SECTIONS.values():
+        monkeypatch.setattr(schema, "model_validate", today)
+    monkeypatch.setattr(runs, "settings_of", today)
+    with open_runs(folder) as found:
+        for name in (WORKSPACE, "second"):
+            assert found.run(name).settings["train"]["clip"] == 2.0
+
+
 def test_settings_are_those_of_the_run_even_if_params_yaml_was_edited_later(folder):
     change_params(folder, {"train": {"margin": 9.0}})
     with open_runs(folder) as found:
-        assert found.run(WORKSPACE).settings["train"]["margin"] == 0.2
+        assert found.run(WORKSPACE).settings["train"]["margin"] == [0.2]
 
 
 def test_a_tuned_model_is_a_run_of_its_own_until_the_model_before_it_is_another(folder):
     (folder / "pipelines/finetuning").mkdir(parents=True)
     (folder / "pipelines/finetuning/dvc.yaml").write_text(FINETUNING)
+    (folder / "pipelines/finetuning/params.yaml").write_text("finetune: {epochs: 2}\n")
+    (folder / "finetuning.py").write_text(SETTINGS_OF_TUNING)
     dvc(folder, "repro", "--quiet", "pipelines/finetuning/dvc.yaml")
     assert names(folder) == ["workspace", "workspace:tuned", "second"]
     with open_runs(folder) as found:
         before, tuned = found.run(WORKSPACE), found.run("workspace:tuned")
     assert (is_tuned(before.settings), is_tuned(tuned.settings)) == (False, True)
     assert before.experiment != tuned.experiment
-    assert before.applied("train") == tuned.applied("train") != {}
+    assert before.settings["train"] == tuned.settings["train"] != {}
     assert tuned.ranks is not None
     change_params(folder, {"train": {"seed": 5}})
     dvc(folder, "repro", "--quiet")
@@ -271,7 +367,7 @@ def test_parameters_come_by_section_and_hashes_by_path():
             },
         ),
     ]
-    assert recorded(stages, "params.yaml") == (
+    assert recorded(stages) == (
         {
             "evaluate": {"split": "val"},
             "report": {"seed": 3, "examples": 5},
@@ -281,7 +377,7 @@ def test_parameters_come_by_section_and_hashes_by_path():
 
 
 def test_no_stages_record_nothing():
-    assert recorded([], "params.yaml") == ({}, {})
+    assert recorded([]) == ({}, {})
 
 
 def test_the_pipeline_of_the_root_counts_where_another_one_disagrees():
@@ -291,7 +387,7 @@ def test_the_pipeline_of_the_root_counts_where_another_one_disagrees():
             "b/dvc.yaml:train", outs={"model": "2"}, params={"params.yaml": {"report": {"seed": 2, "k": 3}}}
         ),
     ]
-    assert recorded(stages, "params.yaml") == ({"report": {"seed": 1, "k": 3}}, {"model": "1"})
+    assert recorded(stages) == ({"report": {"seed": 1, "k": 3}}, {"model": "1"})
 
 
 def test_a_stage_behind_the_target_of_a_run_does_not_count():
@@ -307,7 +403,7 @@ def test_a_stage_behind_the_target_of_a_run_does_not_count():
         ),
     ]
     for order in (stages, stages[::-1]):
-        assert recorded(order, "params.yaml") == ({"evaluate": {"split": "test"}}, {"metrics": "new"})
+        assert recorded(order) == ({"evaluate": {"split": "test"}}, {"metrics": "new"})
 
 
 def test_a_stage_that_read_another_file_of_a_folder_output_does_not_count(tmp_path):
@@ -334,15 +430,12 @@ def test_a_section_is_taken_from_the_stage_of_its_name():
         Stage("baseline", params={"params.yaml": {"evaluate": {"split": "val", "top": 3}}}),
     ]
     for order in (stages, stages[::-1]):
-        assert recorded(order, "params.yaml")[0] == {"evaluate": {"split": "test", "top": 3}}
-        assert recorded(order, "params.yaml", last="baseline")[0] == {"evaluate": {"split": "val", "top": 3}}
+        assert recorded(order)[0] == {"evaluate": {"split": "test", "top": 3}}
+        assert recorded(order, last="baseline")[0] == {"evaluate": {"split": "val", "top": 3}}
 
 
 def test_a_section_that_is_a_single_value_is_left_out():
-    assert recorded([Stage("train", params={"params.yaml": {"seed": 3}})], "params.yaml") == (
-        {"seed": {}},
-        {},
-    )
+    assert recorded([Stage("train", params={"params.yaml": {"train": 3}})]) == ({"train": {}}, {})
 
 
 def test_a_lock_with_conflicts_is_refused_in_one_line(folder):

@@ -14,13 +14,17 @@ import hashlib
 import json
 from pathlib import Path
 import numpy as np
-from ruamel.yaml import YAML
+from fne.core.settings import load_params, load_section
 from fne.evaluation.metrics.recall import chance_of_rsum
+from fne.experiments.effective_settings import DEFAULT, SECTIONS, settings_of, write_settings
 from fne.store.arrays import write_arrays
 from fne.store.checksums import write_metrics
 from fne.store.catalog import Captioned, write_captions
 
-params = YAML(typ="safe", pure=True).load(Path("params.yaml"))
+file = Path("params.yaml")
+params = settings_of(load_params(file), "params.yaml")
+sections = {name: load_section(file, name, schema) for name, schema in SECTIONS.items()}
+write_settings(Path("metrics/settings.json"), file, DEFAULT, sections)
 facts = json.loads(Path("facts.json").read_text())
 splits = facts["splits"]
 records = [
@@ -67,7 +71,11 @@ stages:
     cmd: python stage.py
     params: [catalog, extract, embed, tokenize, train, evaluate]
     deps: [stage.py, facts.json, "${extract.weights}"]
-    outs: [data/captions.jsonl, metrics/ranks.h5]
+    outs:
+      - data/captions.jsonl
+      - metrics/ranks.h5
+      - metrics/settings.json:
+          cache: false
     metrics:
       - metrics/retrieval.json:
           cache: false
