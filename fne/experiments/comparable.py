@@ -36,11 +36,7 @@ from fne.experiments.presets import (
     papers,
     split_address,
 )
-<<<<<<< HEAD
-from fne.experiments.runs import IMPORTED, Counts, Result, Run, is_tuned
-=======
-from fne.experiments.runs import Counts, Result, Run, as_list, is_imported, is_tuned
->>>>>>> t1
+from fne.experiments.runs import IMPORTED, Counts, Result, Run, as_list, is_tuned
 
 EXTRACT = "extract."
 DEMO_ROOT = "data/demo"
