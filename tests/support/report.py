@@ -140,7 +140,7 @@ def write_ranks(
         "text_to_image": _summary(caption_ranks, fold[owner], recalls),
     }
     rsum = sum(summary[f"R@{k}"] for summary in both.values() for k in recalls)
-    counts = {"images": len(ids), "captions": len(caption_ids)}
+    counts = {"images": len(ids), "captions": len(caption_ids), "chance": 50.0}
     metrics = {**both, "rsum": rsum, "ties": {"image_to_text": 0, "text_to_image": 3}, **counts}
     write_metrics(folder / "retrieval.json", {name: metrics})
     made_from = {each: lineage[each]["digest"] for each in ("embeddings", "tokens") if each in lineage}
