@@ -54,6 +54,7 @@ def test_the_next_stage_refuses_a_model_whose_settings_differ_from_the_record(ru
     cached = cache_object(Path(".dvc/cache/files/md5"), f"{bytes_md5(content)}.dir")
     cached.parent.mkdir(parents=True)
     cached.write_bytes(content)
+    Path(".dvc/config").write_text("[core]\n    no_scm = true\n")
     outs = [{"path": str(model.parent), "md5": content_md5(model.parent)}]
     train = {"params": {"params.yaml": {"train": {"margin": 0.4}}}, "outs": outs}
     Path("dvc.lock").write_text(json.dumps({"stages": {"train": train}}))
