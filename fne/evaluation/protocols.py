@@ -30,7 +30,7 @@ from fne.store.lineage import recorded_lineage
 
 FULL = "full"
 # What helps if no image is in test, and what scoring val instead means.
-NO_TEST = "hold out some training images with `-S catalog.test_from_train=0.1`"
+NO_TEST = "hold out some training images with `-S ++catalog.test_from_train=0.1`"
 TOO_HIGH = "whose images choose the epoch, so that the figures are too high"
 SCORED = ("test", "val")  # the splits that may be scored
 # The captioned images that training needs of a split, and what for.

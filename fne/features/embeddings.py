@@ -341,7 +341,7 @@ def _refuse_views(activations: Rows) -> None:
     if count_views(activations.layers) > 1:
         raise InputError(
             f"{activations.artifact.path}: holds several views of each image, which only embed.kind "
-            f"'{OF_VIEWS}' keeps; use -S embed.kind={OF_VIEWS}, or -S extract.views=mean"
+            f"'{OF_VIEWS}' keeps; use -S embed.kind={OF_VIEWS}, or -S ++extract.views=mean"
         )
 
 

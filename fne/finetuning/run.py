@@ -278,7 +278,7 @@ def announcement(task: MatchingTask, network: TunedNetwork, settings: Finetune, 
     memory = network.activation_bytes(blank, settings.batch) + weights * (2 + copies)
     epochs, images = sum(phase.epochs for phase in settings.phases()), sum(sizes)
     last = last_block([tap.layer for tap in BACKBONES[backbone].taps])
-    layers = f"-S finetune.first={last} trains the last layers only" if settings.first == ALL else ""
+    layers = f"-S pipelines/finetuning/params.yaml:finetune.first={last} trains the last layers only" if settings.first == ALL else ""
     return (
         f"fine-tuning from layer '{settings.first}': {images} images per epoch, {epochs} epochs, about "
         f"{format_time(seconds * images * epochs)} on {device.type}; memory {format_bytes(memory)} with "
@@ -336,7 +336,7 @@ def _classes(settings: Finetune, inputs: TuningInputs, device: torch.device) -> 
             f"params.yaml: finetune.image_class_weight is {settings.image_class_weight} and "
             f"finetune.text_class_weight is {settings.text_class_weight}, but {file.artifact.path} has no "
             "classes: the stage `train` had no instance loss; set both to 0, or use "
-            "-S train.image_class_weight=1.0"
+            "-S ++train.image_class_weight=1.0"
         )
     dropout = inputs.model.settings["terms"]["instance"]["dropout"]
     count, dim = file.weight.shape

@@ -376,7 +376,7 @@ def require_vectors(settings: Train, vectors: "WordVectors | None") -> None:
         if settings.words == "fixed":
             raise InputError(
                 "params.yaml: train.words is 'fixed', but tokenize.vectors names no vectors; name a file of "
-                "word vectors, or use -S train.words=learned"
+                "word vectors, or use -S ++train.words=learned"
             )
         return
     unused = unused_vectors_message(settings, vectors.file)

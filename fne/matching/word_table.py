@@ -34,7 +34,7 @@ def word_table(
         if fixed:
             raise InputError(
                 "train.words is 'fixed', but tokenize.vectors names no vectors; name a file of word vectors, "
-                "or use -S train.words=learned"
+                "or use -S ++train.words=learned"
             )
         # Embedding by itself draws normal numbers, which differ between generations of CPUs.
         weight = torch.empty(vocabulary_size, word_dim).uniform_(-0.1, 0.1)
