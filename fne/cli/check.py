@@ -5,7 +5,7 @@ All faults of all sections are reported in one message.
 
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -31,7 +31,14 @@ from fne.core.terminal import say
 from fne.datasets.location import file_fault
 from fne.datasets.read import Catalog
 from fne.experiments.comparable import DEMO_ROOT
-from fne.experiments.effective_settings import RUNTIME, SECTIONS, effective
+from fne.experiments.effective_settings import (
+    PARAMS,
+    RUNTIME,
+    SECTIONS,
+    effective,
+    pipeline_of_section,
+    pipeline_params,
+)
 from fne.extraction.layers import OUTPUTS, TAPS
 from fne.extraction.settings import (
     ALGORITHM_NAMES,
@@ -136,30 +143,29 @@ def check_overrides(path: Path, overrides: Sequence[str], show: bool, named: Seq
 
     No file is changed: what is checked are copies in a folder that has links to all else.
     """
-    faults = _unknown_keys(load_params(path), overrides)
+    faults = _unknown_keys(path, overrides)
     if faults:
         raise LinesError("\n".join(f"{path}: {fault}" for fault in faults))
     # Overrides of the fine-tuning are for its pipeline.
     tunable = any("finetune." in each.partition("=")[0] for each in overrides)
-    own = [each for each in overrides if ":" not in each.partition("=")[0]]
-    others: dict[str, list[str]] = {}
+    by_file: dict[str, list[str]] = {}
     for each in overrides:
-        file, colon, rest = each.partition(":")
-        if colon and "=" not in file:
-            others.setdefault(file, []).append(rest)
+        file, key = _split_override(each)
+        by_file.setdefault(file or path.name, []).append(key)
     try:
-        for sweep in split_sweeps(path, own) if own else [[]]:
-            told = f"{path} with {' '.join([*sweep, *(each for each in overrides if each not in own)])}"
+        for sweep in split_sweeps(by_file):
+            # As they are given, the keys of the root's file without its name.
+            given = [f"{file}:{each}".removeprefix(f"{path.name}:") for file in sweep for each in sweep[file]]
+            told = f"{path} with {' '.join(given)}"
             with tempfile.TemporaryDirectory(dir=path.parent, prefix=".check-") as folder:
                 changed = _copy_of(path, Path(folder))
-                apply_overrides(changed, sweep)
-                for file, values in others.items():
+                for file, values in sweep.items():
                     apply_overrides(Path(folder, file), values)
                 try:
                     sections = check_params(changed, tunable=tunable)
                 except InputError as error:
                     raise LinesError(
-                        error.message.replace(str(changed), told).replace(f"{folder}/", "")
+                        error.message.replace(str(changed), told).replace(f"{Path(folder)}/", "")
                     ) from None
                 say(f"{told}: all valid")
                 if show:
@@ -226,24 +232,47 @@ def check_demo(path: Path, sections: dict[str, Any]) -> None:
         )
 
 
-def _unknown_keys(params: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
+def _split_override(override: str) -> tuple[str, str]:
+    """Return the parameter file that an override names, which may be none, and the override of its key."""
+    place, equals, value = override.partition("=")
+    file, _, key = place.rpartition(":")
+    return file, f"{key}{equals}{value}"
+
+
+def _unknown_keys(path: Path, overrides: Sequence[str]) -> list[str]:
     """Find overrides that DVC would refuse, or take for new keys that no section has."""
-    files = set(flattened(params))
-    known = {f"{name}.{key}" for name, schema in SECTIONS.items() for key in flattened(schema().model_dump())}
+    params = load_params(path)
+    files = {*params, *_with_blocks(flattened(params))}
+    known = {*SECTIONS}
+    for name, schema in SECTIONS.items():
+        known |= _with_blocks({f"{name}.{key}" for key in flattened(schema().model_dump())})
     faults = []
     for override in overrides:
-        given = override.partition("=")[0].rpartition(":")[2]
+        file, changed = _split_override(override)
+        given = changed.partition("=")[0]
         key = given.lstrip("+~")
-        # A whole block or section may be replaced or removed.
-        if key not in known and not any(each.startswith(f"{key}.") for each in known):
+        if key not in known:
             if not given.startswith("~"):
                 same = [each for each in known if each.rpartition(".")[2] == key.rpartition(".")[2]]
                 close = sorted(same) or get_close_matches(key, known, n=1)
                 hint = f" (did you mean {' or '.join(repr(each) for each in close)}?)" if close else ""
                 faults.append(f"there is no key '{key}'{hint}")
-        elif given == key and key not in files and not any(each.startswith(f"{key}.") for each in files):
-            faults.append(f"'{key}' does not stand in a file, and has its default; use -S ++{override}")
+            continue
+        own = pipeline_params(pipeline_of_section(key.partition(".")[0]))
+        prefix = "" if own == PARAMS else f"{own}:"
+        plus = "" if key in files or given != key else "++"
+        if (file or PARAMS) != own and path.name == PARAMS:
+            faults.append(f"'{key}' is a key of {own}; use -S {prefix}{plus}{changed}")
+        elif plus:
+            faults.append(
+                f"'{key}' does not stand in a file, and has its default; use -S {prefix}++{changed}"
+            )
     return faults
+
+
+def _with_blocks(keys: Iterable[str]) -> set[str]:
+    """Return nested keys with the blocks that they are in, which may be replaced or removed as a whole."""
+    return {key.rsplit(".", up)[0] for key in keys for up in range(key.count("."))}
 
 
 def _unknown_sections(params: dict[str, Any]) -> list[str]:

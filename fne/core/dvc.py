@@ -201,13 +201,19 @@ def repro_command(out: Path, otherwise: str = "") -> str:
     return known.stage or otherwise if known else otherwise
 
 
-def split_sweeps(file: Path, overrides: Sequence[str]) -> list[list[str]]:
-    """Return the overrides of each combination that values such as `-S train.margin=0.1,0.2` stand for."""
+def split_sweeps(overrides: Mapping[str, Sequence[str]]) -> list[dict[str, list[str]]]:
+    """Return the overrides of each combination that values such as `-S train.margin=0.1,0.2` stand for.
+
+    Overrides, and those of a combination, are given by the parameter file that they change.
+    """
     from dvc.utils.hydra import get_hydra_sweeps  # dvc: slow to import
     from hydra.errors import HydraException
 
     with dvc_errors(HydraException):
-        return [sweep[str(file)] for sweep in get_hydra_sweeps({str(file): list(overrides)})]
+        found: list[dict[str, list[str]]] = get_hydra_sweeps(
+            {file: list(values) for file, values in overrides.items()}
+        )
+    return found
 
 
 def apply_overrides(file: Path, overrides: Sequence[str]) -> None:

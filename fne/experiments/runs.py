@@ -132,6 +132,7 @@ class Run:
     split_digests: dict[str, str] | None = None  # split: which images it has
     baseline: float | None = None  # the sum of recalls of the closed form with the same features and split
     validation: float | None = None  # the sum of validation recalls of the kept weights, which chooses
+    given: frozenset[str] = frozenset()  # the keys that its parameter files said, with their sections
 
     @property
     def is_below_baseline(self) -> bool:
@@ -261,7 +262,7 @@ class RecordedRuns:
             found = self._recorded(name, read, Results(metrics, "", pipeline_of_section(section)))
             if found is None:
                 continue
-            settings, hashes = found
+            settings, _, hashes = found
             try:
                 results = next(iter(parse_metrics(content).values()))
             except (*UNREADABLE, StopIteration):
@@ -301,7 +302,7 @@ class RecordedRuns:
         found = self._recorded(source, read, which)
         if found is None:
             return None
-        settings, hashes = found
+        settings, given, hashes = found
         if which.sections:  # nothing else in the lock file is about these results
             settings = {section: keys for section, keys in settings.items() if section in which.sections}
             own = {CAPTIONS, IMAGES, which.metrics, which.ranks, *map(str, settings[IMPORTED].values())}
@@ -315,10 +316,14 @@ class RecordedRuns:
         ranks, (counts, digests) = self._ranks(which.ranks, hashes), self._split_facts(hashes)
         baseline = _baseline(read(BASELINE), hashes, results)
         validation = None if which.sections else _validation(read, settings, hashes)
-        return Run(name, settings, results, started, hashes, ranks, counts, digests, baseline, validation)
+        return Run(
+            name, settings, results, started, hashes, ranks, counts, digests, baseline, validation, given
+        )
 
-    def _recorded(self, name: str, read: Read, which: Results) -> tuple[Settings, dict[str, str]] | None:
-        """Return the settings of a run and DVC's hash of each path, or None if they are not known.
+    def _recorded(
+        self, name: str, read: Read, which: Results
+    ) -> tuple[Settings, frozenset[str], dict[str, str]] | None:
+        """Return the settings of a run, which of them files say, and DVC's hashes; None if one is not known.
 
         In the work tree, metrics or settings may be older or newer than the lock: they are of another run.
         """
@@ -329,27 +334,30 @@ class RecordedRuns:
         if not is_current or not given.keys() & PIPELINES[which.pipeline]:
             return None
         settings: Settings = {}
+        said: set[str] = set()
         for file in dict.fromkeys([settings_file(DEFAULT), settings_file(which.pipeline)]):
             content = read(file)
             if content is None or bytes_md5(content) != hashes.get(file):
                 say(f"{name} is left out: its {file} is not what {LOCK} records; run `dvc repro`", err=True)
                 return None
             try:
-                settings |= parse_settings(content)[0]
+                made, by_files = parse_settings(content)
             except ValueError as error:
                 say(f"{name} is left out: {file}: damaged ({error}); run `dvc repro --force check`", err=True)
                 return None
+            settings |= made
+            said |= by_files
         for section, keys in given.items():
             for key, value in keys.items():
-                made = settings.get(section, {}).get(key, value)
-                if as_list(made) != as_list(value):
+                found = settings.get(section, {}).get(key, value)
+                if as_list(found) != as_list(value):
                     say(
                         f"{name} is left out: it was made with {section}.{key} = {value!r}, but its settings "
-                        f"have {made!r}; run `dvc repro`",
+                        f"have {found!r}; run `dvc repro`",
                         err=True,
                     )
                     return None
-        return settings, hashes
+        return settings, frozenset(said), hashes
 
     def _ranks(self, place: str, hashes: dict[str, str]) -> Arrays | None:
         path = self._artifact(place, hashes)

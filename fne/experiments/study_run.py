@@ -18,6 +18,7 @@ import shutil
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -132,15 +133,17 @@ def run_study(
 
 def settings_of(params: Mapping[str, Any], overrides: Mapping[str, Any], place: str) -> Settings:
     """Return the sections of `params.yaml` with overrides; one message names all faults."""
-    content = {name: dict(params.get(name, {})) for name in SECTIONS}
+    content = {name: dict(params.get(name) or {}) for name in SECTIONS}
     known = flattened({name: schema().model_dump() for name, schema in SECTIONS.items()})
     faults = []
     for key, value in overrides.items():
-        if key not in known and key.partition(".")[0] in SECTIONS:
-            faults.append(f"there is no key '{key}'")
-        elif key not in known:
+        if key in known:
+            put(content, key, value)
+        elif key.partition(".")[0] in SECTIONS:
+            close = get_close_matches(key, known, n=1)
+            faults.append(f"there is no key '{key}'" + (f" (did you mean '{close[0]}'?)" if close else ""))
+        else:
             faults.append(f"'{key}' is in no section of a study ({', '.join(SECTIONS)})")
-        put(content, key, value)
     sections: dict[str, Any] = {}
     for name, schema in SECTIONS.items():
         sections[name], found = parse_section(content, name, schema)

@@ -176,14 +176,19 @@ def compare_runs(
 
 
 def changed_settings(a: Run, b: Run) -> list[Change]:
-    """Return the settings that apply and differ, and inputs that differ under the same name."""
+    """Return the settings that apply and differ, and inputs that differ under the same name.
+
+    One that no parameter file says is marked: the code of the two runs has other defaults.
+    """
     changes = []
     for section in RESULT_SECTIONS:
         texts_a, texts_b = (flatten(run.settings.get(section, {})) for run in (a, b))
         for key in dict.fromkeys([*texts_a, *texts_b]):
             before, after = texts_a.get(key, "-"), texts_b.get(key, "-")
             if before != after:
-                changes.append(Change(f"{section}.{key}", before, after))
+                name = f"{section}.{key}"
+                mark = "" if name in a.given | b.given else " (default)"
+                changes.append(Change(f"{name}{mark}", before, after))
     return changes + [
         Change(f"content of {path}", a.hashes[path][:12], b.hashes[path][:12])
         for path in sorted(_inputs(a) & _inputs(b))

@@ -190,8 +190,8 @@ def test_the_shell_splits_a_command_into_its_arguments():
     [each] = plan("2", "flickr8k", "paper", 1, ["FNE-POE"])
     command = shlex.split(each.shell_command())
     assert command[:5] == ["dvc", "exp", "run", "--queue", "-S"]
-    assert "embed.kind=fne" in command
-    assert command[-2:] == ["-S", "train.seed=0"]
+    assert "++embed.kind=fne" in command
+    assert command[-2:] == ["-S", "++train.seed=0"]
 
 
 def test_a_method_of_another_table_is_refused():
@@ -230,7 +230,7 @@ def test_missing_experiments_are_printed_and_not_missing_once_they_are_queued(ta
     assert dry.exit_code == 0, dry.output
     lines = dry.stdout.splitlines()
     assert lines[0] == "# FC7-MOE-bl, seed 1"
-    assert lines[1].startswith("dvc exp run --queue -S catalog.restval=drop ")
+    assert lines[1].startswith("dvc exp run --queue -S ++catalog.restval=drop ")
     assert lines[2:] == ["# 1 experiments; queue them, then `dvc queue start` runs them"]
     dvc(Path(), *shlex.split(lines[1])[1:])
     again = table(*wanted)

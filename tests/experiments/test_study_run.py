@@ -71,7 +71,7 @@ def test_a_result_equals_the_closed_form_computed_by_hand(study, tmp_path):
     }
     rows = Rows.open(tmp_path / "by_hand")
     size = words.artifact.settings["words"]
-    own = settings.train.methods["cca"]
+    own = settings.train.cca
     matcher = to_matcher(align(rows, images["train"], images["val"], size, "cca", own))
     test = images["test"]
     vectors = matcher.embed_images(torch.from_numpy(rows.read(test.ids).astype(np.float32))).detach().numpy()
@@ -167,7 +167,7 @@ def test_the_inner_validation_chooses_among_the_draws(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("overrides", "fault"),
     [
-        ({"embed.kinds": "fne"}, "params.yaml has no key 'embed.kinds'"),
+        ({"embed.kinds": "fne"}, "s.yaml: cell: there is no key 'embed.kinds' (did you mean 'embed.kind'?)"),
         ({"evaluate.top": 5}, "'evaluate.top' is in no section of a study (catalog, embed, tokenize, train)"),
         ({"embed.low": 9.0}, "section 'embed': low must be below high, got low=9.0, high=0.15"),
         (

@@ -21,10 +21,19 @@ def test_settings_that_differ_are_listed_and_code_by_its_folders(project):
     assert found.code == ["fne/matching"]
 
 
-def test_blocks_that_do_not_apply_are_not_listed(project):
+def test_a_key_that_applies_to_one_run_only_is_listed(project):
     a = project.run("a")
-    other = replace(a, settings=a.settings | {"train": a.settings["train"] | {"max_hinge.hardest": "x"}})
-    assert changed_settings(a, other) == []
+    other = replace(a, settings=a.settings | {"train": a.settings["train"] | {"max_hinge.hardest": "query"}})
+    other = replace(other, given=other.given | {"train.max_hinge.hardest"})
+    assert changed_settings(a, other) == [Change("train.max_hinge.hardest", "-", "query")]
+
+
+def test_a_setting_that_no_parameter_file_says_is_marked(project):
+    a = project.run("a")
+    other = replace(a, settings=a.settings | {"train": a.settings["train"] | {"clip": 2.0}})
+    assert changed_settings(a, other) == [Change("train.clip (default)", "0.0", "2.0")]
+    given = replace(other, given=other.given | {"train.clip"})
+    assert changed_settings(a, given) == [Change("train.clip", "0.0", "2.0")]
 
 
 def test_inputs_that_differ_under_the_same_name_are_listed(project):

@@ -9,7 +9,8 @@ from fne.experiments.runs import CAPTIONS, HISTORY, IMAGES, Result, Run
 from fne.store.arrays import Arrays, read_arrays
 from tests.support.report import SENTENCES, write_history, write_run
 
-SETTINGS = {"train": {"margin": 0.2, "seed": 0, "loss": "sum_hinge", "max_hinge.hardest": "query"}}
+SETTINGS = {"train": {"margin": 0.2, "seed": 0, "loss": "sum_hinge", "clip": 0.0}}
+GIVEN = frozenset({"train.margin", "train.seed", "train.loss"})
 NUMBERS = (10.0, 20.0, 30.0, 4.0, 10.0, 20.0, 30.0, 4.0)
 
 
@@ -64,4 +65,4 @@ def _run(name: str, seed: int, margin: float, folder: Path, ranks: Arrays, valid
     settings["catalog"] = {"root": str(folder / "photos")}
     hashes = {CAPTIONS: "c", IMAGES: "i", "fne/matching": name[0]}
     result = Result("test", "full", NUMBERS, 4, 7, 439.3)
-    return Run(name, settings, [result], True, hashes, ranks, None, None, 290.0, validation)
+    return Run(name, settings, [result], True, hashes, ranks, None, None, 290.0, validation, GIVEN)
