@@ -22,8 +22,8 @@ from fne.cli.check import SECTIONS
 from fne.core.settings import flattened, parse_section
 from fne.datasets.demo.dataset import Render, describe_dataset
 from fne.features.embeddings import EMBEDDINGS
+from fne.matching.hard_negatives import MINERS
 from fne.matching.image_heads import IMAGE_HEADS
-from fne.matching.losses import LOSSES
 from fne.matching.similarities import SIMILARITIES
 from fne.matching.text_encoders import TEXT_ENCODERS
 from fne.store.layout import Layer
@@ -283,7 +283,7 @@ def test_every_parameter_is_explained(key):
 @pytest.mark.parametrize(
     "name",
     [
-        *itertools.chain(EMBEDDINGS, IMAGE_HEADS, TEXT_ENCODERS, SIMILARITIES, LOSSES, OPTIMIZERS),
+        *itertools.chain(EMBEDDINGS, IMAGE_HEADS, TEXT_ENCODERS, SIMILARITIES, MINERS, OPTIMIZERS),
         *CLIPS,
     ],
 )
