@@ -149,7 +149,8 @@ def frequent_user_tags(training: Sequence[Captioned], count: int, place: Path) -
     if not found:
         raise InputError(
             f"{place}: train_tagger.user_tags is 'user', but no training image has user tags; add a column "
-            "`user_tags` to the table of the data set, or use -S pipelines/tagging/params.yaml:train_tagger.user_tags=none"
+            "`user_tags` to the table of the data set, or use -S "
+            "pipelines/tagging/params.yaml:train_tagger.user_tags=none"
         )
     return sorted(found, key=lambda tag: (-found[tag], tag))[:count]
 

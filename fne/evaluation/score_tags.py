@@ -127,7 +127,8 @@ def images_to_tag(captioned: Sequence[Captioned], source: ConceptSource, split: 
     found = source.images(captioned, split)
     if not any(source.names(record) for record in found):
         usable = [each for each in SCORED if any(source.names(one) for one in source.images(captioned, each))]
-        remedy = f"use `-S pipelines/tagging/params.yaml:score_tags.split={usable[0]}`" if usable else "see `catalog` in params.yaml"
+        other = f"use `-S pipelines/tagging/params.yaml:score_tags.split={usable[0]}`" if usable else ""
+        remedy = other or "see `catalog` in params.yaml"
         raise InputError(
             f"params.yaml: score_tags.split is '{split}', but no image of it has tags to compare with; "
             f"{remedy}"

@@ -278,7 +278,8 @@ def announcement(task: MatchingTask, network: TunedNetwork, settings: Finetune, 
     memory = network.activation_bytes(blank, settings.batch) + weights * (2 + copies)
     epochs, images = sum(phase.epochs for phase in settings.phases()), sum(sizes)
     last = last_block([tap.layer for tap in BACKBONES[backbone].taps])
-    layers = f"-S pipelines/finetuning/params.yaml:finetune.first={last} trains the last layers only" if settings.first == ALL else ""
+    cheaper = f"-S pipelines/finetuning/params.yaml:finetune.first={last} trains the last layers only"
+    layers = cheaper if settings.first == ALL else ""
     return (
         f"fine-tuning from layer '{settings.first}': {images} images per epoch, {epochs} epochs, about "
         f"{format_time(seconds * images * epochs)} on {device.type}; memory {format_bytes(memory)} with "

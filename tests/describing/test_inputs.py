@@ -88,7 +88,7 @@ def test_validation_images_without_any_concept_are_refused(tmp_path):
 def test_user_tags_that_are_nowhere_are_refused(tmp_path):
     assert message(tmp_path, [replace(record, user_tags=()) for record in WORLD], user_tags="user") == (
         "CATALOG: train_tagger.user_tags is 'user', but no training image has user tags; add a column `user_tags` to the "
-        "table of the data set, or use -S train_tagger.user_tags=none"
+        "table of the data set, or use -S pipelines/tagging/params.yaml:train_tagger.user_tags=none"
     )
 
 

@@ -183,7 +183,7 @@ def test_other_kinds_refuse_several_views(tmp_path, kind):
         EMBEDDINGS[kind](rows, fit(rows, rows.ids), CHOICES)
     assert caught.value.message == (
         f"{tmp_path / 'views'}: holds several views of each image, which only embed.kind 'plain' keeps; use "
-        "-S embed.kind=plain, or -S extract.views=mean"
+        "-S embed.kind=plain, or -S ++extract.views=mean"
     )
 
 

@@ -45,7 +45,7 @@ def test_a_split_without_captions_is_refused_with_what_to_type(run):
     assert (result.exit_code, result.stderr) == (
         2,
         "Error: params.yaml: evaluate.split is 'test', but the catalog has captions only in train, val; "
-        "hold out some training images with `-S catalog.test_from_train=0.1`, or use "
+        "hold out some training images with `-S ++catalog.test_from_train=0.1`, or use "
         "`dvc exp run -S evaluate.split=val`, whose images choose the epoch, so that the figures are too high\n",
     )
 

@@ -360,7 +360,7 @@ def test_fixed_words_without_vectors_are_refused(run):
     assert (result.exit_code, result.stderr) == (
         2,
         "Error: params.yaml: train.words is 'fixed', but tokenize.vectors names no vectors; name a file of "
-        "word vectors, or use -S train.words=learned\n",
+        "word vectors, or use -S ++train.words=learned\n",
     )
 
 
