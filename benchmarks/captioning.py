@@ -172,7 +172,7 @@ def _writing_decoder() -> Decoder:
 
 def _our_step(decoder: Decoder) -> Callable[[Captions], float]:
     group = ParameterGroup("weights", list(decoder.parameters()))
-    optimizer = OPTIMIZERS["adam"].make([group], RATE, None)
+    optimizer = OPTIMIZERS["adam"]([group], RATE, None)
 
     def step(batch: Captions) -> float:
         conditions, targets, lengths = batch

@@ -64,7 +64,7 @@ def our_step(matcher: Matcher) -> Callable[[Batch], float]:
     objective = Objective("sum_hinge", LossChoices(), MARGIN)
     pairs = MatchingData(data, data, PairDraw([], 0, BATCH, "one"))  # type: ignore[arg-type]
     task = MatchingTask(matcher, [objective], pairs)
-    optimizer = partial(OPTIMIZERS["adam"].make, settings=None)
+    optimizer = partial(OPTIMIZERS["adam"], settings=None)
     trainer = Trainer(task, Schedule([Phase("sum_hinge", RATE, 1, 1)], 0, optimizer, CLIP, "global", 0))
 
     def step(batch: Batch) -> float:
