@@ -26,7 +26,7 @@ import torch
 from ruamel.yaml import YAML
 
 from benchmarks.drawn import draw_dataset, draw_store
-from fne.core.settings import parse_section, put
+from fne.core.settings import load_params, parse_section, put
 from fne.describing.concepts import recorded_source
 from fne.describing.inputs import read_inputs
 from fne.describing.run import train_describing_model
@@ -158,8 +158,8 @@ def evaluate(changes: Mapping[str, Any], seed: int) -> tuple[TagScores, int]:
 
 
 def tagger_settings(changes: Mapping[str, Any]) -> TrainTagger:
-    """Return the settings of `params.yaml` with changes."""
-    content = dict(YAML(typ="safe").load(PROJECT / "params.yaml")["train_tagger"])
+    """Return the settings of the project's tagger with changes."""
+    content = dict(load_params(PROJECT / "params.yaml")["train_tagger"])
     for key, value in changes.items():
         put(content, key, value)
     settings, faults = parse_section({"train_tagger": content}, "train_tagger", TrainTagger)

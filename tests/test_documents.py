@@ -19,8 +19,9 @@ from ruamel.yaml import YAML
 from benchmarks.__main__ import BENCHMARKS
 from fne.cli import main as fne
 from fne.cli.check import SECTIONS
-from fne.core.settings import flattened, parse_section
+from fne.core.settings import flattened, load_params, parse_section, put
 from fne.datasets.demo.dataset import Render, describe_dataset
+from fne.experiments.effective_settings import pipeline_of_section, pipeline_params
 from fne.features.embeddings import EMBEDDINGS
 from fne.matching.hard_negatives import MINERS
 from fne.matching.image_heads import IMAGE_HEADS
@@ -44,7 +45,7 @@ STAGES = {
     for path in ("pipelines/demo/dvc.yaml", "dvc.yaml")
     for name, stage in YAML(typ="safe").load(ROOT / path)["stages"].items()
 }
-PARAMS = YAML(typ="safe").load(ROOT / "params.yaml")
+PARAMS = load_params(ROOT / "params.yaml")
 SUBJECTS = ("make", "fne", "dvc", "python", "pip", "source", "git")
 
 
@@ -108,13 +109,6 @@ def test_every_python_module_exists(words):
         assert set(words[2:]) <= set(BENCHMARKS)
 
 
-# Overrides that are valid only beside others of the same command.
-QUANTILES = {"thresholds": "quantiles", "low": 0.4, "high": 0.6}
-RIA = {"condition": "embedding", "concept_loss": "none", "learns": "jointly"}
-TOGETHER = dict.fromkeys(["embed.thresholds=quantiles", "embed.low=0.4", "embed.high=0.6"], QUANTILES)
-TOGETHER |= dict.fromkeys(["train_tagger.condition=embedding", "train_tagger.concept_loss=none"], RIA)
-
-
 def overrides_of_commands() -> list[list[str]]:
     """Return the overrides of every command that has some."""
     found = [
@@ -122,45 +116,63 @@ def overrides_of_commands() -> list[list[str]]:
         for subject in ("dvc", "fne")
         for words in commands_of(subject)
     ]
-    return [each for each in found if each]
+    return [each for each in found if each and each != ["key=value"]]
 
 
-def overrides() -> list[str]:
-    passed = [override for each in overrides_of_commands() for override in each]
-    named = [
-        override
-        for text in DOCUMENTS.values()
-        for override in re.findall(rf"`((?:{'|'.join(SECTIONS)})\.[\w.]+=[^`\s]+)`", text)
-    ]
-    return sorted({*passed, *named} - {"key=value"})
-
-
-def sweep(override: str) -> list[str]:
-    """Return the values of an override, of which a sweep has several."""
-    values = override.split("=", 1)[1]
-    return [values] if values.startswith("[") else values.split(",")
-
-
-def change(params: dict[str, Any], override: str, value: str) -> None:
-    *blocks, name = override.split("=", 1)[0].split(".")
-    for each in blocks:
-        params = params[each]
-    assert name in params
-    params[name] = YAML(typ="safe").load(value)
-
-
-@pytest.mark.parametrize("override", overrides())
-def test_every_override_is_a_valid_parameter(override):
-    section = override.partition(".")[0]
-    # Some are valid only beside the others of a command.
-    beside = next((each for each in overrides_of_commands() if override in each), [])
-    for value in sweep(override):
-        params = copy.deepcopy(PARAMS)
-        params[section] |= TOGETHER.get(override, {})
-        for other in beside:
-            change(params, other, sweep(other)[0])
-        change(params, override, value)
+@pytest.mark.parametrize("overrides", overrides_of_commands(), ids=" ".join)
+def test_every_override_of_a_command_fits_its_file_and_is_valid_beside_the_others(overrides):
+    params = copy.deepcopy(PARAMS)
+    given = set(flattened(PARAMS))
+    for override in overrides:
+        place, value = override.split("=", 1)
+        file, _, key = place.rpartition(":")
+        section, own = key.lstrip("+").split(".", 1)
+        assert (file or "params.yaml") == pipeline_params(pipeline_of_section(section)), override
+        assert key.startswith("++") or key in given, override
+        first = value if value.startswith("[") else value.split(",")[0]  # of a sweep
+        put(params.setdefault(section, {}), own, YAML(typ="safe").load(first))
+    for section in {
+        override.partition("=")[0].rpartition(":")[2].lstrip("+").partition(".")[0] for override in overrides
+    }:
         assert parse_section(params, section, SECTIONS[section])[1] == []
+
+
+def values_in_texts() -> list[tuple[str, str]]:
+    """Return the keys that a text names with a value."""
+    sections = "|".join(SECTIONS)
+    found = [
+        each
+        for text in DOCUMENTS.values()
+        for each in re.findall(rf"`((?:{sections})\.[\w.]+)=([^`\s]+)`", text)
+    ]
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize(("key", "value"), values_in_texts())
+def test_every_value_that_a_text_names_is_one_of_its_key(key, value):
+    section, own = key.split(".", 1)
+    content: dict[str, Any] = {}
+    put(content, own, YAML(typ="safe").load(value))
+    assert parse_section({section: content}, section, SECTIONS[section])[1] == []
+
+
+def keys_in_texts() -> list[str]:
+    """Return the keys that the documents name, with or without a value."""
+    sections = "|".join(SECTIONS)
+    texts = [text for name, text in DOCUMENTS.items() if name != "docs/parameters.md"]
+    found = [
+        each
+        for text in texts
+        for each in re.findall(rf"[`+ ]((?:{sections})\.[a-z][a-z_]*(?:\.\w+)*)[`=]", text)
+    ]
+    return sorted({each for each in found if not each.endswith(".py")})
+
+
+@pytest.mark.parametrize("key", keys_in_texts())
+def test_every_key_that_a_document_names_exists(key):
+    section, own = key.split(".", 1)
+    known = set(flattened(SECTIONS[section]().model_dump()))
+    assert own in known or own in SECTIONS[section].nested()
 
 
 def test_an_override_changes_its_own_line_and_no_other(tmp_path):
@@ -173,12 +185,16 @@ def test_an_override_changes_its_own_line_and_no_other(tmp_path):
     assert changed.startswith("  margin: 0.123 # ")
 
 
+def outs_of(stage: dict[str, Any]) -> list[str]:
+    listed = [*stage.get("outs", []), *stage.get("metrics", [])]
+    return [name for each in listed for name in ([each] if isinstance(each, str) else each)]
+
+
 def stage_edges() -> set[tuple[str, str]]:
     """Which stage reads what which other stage writes, from dvc.yaml; without `check`, which all depend on."""
     makers = {}
     for stage, block in STAGES.items():
-        outs = [*block.get("outs", []), *(name for each in block.get("metrics", []) for name in each)]
-        makers.update(dict.fromkeys(outs, stage))
+        makers.update(dict.fromkeys(outs_of(block), stage))
     makers |= {"${catalog.root}": "render", "${embed.source}": "extract"}
     return {
         (makers[place], stage)
@@ -199,11 +215,11 @@ def test_the_picture_of_the_pipeline_is_that_of_dvc_yaml():
 
 
 def test_the_table_of_stages_is_that_of_dvc_yaml():
-    rows = re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", README, flags=re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", DOCUMENTS["docs/formats.md"], flags=re.MULTILINE)
     described = {stage: re.findall(r"`([\w./]+)`", writes) for stage, writes in rows if stage in STAGES}
     assert list(described) == list(STAGES)
     for stage, block in STAGES.items():
-        outs = [*block.get("outs", []), *(name for each in block.get("metrics", []) for name in each)]
+        outs = outs_of(block)
         assert sorted(each.rstrip("/") for each in described[stage]) == sorted(outs)
 
 
@@ -273,14 +289,6 @@ def test_the_page_of_parameters_is_current():
 
 
 @pytest.mark.parametrize(
-    "key", [row[1] for row in re.finditer(r"^\| `([\w.]+)` \|", DOCUMENTS["docs/parameters.md"], re.M)]
-)
-def test_every_parameter_is_explained(key):
-    (row,) = re.findall(rf"^\| `{re.escape(key)}` \|.*\| (.*) \|$", DOCUMENTS["docs/parameters.md"], re.M)
-    assert row.strip()
-
-
-@pytest.mark.parametrize(
     "name",
     [
         *itertools.chain(EMBEDDINGS, IMAGE_HEADS, TEXT_ENCODERS, SIMILARITIES, MINERS, OPTIMIZERS),
@@ -330,6 +338,7 @@ def test_the_line_that_compares_experiments_is_narrow_and_the_same_everywhere():
     names = [
         name
         for path in (ROOT / "metrics").glob("*.json")
+        if not path.name.endswith("settings.json")  # no metrics
         for name, value in flattened(YAML(typ="safe").load(path)).items()
         if not re.match(pattern, name) and not isinstance(value, list)  # DVC shows no lists
     ]

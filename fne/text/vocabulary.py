@@ -55,8 +55,8 @@ class Tokenize(Section):
     vectors: str = Field(
         "weights/random_words.yaml",
         min_length=1,
-        description="a file of word vectors (GloVe, word2vec, npz, safetensors), or the store that "
-        "`fne import --captions` wrote",
+        description="a file of word vectors (GloVe, word2vec, npz, safetensors), or the store of "
+        "captions that `fne import` wrote",
     )
     without_vector: Annotated[str, one_of(("drop", "mean", "random", "zero"))] = Field(
         "random", description="what becomes of words that the file of vectors does not have"

@@ -78,7 +78,7 @@ def test_a_split_without_tags_names_one_that_has_some():
     assert (result.exit_code, result.stderr) == (
         2,
         "Error: params.yaml: score_tags.split is 'test', but no image of it has tags to compare with; "
-        "use `-S score_tags.split=val`\n",
+        "use `-S pipelines/tagging/params.yaml:score_tags.split=val`\n",
     )
     change_params(Path(), {"score_tags": {"split": "val"}, "write_tags": {"images": "val"}})
     assert score().exit_code == 0
