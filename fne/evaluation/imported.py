@@ -29,7 +29,7 @@ class Imported(Section):
     captions: str = Field(
         "vectors/captions",
         min_length=1,
-        description="the folder of a store of caption vectors of the same space; `fne import --captions`",
+        description="the folder of a store of caption vectors of the same space; `fne import --captions FILE`",
     )
 
 
