@@ -28,7 +28,7 @@ from fne.extraction.computer import AHEAD, GPU_BATCH, DeviceQueue, LocalComputer
 from fne.extraction.extractor import Extractor
 from fne.extraction.finished_rows import Scratch
 from fne.extraction.forward_pass import Network
-from fne.extraction.networks import Tap
+from fne.extraction.layers import Tap
 from fne.extraction.preprocess import squash
 from fne.extraction.read_images import ImageFiles
 from fne.extraction.run import Report, extract
