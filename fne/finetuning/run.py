@@ -339,7 +339,7 @@ def _classes(settings: Finetune, inputs: TuningInputs, device: torch.device) -> 
             "classes: the stage `train` had no instance loss; set both to 0, or use "
             "-S ++train.image_class_weight=1.0"
         )
-    dropout = inputs.model.settings["terms"]["instance"]["dropout"]
+    dropout = inputs.model.settings["instance"]["dropout"]
     count, dim = file.weight.shape
     loss = Instance(count, dim, file.bias is not None, dropout)
     state = {"weight": file.weight} | ({} if file.bias is None else {"bias": file.bias})
@@ -360,5 +360,5 @@ def _model_factors(model: Mapping[str, Any]) -> RateFactors:
         value = model.get(key, 1.0)
         return float(value[-1] if isinstance(value, list) else value)
 
-    bias = model.get("terms", {}).get("instance", {}).get("bias_rate", 1.0)
+    bias = model.get("instance", {}).get("bias_rate", 1.0)
     return RateFactors(last("words_rate"), last("classifier_rate"), last("gain_rate"), bias)
