@@ -24,12 +24,12 @@ class Imported(Section):
     """The section `imported` of `params.yaml`: the folders of the two stores."""
 
     images: str = Field(
-        "vectors/images", min_length=1, description="the folder of a store of image vectors; `fne import`"
+        "vectors/images", min_length=1, description="a store of image vectors; `fne import FILE`"
     )
     captions: str = Field(
         "vectors/captions",
         min_length=1,
-        description="the folder of a store of caption vectors of the same space; `fne import --captions FILE`",
+        description="a store of caption vectors of the same space; `fne import --captions FILE`",
     )
 
 
