@@ -14,7 +14,7 @@ help: ## List the targets
 demo: announce $(VENV)/installed ## Run all pipelines on the embedded data set
 	@fne check --demo
 	@dvc repro
-	@dvc repro pipelines/tagging/dvc.yaml pipelines/captioning/dvc.yaml pipelines/imported/dvc.yaml
+	@dvc repro pipelines/tagging/dvc.yaml pipelines/captioning/dvc.yaml
 	@fne inspect metrics/retrieval.json metrics/tags.json metrics/captions.json
 	@printf '\nA sentence, and the images that it finds:\n'
 	@fne search $(SENTENCE) --k 3

@@ -4,8 +4,8 @@ r"""Compute the vectors of all images and captions of the catalog with a CLIP mo
     python -m examples.clip_vectors --model ViT-B-32 --weights /path/to/open_clip_model.safetensors
     fne import clip_images.npz
     fne import --captions clip_captions.npz
-    dvc exp run pipelines/imported/dvc.yaml -S imported.images=features/imported \
-        -S imported.captions=features/imported_captions
+    cp pipelines/imported/pipeline.yaml pipelines/imported/dvc.yaml
+    dvc repro pipelines/imported/dvc.yaml     # with the two stores named in pipelines/imported/params.yaml
 
 The model comes from open_clip. Its weights are a local file; nothing is downloaded. Vectors have length one.
 `--configuration` names a JSON file of open_clip's form for a model that open_clip does not list.

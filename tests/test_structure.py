@@ -16,7 +16,7 @@ from fne.experiments.effective_settings import DEFAULT, PARAMS, RUNTIME, pipelin
 from fne.experiments.effective_settings import PIPELINES as SECTIONS_BY_PIPELINE
 from tests.support.imports import ROOT, all_imports, direct_imports
 
-# That of fine-tuning is off until it is copied to `dvc.yaml`.
+# Those that are off until they are copied to `dvc.yaml` have another name.
 PIPELINES = sorted(
     path.relative_to(ROOT)
     for path in [
@@ -38,7 +38,7 @@ CHECKED = {
     "pipelines/tagging/dvc.yaml": "checked/tagging.txt",
     "pipelines/captioning/dvc.yaml": "checked/captioning.txt",
     "pipelines/finetuning/pipeline.yaml": "checked/finetuning.txt",
-    "pipelines/imported/dvc.yaml": "checked/imported.txt",
+    "pipelines/imported/pipeline.yaml": "checked/imported.txt",
 }
 # Stages that run the script of another one on other files.
 SCRIPTS = {"evaluate_tuned": "evaluate"}
@@ -151,7 +151,7 @@ def test_every_section_is_checked_by_its_own_pipeline():
     """What decides whether the image network can be tuned is checked by that pipeline, too."""
     tunable = {(PARAMS, section) for section in ("catalog", "extract", "embed", "train")}
     for pipeline, sections in SECTIONS_BY_PIPELINE.items():
-        file = "pipeline.yaml" if pipeline == "finetuning" else "dvc.yaml"
+        file = "pipeline.yaml" if pipeline in ("finetuning", "imported") else "dvc.yaml"
         stage = "dvc.yaml:check" if pipeline == DEFAULT else f"pipelines/{pipeline}/{file}:check"
         own = {(pipeline_params(pipeline), section) for section in sections if section != RUNTIME}
         assert set(params_of(stage)) == own | (tunable if pipeline == "finetuning" else set())

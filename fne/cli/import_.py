@@ -74,7 +74,7 @@ def import_(
     With --captions there is one row per caption. Its id is image#number, counted from 0, or the image's
     id with the caption's number in an array `number`. Set `tokenize.vectors` to the new store.
     If images and captions are vectors of one space, `imported.images` and `imported.captions` name
-    both stores, and `dvc repro pipelines/imported/dvc.yaml` evaluates them as they are.
+    both stores, and the pipeline in pipelines/imported evaluates them as they are.
 
     With --photos, up to 16 photos are computed as `extract` in params.yaml says. If their rows agree, the
     store records the network, and new photos can be searched and described.
