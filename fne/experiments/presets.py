@@ -211,9 +211,8 @@ def completed(overrides: Overrides) -> Overrides:
     for key, value in overrides.items():
         put(content, key, value)
     found = dict(overrides)
-    for name in (
-        content.keys() - {"catalog", "render"} - ({"finetune"} if not overrides.get(TUNING) else set())
-    ):
+    skipped = ["catalog", "render", *["finetune"] * (TUNING not in overrides)]
+    for name in [each for each in content if each not in skipped]:
         section, faults = parse_section(content, name, SECTIONS[name])
         if section is None:
             raise ValueError(f"a preset has faults in section '{name}': {'; '.join(faults)}")

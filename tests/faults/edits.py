@@ -37,6 +37,7 @@ WORLD: dict[str, dict[str, Any]] = {
     **SMALL,
     "render": {"images": 20, "side": 64, "val_share": 0.2, "test_share": 0.3},
     "train": {"threads": 1, "embed_dim": 16, "word_dim": 8, "batch": 4, "epochs": 3},
+    "baseline": {"threads": 1},
 }
 STAGES = (
     "catalog", "extract", "standardize", "embed", "tokenize", "train", "encode", "baseline",

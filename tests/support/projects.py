@@ -31,6 +31,7 @@ SMALL = {
         "patience": 15,
         "threads": 1,
     },
+    "baseline": {"threads": 1},
     "finetune": {"threads": 1},
     "train_tagger": {"threads": 1, "units": 16, "word_dim": 8, "epochs": 3},
     "tags_page": {"examples": 3},
