@@ -19,7 +19,7 @@ import click
 from ruamel.yaml import YAML
 
 from benchmarks.drawn import draw_dataset
-from fne.core.settings import load_params, put
+from fne.core.settings import load_params, put, read_yaml
 from fne.evaluation.intervals import Ranked
 from fne.evaluation.paired import compare_rsums, rsum_samples
 from fne.report.sources import LOSS, read_tables
@@ -135,8 +135,8 @@ def module_and_arguments(stage: str) -> tuple[str, list[str]]:
         >>> module_and_arguments("embed")
         ('stages.embed', ['features/statistics.h5', 'features/embeddings'])
     """
-    pipeline = "pipelines/finetuning/dvc.yaml" if stage in AFTER else "dvc.yaml"
-    _, _, module, *arguments = load_params(ROOT / pipeline)["stages"][stage]["cmd"].split()
+    pipeline = "pipelines/finetuning/pipeline.yaml" if stage in AFTER else "dvc.yaml"
+    _, _, module, *arguments = read_yaml(ROOT / pipeline)["stages"][stage]["cmd"].split()
     return module, arguments
 
 

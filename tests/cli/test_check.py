@@ -437,7 +437,7 @@ def test_a_key_that_a_pipeline_file_names_must_stand_in_a_parameter_file(project
 
 
 def test_a_section_in_two_files_is_refused(project):
-    change("encode:", "tags_page:\n  examples: 1\nencode:")
+    change("report:", "tags_page:\n  examples: 1\nreport:")
     assert check().stderr == (
         "Error: pipelines/tagging/params.yaml: section 'tags_page' stands in params.yaml too; remove one of them\n"
     )

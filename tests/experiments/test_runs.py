@@ -185,7 +185,7 @@ def test_a_run_whose_recorded_settings_disagree_with_the_lock_is_left_out_with_o
     lock_settings(folder, other_margin)
     assert names(folder) == ["second"]
     assert capsys.readouterr().err == (
-        "workspace is left out: it was made with train.margin = 0.2, but metrics/settings.json has [0.3]; "
+        "workspace is left out: it was made with train.margin = 0.2, but its settings have [0.3]; "
         "run `dvc repro`\n"
     )
 

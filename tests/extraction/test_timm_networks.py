@@ -304,7 +304,7 @@ def test_a_network_goes_through_all_stages_of_the_demo(run, tmp_path, name):
     ):
         done = CliRunner().invoke(stage, arguments)
         assert done.exit_code == 0, done.output
-    done = run("standardize", "embed", "tokenize", "train", "finetune", "encode", "evaluate")
+    done = run("standardize", "embed", "tokenize", "train", "encode", "evaluate")
     assert done.exit_code == 0, done.output
     rows = Rows.open(Path("features/activations"))
     assert [layer.name for layer in rows.layers] == [tap.layer for tap in find_backbone(name).taps]

@@ -56,7 +56,7 @@ def test_the_section_has_the_keys_of_cca_and_says_which_is_wrong(run):
 def test_a_closed_form_model_is_trained_encoded_and_evaluated_like_any_other(run):
     change_params(Path(), {"train": {"method": "cca"}})
     write_activations()
-    result = run(*READY, "train", "finetune", "encode", "evaluate")
+    result = run(*READY, "train", "encode", "evaluate")
     assert result.exit_code == 0
     training = json.loads(Path("metrics/training.json").read_text())
     assert (training["updates"], training["collapsed"], training["best_epoch"]) == (0, False, 1)

@@ -8,7 +8,7 @@ from fne.store.rows import Rows
 from tests.support.projects import change_params
 from tests.support.stages import IDS, SPLITS, write_catalog
 
-READY = ("standardize", "embed", "tokenize", "train", "finetune")
+READY = ("standardize", "embed", "tokenize", "train")
 
 
 def test_all_images_and_captions_become_vectors_of_length_one(run):
@@ -28,7 +28,7 @@ def test_gallery_images_become_vectors_too(run):
 def test_every_stage_records_the_shards_that_it_has_hashed(run, monkeypatch):
     monkeypatch.setattr("fne.core.stat_cache.CLOCK_RESOLUTION", 0)
     records, before = Path(".fne/verified"), 0
-    for stages in (["standardize"], ["embed", "tokenize"], ["train"], ["finetune", "encode"], ["evaluate"]):
+    for stages in (["standardize"], ["embed", "tokenize"], ["train"], ["encode"], ["evaluate"]):
         assert run(*stages).exit_code == 0
         lines = len(records.read_text().split())
         # `embed` reads the shards that `standardize` has hashed, and `encode` those of `train`.

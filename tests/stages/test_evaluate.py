@@ -14,7 +14,7 @@ from fne.store.lineage import recorded_lineage
 from tests.support.projects import change_params
 from tests.support.stages import IDS, SPLITS, metrics, write_catalog
 
-READY = ("standardize", "embed", "tokenize", "train", "finetune", "encode")
+READY = ("standardize", "embed", "tokenize", "train", "encode")
 
 
 @pytest.mark.parametrize("split", ["test", "val"])
@@ -54,7 +54,7 @@ def test_vectors_of_different_models_are_refused(run, tmp_path):
     run(*READY)
     images = Path("vectors/images").rename(tmp_path / "aside")
     change_params(Path(), {"train": {"seed": 1}})
-    run("train", "finetune", "encode")
+    run("train", "encode")
     for file in Path("vectors/images").iterdir():
         file.unlink()
     Path("vectors/images").rmdir()

@@ -366,7 +366,7 @@ def test_branches_train_and_encode(run, branch):
         Path(),
         {"train": {"image_head": branch, "text_encoder": f"bow_{branch}", "optimizer": "sgd_nesterov"}},
     )
-    assert run(*READY, "train", "finetune", "encode", "evaluate").exit_code == 0
+    assert run(*READY, "train", "encode", "evaluate").exit_code == 0
 
 
 DUAL_PATH = {
@@ -392,7 +392,7 @@ DUAL_PATH = {
 
 def test_an_instance_loss_leaves_a_classifier_beside_the_model(run):
     change_params(Path(), DUAL_PATH)
-    result = run(*READY, "train", "finetune", "encode", "evaluate")
+    result = run(*READY, "train", "encode", "evaluate")
     assert result.exit_code == 0
     matcher, artifact = read_model(Path("models/matching/model.safetensors"))
     found = read_classifier(Path("models/matching/classifier.safetensors"))
@@ -455,12 +455,12 @@ def test_views_are_drawn_in_training_and_averaged_afterwards(run):
     change_params(
         Path(), {"embed": {"kind": "plain", "layer": "fc7"}, "train": DUAL_PATH["train"] | {"keep": "best"}}
     )
-    assert run(*READY, "train", "finetune", "encode", "baseline").exit_code == 0
+    assert run(*READY, "train", "encode", "baseline").exit_code == 0
     matcher, _ = read_model(Path("models/matching/model.safetensors"))
     assert matcher.shape.features == 3
     of_views = Rows.open(Path("vectors/images")).read(["00.png", "19.png"])
     write_activations(layers=[Layer("fc7", 3)], equal_views=True)
-    assert run(*READY, "train", "finetune", "encode").exit_code == 0
+    assert run(*READY, "train", "encode").exit_code == 0
     alone = Rows.open(Path("vectors/images")).read(["00.png", "19.png"])
     np.testing.assert_allclose(of_views, alone, rtol=1e-4, atol=1e-5)
 
@@ -478,7 +478,7 @@ def test_the_default_training_starts_from_the_closed_form_and_is_encoded_and_eva
             }
         },
     )
-    assert run(*READY, "train", "finetune", "encode", "evaluate").exit_code == 0
+    assert run(*READY, "train", "encode", "evaluate").exit_code == 0
     _, artifact = read_model(Path("models/matching/model.safetensors"))
     assert artifact.settings["start"] == "cca"
     assert artifact.settings["cca"]["dim"] == 8

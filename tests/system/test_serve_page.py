@@ -64,7 +64,7 @@ def hostile_server(finished, tmp_path_factory):
                 for each in records
             ],
         )
-        run_stages("tokenize", "train", "finetune", "encode")
+        run_stages("tokenize", "train", "encode")
     process, address = start(place / "project")
     yield address
     process.terminate()

@@ -103,7 +103,7 @@ def test_shards_go_through_the_stages_and_images_stay_in_them(run, tmp_path):
     for image in images:
         assert read_pixels(image, root, RESIZES["squash"]).shape == (3, 256, 256)
     assert sorted(Rows.open(Path("features/activations")).ids) == [image.id for image in images]
-    assert run("standardize", "embed", "tokenize", "train", "finetune", "encode", "evaluate").exit_code == 0
+    assert run("standardize", "embed", "tokenize", "train", "encode", "evaluate").exit_code == 0
     assert image_faults(artifact) == []
     pack(root / "val-0000.tar", {"val00.png": picture(99)})
     assert image_faults(artifact)[0].startswith("data/images.jsonl: 1 of 16 images are not the listed files")
