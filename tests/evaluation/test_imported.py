@@ -114,23 +114,23 @@ def test_vectors_of_two_spaces_are_reported(run):
 
 def test_a_caption_of_the_catalog_can_be_searched_for_and_a_new_sentence_is_refused(run):
     images, captions = write_both()
-    project = Project(Path("params.yaml").absolute())
-    answer = search(project, "number 07", None, None, 20, model="imported")
+    project = Project(Path("params.yaml").absolute(), "imported")
+    answer = search(project, "number 07", None, None, 20)
     scores = {image: score("cosine", vector, captions["07.png#0"]) for image, vector in images.items()}
     assert [match.image for match in answer.matches] == sorted(IDS, key=lambda each: -scores[each])
     assert (answer.by, answer.measure) == ("imported", "cosine")
     with pytest.raises(Exception, match="the encoder that computed them is unknown; search the catalog with"):
-        search(project, "number 07 and 08", None, None, 5, model="imported")
+        search(project, "number 07 and 08", None, None, 5)
 
 
 def test_sentences_are_found_for_an_image_that_has_a_vector(run):
     images, captions = write_both()
-    project = Project(Path("params.yaml").absolute())
-    answer = search(project, "07.png", None, None, 40, model="imported")
+    project = Project(Path("params.yaml").absolute(), "imported")
+    answer = search(project, "07.png", None, None, 40)
     scores = {each: score("cosine", images["07.png"], vector) for each, vector in captions.items()}
     assert [match.id for match in answer.matches] == sorted(CAPTION_IDS, key=lambda each: -scores[each])
     with pytest.raises(Exception, match="--model imported searches the catalog by its vectors; remove --by"):
-        search(project, "07.png", "fne", None, 5, model="imported")
+        search(project, "07.png", "fne", None, 5)
 
 
 def test_sides_of_different_lengths_are_refused_with_both_names(run):

@@ -53,7 +53,7 @@ def write_project(folder: Path) -> None:
 
 def run_stages(*stages: str) -> None:
     """Run stages in the current folder, with the arguments that the pipeline files give them."""
-    files = [ROOT / "dvc.yaml", *ROOT.glob("pipelines/*/dvc.yaml")]
+    files = [ROOT / "dvc.yaml", *ROOT.glob("pipelines/*/dvc.yaml"), *ROOT.glob("pipelines/*/pipeline.yaml")]
     listed = {name: each for file in files for name, each in YAML(typ="safe").load(file)["stages"].items()}
     for stage in stages:
         _, _, module, *arguments = listed[stage]["cmd"].split()

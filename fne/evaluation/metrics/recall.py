@@ -108,7 +108,7 @@ def small_split_warning(images: int, chance: float, recalls: int) -> str | None:
     `chance` is the sum of recalls by chance, and `recalls` how many each direction has.
 
     Example:
-        >>> print(small_split_warning(4, 429.0, 3)[:46])
+        >>> print(small_split_warning(4, 429.0, 3)[:44])
         among 4 images chance scores 429.0 of 600, s
         >>> small_split_warning(50, 62.2, 3)
     """
