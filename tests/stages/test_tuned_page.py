@@ -1,4 +1,5 @@
 import re
+import shutil
 
 from click.testing import CliRunner
 
@@ -56,9 +57,9 @@ def test_ranks_of_another_model_before_are_refused_with_both_digests(tmp_path):
     other = text_digest("another model")
     write_run(tmp_path / "other", more=FULL | {"model": FULL["model"] | {"digest": other}})
     arguments = run.tuned_arguments
-    arguments[3] = str(tmp_path / "other/ranks.h5")
+    shutil.copy(tmp_path / "other/ranks.h5", tmp_path / "ranks.h5")
     message = CliRunner().invoke(main, arguments).stderr
-    assert f"other/ranks.h5 was made from model {other[:12]}…, but {tmp_path}/ranks.h5 was made" in message
+    assert f"/ranks.h5 was made from model {other[:12]}…, but {tmp_path}/tuned_ranks.h5 was made" in message
 
 
 def test_a_fine_tuned_run_is_not_called_stuck_because_the_training_before_it_was(tmp_path):
@@ -95,7 +96,7 @@ def test_the_history_of_another_fine_tuning_is_refused_with_both_digests(tmp_pat
     write_tuning(tmp_path / "untuned", [318.0, 330.0], best_epoch=1)
     model = FULL["model"]["digest"]
     assert report(untuned).stderr == (
-        f"Error: {tmp_path}/untuned/ranks.h5 was made from model {model[:12]}…, but {tmp_path}/untuned/tuning was "
+        f"Error: {tmp_path}/untuned/tuned_ranks.h5 was made from model {model[:12]}…, but {tmp_path}/untuned/tuning was "
         f"made from tuned {TUNED_MODEL[:12]}…; run `dvc repro`\n"
     )
     tuned = write_run(tmp_path / "tuned", more=tuned_lineage())
