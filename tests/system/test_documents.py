@@ -27,6 +27,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXCEPTIONS = {
     "/data/": "real data",
     "a dog": "captions of photographs",
+    "--model tuned": "a fine-tuned network; tests/stages/test_finetune.py",
     "VGG_ILSVRC": "real weights",
     "timm/": "real weights; tests/extraction/test_timm_networks.py",
     "conv5_3": "layers of VGG16",

@@ -57,7 +57,8 @@ def test_results_are_restored_without_a_lock_file(team, tmp_path, monkeypatch):
     assert verify_remote(NAME, repair=True, run_cache=True).faults == []
     clone = colleague(team, tmp_path / "clone")
     (clone / "dvc.lock").unlink()
-    assert stages_run(dvc(clone, "repro", "--pull")) == []
+    # DVC's run cache has no outputs that Git keeps, such as those of `check`.
+    assert stages_run(dvc(clone, "repro", "--pull")) == ["check"]
 
 
 def test_only_what_is_needed_is_pulled(team, tmp_path):
