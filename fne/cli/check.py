@@ -61,6 +61,12 @@ from fne.text.caption_vectors import is_caption_store
 from fne.text.vocabulary import Tokenize
 from fne.text.word_vectors import NO_VECTORS, is_no_vectors
 
+# The folders that are outputs as a whole, and the files that their stages write.
+OUTPUT_FOLDERS = {
+    "captions": ("vocabulary.json", "tokens.h5", "vectors.h5"),
+    "models/matching": ("model.safetensors", "classifier.safetensors"),
+}
+
 
 @click.command()
 @params_option
@@ -130,6 +136,7 @@ def check_params(path: Path, early: bool = False, tunable: bool = False) -> dict
     general += _untunable(sections) if tunable else []
     general += _unknown_algorithm(sections["runtime"])
     general += _missing_keys(path.parent, params)
+    general += _foreign_files(path.parent)
     faults += [f"{path}: {fault}" for fault in general]
     if faults:
         raise LinesError("\n".join(faults))
@@ -483,6 +490,17 @@ def _missing_keys(folder: Path, params: Mapping[str, Any]) -> list[str]:
         f"'{key}' is missing, which {pipeline} names; add it with its default, {_default_of(key)}"
         for key, pipeline in named.items()
         if key not in known and not any(each.startswith(f"{key}.") for each in known)
+    ]
+
+
+def _foreign_files(folder: Path) -> list[str]:
+    """Find what DVC would remove with a folder of a stage's outputs, before the stage runs."""
+    return [
+        f"{each.relative_to(folder)}: DVC removes what is in {place}/ before the stage that writes there; "
+        "move it, for example to features/"
+        for place, names in OUTPUT_FOLDERS.items()
+        for each in sorted((folder / place).glob("[!.]*"))
+        if each.name not in names
     ]
 
 

@@ -8,11 +8,14 @@ from click.testing import CliRunner
 from safetensors.torch import save_file
 
 from fne.cli import main
-from fne.cli.check import SECTIONS
+from fne.cli.check import OUTPUT_FOLDERS, SECTIONS
+from fne.core.options import OutputFiles
 from fne.extraction.networks import build_backbone
 from fne.store.layout import Layer
 from fne.store.rows import write_rows
 from stages.check import main as check_stage
+from stages.tokenize import main as tokenize
+from stages.train import main as train
 from tests.support.imports import ROOT
 from tests.support.projects import change_params
 
@@ -545,3 +548,25 @@ def test_an_unknown_layer_to_tune_from_is_refused_with_the_known_ones(project):
     result = check_overridden(*TUNABLE, f"{OF_TUNING}++finetune.first=conv6_1")
     assert result.exit_code == 2
     assert "section 'finetune': first: 'conv6_1' is not one of 'all', 'conv1_1', 'conv1_2', " in result.stderr
+
+
+@pytest.mark.parametrize("place", ["captions/imported/manifest.json", "models/matching/notes.txt"])
+def test_a_file_that_dvc_would_remove_with_a_folder_of_outputs_is_refused(project, place):
+    Path(place).parent.mkdir(parents=True, exist_ok=True)
+    Path(place).write_text("mine")
+    folder = place.rpartition("/")[0] if place.startswith("models") else "captions"
+    result = check()
+    assert result.exit_code == 2
+    assert f"DVC removes what is in {folder}/ before the stage that writes there; move it" in result.stderr
+
+
+def test_files_of_a_stage_are_no_foreign_files(project):
+    writing = {"captions": tokenize, "models/matching": train}
+    assert OUTPUT_FOLDERS.keys() == writing.keys()
+    for folder, command in writing.items():
+        (names,) = [each.type.names for each in command.params if isinstance(each.type, OutputFiles)]
+        assert sorted(OUTPUT_FOLDERS[folder]) == sorted(names)
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for name in (*names, ".temporary"):
+            Path(folder, name).write_text("")
+    assert check().exit_code == 0
