@@ -15,10 +15,17 @@ from fne.cli.check import check_params
 from fne.core.errors import InputError, LinesError
 from fne.core.files import write_text
 from fne.core.options import OUTPUT, TABLE, params_option
-from fne.core.settings import parameter_files
+from fne.core.settings import Runtime, load_runtime, parameter_files
 from fne.core.stage import stage
 from fne.core.terminal import say
-from fne.experiments.effective_settings import DEFAULT, PIPELINES, SECTIONS, pipeline_params, write_settings
+from fne.experiments.effective_settings import (
+    DEFAULT,
+    PIPELINES,
+    SECTIONS,
+    pipeline_params,
+    restore_settings,
+    write_settings,
+)
 from fne.store.catalog import CAPTIONS_FILE
 
 
@@ -42,13 +49,23 @@ def main(checked: Path, settings: Path, pipeline: str, params: Path) -> None:
         # Without a catalog, there may still be a store to import.
         sections = check_params(params, not CAPTIONS_FILE.exists(), pipeline == "finetuning")
     except InputError as error:
-        restored = dict.fromkeys([str(params), pipeline_params(pipeline), str(settings)])
+        restore_settings(settings, _scratch(params))
+        lost = [str(settings)] * (not settings.exists())
+        restored = dict.fromkeys([str(params), pipeline_params(pipeline), *lost])
         raise LinesError(
             f"{error.message}\nNo result was removed; set a valid value, or restore the committed ones with "
             f"`git checkout {' '.join(restored)}`"
         ) from None
-    write_settings(settings, params, pipeline, sections)
+    write_settings(settings, params, pipeline, sections, _scratch(params))
     say(f"{params}: {len(sections)} sections, all valid")
+
+
+def _scratch(params: Path) -> Path:
+    """Return the scratch folder; the usual one if the section that names it has a fault."""
+    try:
+        return load_runtime(params).scratch_folder()
+    except InputError:
+        return Runtime().scratch_folder()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fne.core.dvc import bytes_md5, recorded_stages
 from fne.core.errors import InputError
+from fne.core.files import write_text
 from fne.core.settings import Runtime, Section, flattened, load_params, parse_section
 from fne.datasets.demo.dataset import Render
 from fne.datasets.read import Catalog
@@ -29,7 +31,7 @@ from fne.store.checksums import (
     check_metrics,
     parse_settings,
     read_json,
-    write_metrics,
+    seal_metrics,
 )
 from fne.text.vocabulary import Tokenize
 
@@ -101,21 +103,41 @@ def settings_file(pipeline: str) -> str:
     return f"metrics/{SETTINGS}" if pipeline == DEFAULT else f"metrics/{pipeline}_{SETTINGS}"
 
 
-def write_settings(path: Path, params: Path, pipeline: str, sections: Mapping[str, Any]) -> None:
-    """Write the effective settings of a pipeline, those of files and those of the code apart."""
+def write_settings(
+    path: Path, params: Path, pipeline: str, sections: Mapping[str, Any], scratch: Path
+) -> None:
+    """Write the effective settings of a pipeline, those of files and those of the code apart.
+
+    DVC removes them before the stage `check`, so the scratch folder keeps a copy for `restore_settings`.
+    """
     content = load_params(params)
     found: dict[str, Setting] = {}
     for name in PIPELINES[pipeline]:
         if name != RUNTIME:
             found |= effective(name, sections[name], content.get(name) or {})
     origins = {pipeline_params(pipeline): True, DEFAULTS: False}
-    write_metrics(
-        path,
+    text = seal_metrics(
         {
             origin: {key: each.value for key, each in sorted(found.items()) if each.given is given}
             for origin, given in origins.items()
-        },
+        }
     )
+    write_text(path, text)
+    write_text(_kept(scratch, bytes_md5(text.encode())), text)
+
+
+def restore_settings(path: Path, scratch: Path) -> None:
+    """Put back the settings that DVC removed before a stage which then refused, if they are kept."""
+    md5 = next((stage.outs[str(path)] for stage in recorded_stages() if str(path) in stage.outs), "")
+    kept = _kept(scratch, md5)
+    if kept.is_file() and not path.exists() and bytes_md5(kept.read_bytes()) == md5:
+        # Not an output of this run: that would be removed again.
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(kept.read_bytes())
+
+
+def _kept(scratch: Path, md5: str) -> Path:
+    return scratch / "settings" / f"{md5}.json"
 
 
 def settings_of(params: Mapping[str, Any], place: str) -> Settings:

@@ -18,6 +18,7 @@ SUMMARY_KEYS = ("backbone", "crops", "resize", "activations", "precision", "algo
 OTHER_FOLDERS = {
     "training": "unfinished training",
     "search": "indexes of searched folders",
+    "settings": "copies of recorded settings",
     "written": "written tags and captions",
 }
 TRAINING_RUNS = "training_runs"  # the name of finished training runs in --prune

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from fne.core.dvc import Stage, bytes_md5
+from fne.experiments import effective_settings
 from fne.store.checksums import parse_metrics
 from stages.check import main
 from tests.support.imports import ROOT
@@ -51,6 +53,33 @@ def test_a_refused_value_leaves_the_output_and_says_how_to_get_back(project):
     assert not Path(SETTINGS).exists()
 
 
+def test_a_refused_value_costs_no_recorded_settings(project, monkeypatch):
+    assert run().exit_code == 0
+    before = Path(SETTINGS).read_bytes()
+    Path(SETTINGS).unlink()  # as DVC does before it runs the stage
+    stage = Stage("check", outs={SETTINGS: bytes_md5(before)})
+    monkeypatch.setattr(effective_settings, "recorded_stages", lambda: [stage])
+    change_params(project, {"train": {"loss": "triplet"}})
+    result = run()
+    assert result.exit_code == 2
+    assert Path(SETTINGS).read_bytes() == before
+    assert result.stderr.endswith("`git checkout params.yaml`\n")
+
+
+def test_settings_of_another_run_or_with_a_flipped_bit_are_not_put_back(project, monkeypatch):
+    assert run().exit_code == 0
+    md5 = bytes_md5(Path(SETTINGS).read_bytes())
+    Path(SETTINGS).unlink()
+    (kept,) = Path(".fne/settings").iterdir()
+    kept.write_bytes(kept.read_bytes()[:-1] + b" ")
+    change_params(project, {"train": {"loss": "triplet"}})
+    for recorded_md5 in (md5, "0" * 32):
+        stage = Stage("check", outs={SETTINGS: recorded_md5})
+        monkeypatch.setattr(effective_settings, "recorded_stages", lambda stage=stage: [stage])
+        assert run().exit_code == 2
+        assert not Path(SETTINGS).exists()
+
+
 def test_settings_of_the_file_and_of_the_code_are_recorded_apart(project):
     change_params(project, {"train": {"loss": "max_hinge", "clip": 2.0}})
     assert run().exit_code == 0
@@ -73,7 +102,7 @@ def test_a_pipeline_records_its_own_settings_and_names_its_file_as_the_remedy(pr
     change_params(project, {"train_tagger": {"units": 0}})
     result = run("--pipeline", "tagging")
     assert result.exit_code == 2
-    assert f"`git checkout params.yaml {own} {SETTINGS}`" in result.stderr
+    assert f"`git checkout params.yaml {own}`" in result.stderr
 
 
 def test_the_parameter_file_gets_a_new_time_so_that_git_looks_at_its_content(project):
