@@ -266,10 +266,10 @@ def _captioned(record: dict[str, Any]) -> Captioned:
 
 
 def _check_texts(*values: Any) -> None:
-    """Refuse what is no text, and lone surrogates, which cannot be written again."""
+    """Refuse what is not text, and lone surrogates, which cannot be written again."""
     for value in values:
         if not isinstance(value, str):
-            raise ValueError(f"{str(value)[:40]} is no text")
+            raise ValueError(f"{str(value)[:40]} is not text")
     "".join(values).encode()
 
 

@@ -354,7 +354,7 @@ def _sentences(image: str, given: object, what: str) -> list[str]:
     texts: list[str] = []
     for each in listed:
         if not isinstance(each, str):
-            raise InputError(f"image {image!r} has a {what} that is no text: {each!r}")
+            raise InputError(f"image {image!r} has a {what} that is not text: {each!r}")
         texts.append(each)
     return texts
 

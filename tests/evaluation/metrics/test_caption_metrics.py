@@ -255,12 +255,12 @@ def test_rouge_cuts_at_single_blanks_as_pycocoevalcap_does(candidate, reference,
 @pytest.mark.parametrize(
     ("candidate", "reference", "fault"),
     [
-        (None, "a dog", "image '1' has a candidate that is no text: None"),
-        ([3], "a dog", "image '1' has a candidate that is no text: 3"),
-        (b"dog", "a dog", "image '1' has a candidate that is no text: b'dog'"),
-        ("a dog", None, "image '1' has a reference that is no text: None"),
-        ("a dog", [{"caption": "a"}], "image '1' has a reference that is no text: {'caption': 'a'}"),
-        ("a dog", [["a", "dog"]], "image '1' has a reference that is no text: ['a', 'dog']"),
+        (None, "a dog", "image '1' has a candidate that is not text: None"),
+        ([3], "a dog", "image '1' has a candidate that is not text: 3"),
+        (b"dog", "a dog", "image '1' has a candidate that is not text: b'dog'"),
+        ("a dog", None, "image '1' has a reference that is not text: None"),
+        ("a dog", [{"caption": "a"}], "image '1' has a reference that is not text: {'caption': 'a'}"),
+        ("a dog", [["a", "dog"]], "image '1' has a reference that is not text: ['a', 'dog']"),
     ],
 )
 @pytest.mark.parametrize("metric", [bleu, rouge_l, cider_d])
