@@ -1,6 +1,6 @@
 """Full-Network Embeddings for finding images by sentences and sentences by images.
 
-These names are the Python interface; `docs/python.md` introduces it:
+These names are the Python interface; `docs/search.md` introduces it:
 
     import fne
 

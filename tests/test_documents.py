@@ -302,7 +302,7 @@ def test_every_variant_is_in_the_tables_of_choices(name):
 def test_the_python_examples_run_one_after_the_other(finished, tmp_path, monkeypatch):
     monkeypatch.chdir(shutil.copytree(finished, tmp_path / "project"))
     names: dict[str, Any] = {}
-    examples = re.findall(r"```python\n(.*?)```", DOCUMENTS["docs/python.md"], flags=re.DOTALL)
+    examples = re.findall(r"```python\n(.*?)```", DOCUMENTS["docs/search.md"], flags=re.DOTALL)
     for example in examples:
         exec(example, names)
     assert len(examples) >= 6

@@ -195,7 +195,7 @@ def _few_captions(sentences: Mapping[str, list[list[str]]], words: int) -> list[
     warning = (
         f"Warning: {len(sentences)} training images are few for a captioner: {per_word:.1f} captions per "
         f"word, less than {ENOUGH}; expect captions no better than those of similar images. The figures of "
-        f"docs/captions.md come from {MEASURED}"
+        f"docs/tags-and-captions.md come from {MEASURED}"
     )
     return [warning] * (per_word < ENOUGH)
 

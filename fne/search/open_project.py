@@ -249,7 +249,7 @@ def choose_model(params: Path, model: str, imported: bool = False) -> Project:
     if missing and model == TUNED:
         raise InputError(
             f"{missing}: is missing; run `dvc repro {FINETUNING}`, which makes the tuned model "
-            "(docs/finetuning.md)"
+            "(docs/papers.md)"
         )
     return project
 

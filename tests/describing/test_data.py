@@ -99,7 +99,7 @@ def test_too_few_captions_for_the_words_give_a_warning_before_training(tmp_path)
     write_captions(tmp_path / CAPTIONS, own)
     assert inputs(tmp_path).notes[1] == (
         "Warning: 48 training images are few for a captioner: 2.4 captions per word, less than 3; expect captions "
-        "no better than those of similar images. The figures of docs/captions.md come from 6,000 training images "
+        "no better than those of similar images. The figures of docs/tags-and-captions.md come from 6,000 training images "
         "with 30,000 captions, 8.6 per word"
     )
 

@@ -161,7 +161,7 @@ def test_without_its_name_the_model_before_the_tuning_is_searched(project):
 def test_a_tuned_model_that_is_not_there_is_refused_with_the_command_that_makes_it(project, absent):
     if absent.startswith("vectors"):
         tune(project)
-    message = f"{absent}: is missing; run `dvc repro pipelines/finetuning/dvc.yaml`, which makes the tuned model (docs/finetuning.md)"
+    message = f"{absent}: is missing; run `dvc repro pipelines/finetuning/dvc.yaml`, which makes the tuned model (docs/papers.md)"
     assert fault(search("a red ground")) == f"Error: {message}"
     assert fault(CliRunner().invoke(fne, ["serve", "--port", "0", "--model", "tuned"])) == f"Error: {message}"
     with pytest.raises(InputError, match="which makes the tuned model"):
