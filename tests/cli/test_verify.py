@@ -10,9 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner, Result
 
-from fne.cli import main
 from fne.core import stat_cache
 from fne.core.dvc import content_md5
 from fne.core.files import file_digest
@@ -46,27 +44,20 @@ from fne.store.tensors import write_sealed
 from fne.text.tokens import write_tokens
 from fne.text.vocabulary import read_vocabulary, write_vocabulary
 from fne.text.word_vectors import load_vectors, write_word_vectors
+from tests.support.commands import fne, refused
 from tests.support.imports import ROOT
 
 IDS = ["a", "b", "c", "d"]
 IMAGES, CAPTIONS, RECORD = Path("data/images.jsonl"), Path("data/captions.jsonl"), Path("data/catalog.json")
 ACTIVATIONS, STATISTICS = Path("features/activations"), Path("features/statistics.h5")
 VOCABULARY, TOKENS = Path("captions/vocabulary.json"), Path("captions/tokens.h5")
-MODEL, REJECTS, METRICS, PAGE = (
-    Path("models/matching/model.safetensors"),
-    Path("data/rejects.csv"),
-    Path("metrics/retrieval.json"),
-    Path("report/index.html"),
-)
-
-
-CLASSIFIER = Path("models/matching/classifier.safetensors")
+MODEL, CLASSIFIER = Path("models/matching/model.safetensors"), Path("models/matching/classifier.safetensors")
+HISTORY, METRICS = Path("models/history"), Path("metrics/retrieval.json")
+REJECTS, PAGE = Path("data/rejects.csv"), Path("report/index.html")
 
 
 def store(path=ACTIVATIONS, ids=IDS, value=0.0, lineage=None, name="activations") -> None:
-    shards = [
-        (number, chosen, np.full((len(chosen), 3), value)) for number, chosen in plan_shards(ids, 2).items()
-    ]
+    shards = [(number, own, np.full((len(own), 3), value)) for number, own in plan_shards(ids, 2).items()]
     lineage = merge(read_images(IMAGES)[1]) if lineage is None else lineage
     write_rows(path, name, [Layer("conv", 1), Layer("fc", 2)], "float32", shards, {}, lineage)
 
@@ -74,9 +65,8 @@ def store(path=ACTIVATIONS, ids=IDS, value=0.0, lineage=None, name="activations"
 def statistics(**arrays) -> None:
     captioned, _ = read_captions(CAPTIONS)
     lineage = merge(Rows.open(ACTIVATIONS).artifact, split_artifact(CAPTIONS, captioned, "train"))
-    write_arrays(
-        STATISTICS, "statistics", {"mean": np.zeros(3), "deviation": np.ones(3)} | arrays, {}, lineage
-    )
+    arrays = {"mean": np.zeros(3), "deviation": np.ones(3)} | arrays
+    write_arrays(STATISTICS, "statistics", arrays, {}, lineage)
 
 
 def tokens(captions=None) -> None:
@@ -90,11 +80,9 @@ def catalog(ids=IDS, word="x") -> None:
 
 
 def model(settings) -> str:
-    matcher = new_matcher(
-        Shape("linear", "gru", "cosine", False, 4, 3, 2, 2, text_encoder_settings={"initial": "torch"}),
-        seed=0,
-    )
-    return write_model(MODEL, matcher, settings, {})
+    text = {"initial": "torch"}
+    shape = Shape("linear", "gru", "cosine", False, 4, 3, 2, 2, text_encoder_settings=text)
+    return write_model(MODEL, new_matcher(shape, seed=0), settings, {})
 
 
 def classifier(digest) -> None:
@@ -119,23 +107,33 @@ def project(tmp_path, monkeypatch):
     tokens()
     digest = model({})
     classifier(digest)
-    Path("models/history/plots/metrics/train/loss.tsv").write_text("step\tloss\n0\t1.5\n")
-    Path("models/history/metrics.json").write_text("{}")
-    seal_history(Path("models/history"), 1, digest)
+    (HISTORY / "plots/metrics/train/loss.tsv").write_text("step\tloss\n0\t1.5\n")
+    (HISTORY / "metrics.json").write_text("{}")
+    seal_history(HISTORY, 1, digest)
     write_metrics(METRICS, {})
     PAGE.write_text("<!DOCTYPE html><html></html>")
     return tmp_path
 
 
-def verify(*paths) -> Result:
-    return CliRunner().invoke(main, ["verify", *map(str, paths)])
+def verify(*paths):
+    return fne("verify", *paths)
 
 
 def faults(*paths) -> list[str]:
-    result = verify(*paths)
-    assert result.exit_code == 2, result.output
-    assert isinstance(result.exception, SystemExit)
-    return result.stderr.splitlines()
+    return refused("verify", *paths).splitlines()
+
+
+def fault(*paths) -> str:
+    (line,) = faults(*paths)
+    return line
+
+
+def lock(stage: str, out: Path, dependencies=(), **record) -> None:
+    """Write a lock file that records one stage with one output."""
+    deps = [{"path": str(each), "md5": content_md5(Path(each))} for each in dependencies]
+    outs = [{"path": str(out), "md5": content_md5(out) if out.exists() else "0" * 32}]
+    stages = {stage: {"deps": deps, "outs": outs} | record}
+    Path("dvc.lock").write_text(json.dumps({"stages": stages}))
 
 
 def change_manifest(path: Path, **changes) -> None:
@@ -146,12 +144,7 @@ def change_manifest(path: Path, **changes) -> None:
 
 def test_an_intact_project_has_no_faults():
     result = verify()
-    assert result.exit_code == 0, result.output
-    assert result.output == "12 artifacts verified, no faults\n"
-
-
-def test_an_intact_artifact_has_no_faults():
-    assert verify(ACTIVATIONS, TOKENS).output == "2 artifacts verified, no faults\n"
+    assert (result.exit_code, result.output) == (0, "12 artifacts verified, no faults\n")
 
 
 def test_all_faults_are_found_and_not_only_the_first():
@@ -159,23 +152,12 @@ def test_all_faults_are_found_and_not_only_the_first():
     shard.write_bytes(shard.read_bytes()[:-1])
     (ACTIVATIONS / "notes.txt").write_text("mine")
     METRICS.write_text("{")
-    lines = faults()
-    assert len(lines) == 3
-    assert lines[0].startswith(f"{shard}: damaged: expected ")
-    assert lines[1] == (
+    first, second, third = faults()
+    assert first.startswith(f"{shard}: damaged: expected ")
+    assert second.startswith(
         "features/activations: 'notes.txt' does not belong to the store, move it elsewhere; "
-        "remove it and run `dvc repro extract`"
     )
-    assert lines[2].startswith("metrics/retrieval.json: damaged (")
-
-
-def test_the_summary_counts_the_faults():
-    PAGE.write_text("<!DOCTYPE html><html>")
-    result = verify(PAGE)
-    assert (result.stdout, result.stderr) == (
-        "1 artifact verified, 1 fault\n",
-        "report/index.html: not a complete HTML page; remove it and run `dvc repro report`\n",
-    )
+    assert third.startswith("metrics/retrieval.json: damaged (")
 
 
 def test_verification_uses_no_records_of_verified_files(project, monkeypatch):
@@ -202,10 +184,12 @@ def test_values_that_are_not_finite_are_named(value):
 
 def test_rows_that_the_catalog_does_not_name_and_rows_it_lacks_are_named():
     store(ids=["a", "b", "e"])
-    assert faults(ACTIVATIONS) == [
-        "features/activations: lacks 2 of the 4 ids of data/images.jsonl, the first is 'c'; run `dvc repro`",
-        "features/activations: has 1 ids that data/images.jsonl does not have, the first is 'e'; run `dvc repro`",
-    ]
+    lacks, more = faults(ACTIVATIONS)
+    assert (
+        lacks
+        == "features/activations: lacks 2 of the 4 ids of data/images.jsonl, the first is 'c'; run `dvc repro`"
+    )
+    assert "has 1 ids that data/images.jsonl does not have, the first is 'e'; run `dvc repro`" in more
 
 
 def test_an_imported_store_may_have_more_rows_than_the_catalog_but_not_fewer():
@@ -213,47 +197,43 @@ def test_an_imported_store_may_have_more_rows_than_the_catalog_but_not_fewer():
     store(imported, ids=[*IDS, "e"], lineage={})
     assert verify(imported).exit_code == 0
     store(imported, ids=IDS[:3], lineage={})
-    assert faults(imported) == [
-        "features/imported: lacks 1 of the 4 ids of data/captions.jsonl, the first is 'd'; "
-        "copy it again, or import it again with `fne import`"
-    ]
+    said = fault(imported)
+    assert (
+        "lacks 1 of the 4 ids of data/captions.jsonl, the first is 'd'; copy it again, or import it" in said
+    )
 
 
 def test_tokens_must_be_of_the_captions_and_within_the_vocabulary():
     tokens({"a#0": [2], "b#0": [1], "c#0": []})
-    assert faults(TOKENS) == [
-        "captions/tokens.h5: has words beyond the 2 of its vocabulary; remove it and run `dvc repro tokenize`",
-        "captions/tokens.h5: lacks 1 of the 4 ids of data/captions.jsonl, the first is 'd#0'; run `dvc repro`",
-    ]
+    beyond, lacks = faults(TOKENS)
+    assert "has words beyond the 2 of its vocabulary; remove it and run `dvc repro tokenize`" in beyond
+    assert "lacks 1 of the 4 ids of data/captions.jsonl, the first is 'd#0'; run `dvc repro`" in lacks
 
 
 def test_artifacts_made_from_other_versions_are_named_with_both_digests():
     before = Rows.open(ACTIVATIONS).artifact.digest
     store(value=1.0)
     after = Rows.open(ACTIVATIONS).artifact.digest
-    assert faults() == [
+    assert fault() == (
         f"features/statistics.h5 was made from activations {before[:12]}…, but "
         f"features/activations holds activations {after[:12]}…; run `dvc repro`"
-    ]
+    )
 
 
 def test_another_catalog_is_detected_in_all_that_was_made_from_it():
-    old, old_images = (
-        read(path)[1].digest for read, path in ((read_captions, CAPTIONS), (read_images, IMAGES))
-    )
+    def digests():
+        return [
+            read(path)[1].digest[:12] for read, path in ((read_images, IMAGES), (read_captions, CAPTIONS))
+        ]
+
+    old = digests()
     catalog(IDS[:3], word="y")
-    new, new_images = (
-        read(path)[1].digest for read, path in ((read_captions, CAPTIONS), (read_images, IMAGES))
-    )
-    lines = faults(ACTIVATIONS, TOKENS)
-    assert (
-        f"captions/tokens.h5 was made from captions {old[:12]}…, but data/captions.jsonl holds captions "
-        f"{new[:12]}…; run `dvc repro`"
-    ) in lines
-    assert (
-        f"features/activations was made from images {old_images[:12]}…, but data/images.jsonl holds images "
-        f"{new_images[:12]}…; run `dvc repro`"
-    ) in lines
+    said = "\n".join(faults(ACTIVATIONS, TOKENS))
+    made = (("features/activations", "images"), ("captions/tokens.h5", "captions"))
+    for (path, name), before, after in zip(made, old, digests(), strict=True):
+        assert (
+            f"{path} was made from {name} {before}…, but data/{name}.jsonl holds {name} {after}…; run `dvc repro`"
+        ) in said
 
 
 def test_extracted_and_imported_activations_can_be_joined():
@@ -267,25 +247,29 @@ def test_statistics_that_make_no_sense_are_named():
     statistics(deviation=-np.ones(3))
     assert faults(STATISTICS)[0].startswith("features/statistics.h5: has negative deviations; ")
     statistics(deviation=np.ones(2))
-    assert faults(STATISTICS)[0].startswith(
-        "features/statistics.h5: not an artifact of fne ('mean' has 3 features, "
-    )
+    assert "h5: not an artifact of fne ('mean' has 3 features, " in faults(STATISTICS)[0]
+
+
+def shards_of_manifest() -> list:
+    return json.loads((ACTIVATIONS / "manifest.json").read_text())["shards"]
 
 
 def test_a_store_that_reaches_out_of_itself_is_refused():
     shard = ACTIVATIONS / "shard-0000.h5"
     with h5py.File(shard, "a") as file:
         file["more"] = h5py.ExternalLink("/etc/passwd", "/")
-    shards = json.loads((ACTIVATIONS / "manifest.json").read_text())["shards"]
+    shards = shards_of_manifest()
     shards[0]["sha256"] = file_digest(shard)
     change_manifest(ACTIVATIONS, shards=shards)
-    assert faults(ACTIVATIONS)[0] == (
-        f"{shard}: 'more' is a link out of the file; such files are refused; remove it and run `dvc repro extract`"
+    assert faults(ACTIVATIONS)[0].startswith(
+        f"{shard}: 'more' is a link out of the file; such files are refused; "
     )
 
 
-def test_ids_that_come_twice_are_named():
-    shards = json.loads((ACTIVATIONS / "manifest.json").read_text())["shards"]
+def test_ids_and_shards_that_come_twice_are_named():
+    shards = shards_of_manifest()
+    change_manifest(ACTIVATIONS, shards=[*shards, shards[0]])
+    assert f"'{shards[0]['file']}' is listed twice" in faults(ACTIVATIONS)[0]
     shards[0]["ids"] = [shards[1]["ids"][0], *shards[0]["ids"][1:]]
     change_manifest(ACTIVATIONS, shards=shards)
     assert any(": repeats 1 ids, the first is " in line for line in faults(ACTIVATIONS))
@@ -293,14 +277,15 @@ def test_ids_that_come_twice_are_named():
 
 def test_a_newer_format_is_refused_naming_the_version_it_needs():
     change_manifest(ACTIVATIONS, version=3)
-    assert faults(ACTIVATIONS)[0].startswith(
-        "features/activations/manifest.json: needs a version of fne that reads fne-rows 3; "
-        "this one reads fne-rows up to 2; "
+    said = faults(ACTIVATIONS)[0]
+    assert (
+        "manifest.json: needs a version of fne that reads fne-rows 3; this one reads fne-rows up to 2; "
+        in said
     )
 
 
 @pytest.mark.parametrize(
-    ("path", "content", "fault"),
+    ("path", "content", "said"),
     [
         (REJECTS, b"id,path\n", "expected the columns id, path, caption, reason"),
         (REJECTS, b"", "expected the columns id, path, caption, reason"),
@@ -308,29 +293,22 @@ def test_a_newer_format_is_refused_naming_the_version_it_needs():
         (METRICS, b'{"R@1": NaN}', "damaged (NaN is not a number)"),
         (METRICS, b'{"R@1": 1.0, "sha256": ["0"]}', "damaged (its content does not match its seal)"),
         (METRICS, b'{"R@1": 1.0}', "damaged (it has no seal)"),
-        (
-            Path("models/history/plots/metrics/train/loss.tsv"),
-            b"step\tloss\n0\tx\n",
-            "expected numbers in columns",
-        ),
-        (Path("models/history/metrics.json"), b"", "damaged: expected "),
+        (HISTORY / "plots/metrics/train/loss.tsv", b"step\tloss\n0\tx\n", "expected numbers in columns"),
+        (HISTORY / "metrics.json", b"", "damaged: expected "),
         (VOCABULARY, b"{}", "damaged (KeyError('format'))"),
         (CAPTIONS, b"", "not a catalog file (it is empty)"),
         (MODEL, b"", "damaged, or not a model of fne"),
     ],
 )
-def test_what_cannot_be_parsed_is_named(path, content, fault):
+def test_what_cannot_be_parsed_is_named(path, content, said):
     path.write_bytes(content)
-    assert any(
-        line.startswith(f"{path}: {fault}") and "; remove it and run `dvc repro " in line for line in faults()
-    )
+    (line,) = [line for line in faults() if line.startswith(f"{path}: {said}")]
+    assert "; remove it and run `dvc repro " in line
 
 
 def test_what_differs_from_the_lock_file_is_named_with_both_digests():
-    lock = {"stages": {"report": {"outs": [{"path": str(PAGE), "md5": "0" * 32}]}}}
-    Path("dvc.lock").write_text(json.dumps(lock))
-    (line,) = [line for line in faults() if line.startswith(str(PAGE))]
-    assert line.startswith(f"{PAGE}: is not what dvc.lock records: expected md5 000000000000…, found ")
+    lock("report", PAGE, outs=[{"path": str(PAGE), "md5": "0" * 32}])
+    assert fault().startswith(f"{PAGE}: is not what dvc.lock records: expected md5 000000000000…, found ")
 
 
 def test_a_catalog_without_image_files_has_no_faults():
@@ -339,12 +317,6 @@ def test_a_catalog_without_image_files_has_no_faults():
     statistics()
     result = verify(IMAGES, CAPTIONS)
     assert (result.exit_code, result.output) == (0, "2 artifacts verified, no faults\n")
-
-
-def test_a_shard_that_is_listed_twice_is_named():
-    shards = json.loads((ACTIVATIONS / "manifest.json").read_text())["shards"]
-    change_manifest(ACTIVATIONS, shards=[*shards, shards[0]])
-    assert f"'{shards[0]['file']}' is listed twice" in faults(ACTIVATIONS)[0]
 
 
 def test_more_features_than_a_shard_holds_are_refused_without_reading_it():
@@ -364,37 +336,26 @@ def test_settings_that_are_nested_by_the_hundred_are_one_line():
 
 def test_a_history_of_another_model_is_named():
     classifier(model({"margin": [0.4]}))
-    (line,) = faults()
-    assert line.startswith("models/history was made from model ")
-    assert line.endswith("…; run `dvc repro`")
+    assert re.fullmatch(r"models/history was made from model .*…; run `dvc repro`", fault())
 
 
 def test_a_model_that_was_made_with_other_settings_than_the_lock_file_records_is_named():
     digest = model({"margin": [0.2], "epochs": [3]})
-    seal_history(Path("models/history"), 1, digest)
+    seal_history(HISTORY, 1, digest)
     classifier(digest)
-    train = {
-        "params": {"params.yaml": {"train": {"margin": 0.4, "epochs": 3}}},
-        "outs": [{"path": str(MODEL), "md5": content_md5(MODEL)}],
-    }
-    Path("dvc.lock").write_text(json.dumps({"stages": {"train": train}}))
-    assert faults() == [
-        "models/matching/model.safetensors was made with train.margin = [0.2], but dvc.lock records 0.4; "
-        "run `dvc repro --force train`"
-    ]
+    lock("train", MODEL, params={"params.yaml": {"train": {"margin": 0.4, "epochs": 3}}})
+    said = (
+        f"{MODEL} was made with train.margin = [0.2], but dvc.lock records 0.4; run `dvc repro --force train`"
+    )
+    assert fault() == said
 
 
 @pytest.mark.parametrize(
     ("out", "file", "stage"),
-    [
-        (ACTIVATIONS, "manifest.json", "extract"),
-        (PAGE, "", "report"),
-        (Path("checked/splits.txt"), "", "check_splits"),
-    ],
+    [(ACTIVATIONS, "manifest.json", "extract"), (Path("checked/splits.txt"), "", "check_splits")],
 )
 def test_a_file_that_cannot_be_read_is_one_line_with_the_repair(out, file, stage, monkeypatch):
-    lock = {"stages": {stage: {"outs": [{"path": str(out), "md5": "0" * 32}]}}}
-    Path("dvc.lock").write_text(json.dumps(lock))
+    lock(stage, out, outs=[{"path": str(out), "md5": "0" * 32}])
     (out / file).parent.mkdir(exist_ok=True)
     (out / file).touch()
     opened = Path.open
@@ -405,10 +366,8 @@ def test_a_file_that_cannot_be_read_is_one_line_with_the_repair(out, file, stage
         return opened(path, *rest, **more)
 
     monkeypatch.setattr(Path, "open", refuse)
-    (line,) = faults(out)
-    assert re.fullmatch(
-        rf"{out / file}: cannot be read \(Permission denied\); remove it and run `dvc .*", line
-    )
+    said = rf"{out / file}: cannot be read \(Permission denied\); remove it and run `dvc .*"
+    assert re.fullmatch(said, fault(out))
 
 
 def test_a_missing_path_and_a_foreign_file_are_named():
@@ -428,11 +387,13 @@ def test_a_folder_means_the_artifacts_in_it():
 
 
 def test_an_artifact_is_known_however_its_path_is_typed(project):
-    PAGE.write_text("")
-    for typed in (project / PAGE, "report/../report/index.html"):
-        assert faults(typed) == [
-            "report/index.html: not a complete HTML page; remove it and run `dvc repro report`"
-        ]
+    PAGE.write_text("<!DOCTYPE html><html>")
+    for typed in (PAGE, project / PAGE, "report/../report/index.html"):
+        result = verify(typed)
+        assert (result.stdout, result.stderr) == (
+            "1 artifact verified, 1 fault\n",
+            "report/index.html: not a complete HTML page; remove it and run `dvc repro report`\n",
+        )
 
 
 def test_a_shard_that_is_a_folder_is_named():
@@ -443,32 +404,26 @@ def test_a_shard_that_is_a_folder_is_named():
 
 
 def test_a_manifest_that_was_changed_and_sealed_again_is_not_what_the_lock_file_names():
-    lock = {"stages": {"extract": {"outs": [{"path": str(ACTIVATIONS), "md5": content_md5(ACTIVATIONS)}]}}}
-    Path("dvc.lock").write_text(json.dumps(lock))
+    lock("extract", ACTIVATIONS)
     assert verify(ACTIVATIONS).exit_code == 0
     change_manifest(ACTIVATIONS, layers=[["conv", 1], ["fc7", 2]])
-    (line,) = faults(ACTIVATIONS)
-    assert line.startswith(f"{ACTIVATIONS}: is not what dvc.lock records: expected md5 ")
+    assert fault(ACTIVATIONS).startswith(f"{ACTIVATIONS}: is not what dvc.lock records: expected md5 ")
 
 
 def test_without_a_project_artifacts_must_be_named():
     Path("dvc.yaml").unlink()
-    result = verify()
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: dvc.yaml: no such file; run this in the project's folder, or name the artifacts\n",
-    )
+    assert "dvc.yaml: no such file; run this in the project's folder, or name the artifacts" in fault()
 
 
-def test_a_damaged_image_of_an_added_data_set_is_found_with_a_way_out(project):
+def test_a_damaged_image_of_an_added_data_set_is_found_with_a_way_out():
     Path("photos").mkdir()
     Path("photos/a.jpg").write_bytes(b"intact")
     Path("photos.dvc").write_text(f"outs: [{{md5: {content_md5(Path('photos'))}, path: photos}}]\n")
     assert verify("photos").exit_code == 0
     Path("photos/a.jpg").write_bytes(b"broken")
-    (fault,) = faults("photos")
-    assert fault.startswith("photos: is not what photos.dvc records: ")
-    assert fault.endswith("run `mv photos photos.before && dvc pull photos`")
+    said = fault("photos")
+    assert said.startswith("photos: is not what photos.dvc records: ")
+    assert said.endswith("run `mv photos photos.before && dvc pull photos`")
 
 
 @pytest.fixture
@@ -478,11 +433,8 @@ def photos():
     for each in IDS:
         Path("photos", each).write_text(f"photo {each}")
     images = [Image(each, each, file_digest(Path("photos", each)), 7, 2, 3) for each in IDS]
-    digests = {
-        "images": write_images(IMAGES, images),
-        "captions": read_captions(CAPTIONS)[1].digest,
-        "rejects": file_digest(REJECTS),
-    }
+    digests = {"images": write_images(IMAGES, images), "captions": read_captions(CAPTIONS)[1].digest}
+    digests["rejects"] = file_digest(REJECTS)
     write_record(RECORD, digests, {"root": "photos"}, {"photos": content_md5(Path("photos"))})
     store()
     statistics()
@@ -492,11 +444,15 @@ def photos():
 def test_photos_that_are_not_those_of_the_catalog_are_counted_in_one_line(photos):
     swap(Path("photos/b"), Path("photos/c"))
     Path("photos/d").unlink()
-    advice = "restore the file; if the change is meant, run `dvc repro --force catalog`"
-    assert faults(IMAGES) == [
-        f"data/images.jsonl: 2 of 4 images are not the listed files, the first is photos/b; {advice}",
-        f"data/images.jsonl: 1 of 4 images are missing, the first is photos/d; {advice}",
-    ]
+    changed, missing = faults(IMAGES)
+    assert (
+        "data/images.jsonl: 2 of 4 images are not the listed files, the first is photos/b; restore the "
+        in changed
+    )
+    assert (
+        "data/images.jsonl: 1 of 4 images are missing, the first is photos/d; restore the file; if "
+        in missing
+    )
 
 
 def test_a_data_set_on_another_machine_is_no_fault(photos):
@@ -506,35 +462,22 @@ def test_a_data_set_on_another_machine_is_no_fault(photos):
 
 def test_a_catalog_file_or_table_that_its_record_does_not_name_is_a_fault(photos):
     write_rejects(REJECTS, [Reject("x", "x", "train", "", "empty")])
-    (line,) = faults()
-    assert line.startswith("data/catalog.json was made from rejects ")
+    assert fault().startswith("data/catalog.json was made from rejects ")
 
 
 def test_photos_that_were_swapped_before_the_record_are_named(photos):
     made = content_md5(Path("photos"))
     swap(Path("photos/b"), Path("photos/c"))
-    record = {
-        "params": {"params.yaml": {"catalog": {"root": "photos"}}},
-        "deps": [{"path": "photos", "md5": content_md5(Path("photos"))}],
-        "outs": [
-            {"path": str(path), "md5": content_md5(path)} for path in (IMAGES, CAPTIONS, REJECTS, RECORD)
-        ],
-    }
-    Path("dvc.lock").write_text(json.dumps({"stages": {"catalog": record}}))
-    assert faults(RECORD) == [
+    outs = [{"path": str(path), "md5": content_md5(path)} for path in (IMAGES, CAPTIONS, REJECTS, RECORD)]
+    lock("catalog", RECORD, ["photos"], outs=outs, params={"params.yaml": {"catalog": {"root": "photos"}}})
+    assert fault(RECORD) == (
         f"data/catalog.json was made from photos {made[:12]}…, but dvc.lock records "
         f"{content_md5(Path('photos'))[:12]}…; run `dvc repro --force catalog`"
-    ]
+    )
 
 
 def locked(stage, path, params, dependency):
-    """Write a lock file that records one stage with one output and one dependency."""
-    content = {
-        "params": {"params.yaml": params},
-        "deps": [{"path": dependency, "md5": content_md5(Path(dependency))}],
-        "outs": [{"path": str(path), "md5": content_md5(path)}],
-    }
-    Path("dvc.lock").write_text(json.dumps({"stages": {stage: content}}))
+    lock(stage, path, [dependency], params={"params.yaml": params})
 
 
 def test_an_extraction_that_differs_from_the_record_is_named():
@@ -565,10 +508,7 @@ def test_a_store_without_rows_is_what_another_source_of_embeddings_leaves():
     locked("extract", ACTIVATIONS, params, "weights.yaml")
     assert verify(ACTIVATIONS).stderr == ""
     locked("extract", ACTIVATIONS, params | {"embed.source": str(ACTIVATIONS)}, "weights.yaml")
-    assert faults(ACTIVATIONS) == [
-        "features/activations was not made as dvc.lock records: embed.source is not 'features/activations'; "
-        "run `dvc repro --force extract`"
-    ]
+    assert "not made as dvc.lock records: embed.source is not 'features/activations'; " in fault(ACTIVATIONS)
 
 
 def test_word_vectors_that_were_replaced_before_the_record_are_named():
@@ -581,19 +521,15 @@ def test_word_vectors_that_were_replaced_before_the_record_are_named():
     assert verify(path).exit_code == 0
     file.write_text("x 1 3\n")
     locked("tokenize", path, params, "glove.txt")
-    assert faults(path) == [
-        "captions/vectors.h5 was not made as dvc.lock records: glove.txt has other vectors; "
-        "run `dvc repro --force tokenize`"
-    ]
+    assert "dvc.lock records: glove.txt has other vectors; run `dvc repro --force tokenize`" in fault(path)
 
 
 def test_a_page_that_was_made_with_other_settings_than_the_lock_file_records_is_named():
     record = page_record({"seed": 0}, {"model": {"digest": file_digest(MODEL)}}, {"data": "0" * 32})
     PAGE.write_text(f'<!DOCTYPE html><html><meta name="fne-record" content="{escape(record)}"></html>')
     locked("report", PAGE, {"report": {"seed": 7}}, "metrics/retrieval.json")
-    assert faults(PAGE) == [
-        "report/index.html was made with report.seed = 0, but dvc.lock records 7; run `dvc repro --force report`"
-    ]
+    said = "was made with report.seed = 0, but dvc.lock records 7; run `dvc repro --force report`"
+    assert fault(PAGE) == f"{PAGE} {said}"
 
 
 def swap(first: Path, second: Path) -> None:
@@ -603,11 +539,9 @@ def swap(first: Path, second: Path) -> None:
 
 
 def test_a_classifier_of_another_model_is_a_fault():
-    assert verify().exit_code == 0
     digest = model({"margin": [0.3]})
-    seal_history(Path("models/history"), 1, digest)
-    [line] = faults()
-    assert line.startswith("models/matching/classifier.safetensors was made from model ")
+    seal_history(HISTORY, 1, digest)
+    assert fault().startswith(f"{CLASSIFIER} was made from model ")
     classifier(digest)
     assert verify().exit_code == 0
 
@@ -618,17 +552,16 @@ def test_a_classifier_that_is_not_finite_is_a_fault():
     weight[1, 1] = float("nan")
     header = {**FORMAT.header(), "settings": {}, "lineage": content.artifact.lineage}
     write_sealed(CLASSIFIER, header, {"weight": weight, "labels": torch.from_numpy(content.labels)})
-    assert faults(CLASSIFIER) == [
-        "models/matching/classifier.safetensors: 'weight' has 1 values that are not finite; remove it and run `dvc repro train`"
-    ]
+    assert "'weight' has 1 values that are not finite; remove it and run `dvc repro train`" in fault(
+        CLASSIFIER
+    )
 
 
 def test_a_line_break_in_a_name_or_a_setting_forges_no_line():
     (ACTIVATIONS / "x\nfeatures: all rows were lost").write_text("")
     assert len(faults(ACTIVATIONS)) == 1
     change_manifest(ACTIVATIONS, settings={"a": "b\n  rows      0"})
-    printed = CliRunner().invoke(main, ["inspect", str(ACTIVATIONS)]).output
-    assert "    a: b\\u000a  rows      0\n" in printed
+    assert "    a: b\\u000a  rows      0\n" in fne("inspect", ACTIVATIONS).output
 
 
 def test_names_that_are_too_long_are_one_line(photos):
@@ -638,9 +571,6 @@ def test_names_that_are_too_long_are_one_line(photos):
     RECORD.write_text(seal_text(json.dumps(record)))
     assert verify(IMAGES).exit_code == 0  # no such data set
     locked("extract", ACTIVATIONS, {}, "params.yaml")
-    lock = Path("dvc.lock").read_text()
-    Path("dvc.lock").write_text(lock.replace("params.yaml", "x" * 300, 2))
-    assert faults() == [
-        f"Error: dvc.lock: stage 'extract': '{'x' * 40}…' is longer than a path can be; "
-        "restore the file with `git checkout dvc.lock`"
-    ]
+    record = Path("dvc.lock").read_text()
+    Path("dvc.lock").write_text(record.replace("params.yaml", "x" * 300, 2))
+    assert f"dvc.lock: stage 'extract': '{'x' * 40}…' is longer than a path can be; restore the " in fault()
