@@ -94,13 +94,15 @@ def shard_object() -> Path:
     return Path("cache", entry["md5"][:2], entry["md5"][2:])
 
 
-def test_finished_rows_are_found_by_the_digest_of_their_image(tmp_path):
-    scratch = Scratch(tmp_path, {"crops": "ten"}, features=2)
+@pytest.fixture
+def scratch(tmp_path) -> Scratch:
+    return Scratch(tmp_path, {"device": "cpu"}, features=2)
+
+
+def test_finished_rows_are_found_by_the_digest_of_their_image(scratch):
     fill(scratch, DIGESTS[:2])
-    assert {digest: row.tolist() for digest, row in scratch.rows(DIGESTS).items()} == {
-        DIGESTS[0]: [0, 0],
-        DIGESTS[1]: [1, 1],
-    }
+    found = {digest: row.tolist() for digest, row in scratch.rows(DIGESTS).items()}
+    assert found == {DIGESTS[0]: [0, 0], DIGESTS[1]: [1, 1]}
 
 
 def test_every_kind_has_its_own_folder_with_a_description(tmp_path):
@@ -112,8 +114,7 @@ def test_every_kind_has_its_own_folder_with_a_description(tmp_path):
     assert json.loads((ten.folder / KIND).read_text()) == {"crops": "ten", "features": 2}
 
 
-def test_only_missing_rows_are_claimed(tmp_path):
-    scratch = Scratch(tmp_path, {}, features=2)
+def test_only_missing_rows_are_claimed(scratch):
     fill(scratch, DIGESTS[:1])
     claims = list(scratch.claims(DIGESTS))
     assert [(wanted, missing) for _, wanted, missing in claims] == [
@@ -131,28 +132,21 @@ def test_journals_that_another_process_has_locked_are_skipped(tmp_path):
     journal.unlock()
 
 
-def test_the_hardware_that_computed_each_row_is_recorded(tmp_path):
-    scratch = Scratch(tmp_path, {"device": "cpu"}, features=2)
-    for journal, _, missing in scratch.claims(DIGESTS[:2]):
-        for digest, name in zip(missing, ("EPYC", None), strict=True):
-            journal.append(digest, np.zeros(2), name)
-        journal.unlock()
+def test_the_hardware_that_computed_each_row_is_recorded_and_without_a_note_unknown(scratch):
+    ((journal, _, missing),) = scratch.claims(DIGESTS[:2])
+    for digest, name in zip(missing, ("EPYC", None), strict=True):
+        journal.append(digest, np.zeros(2), name)
+    journal.unlock()
+    bare = Journal(scratch.folder / "bb.rows", 2)
+    assert bare.lock()
+    bare.append(DIGESTS[2], np.zeros(2))
+    bare.unlock()
+    assert list(scratch.rows(DIGESTS)) == DIGESTS
     assert scratch.hardware(DIGESTS) == {DIGESTS[0]: "EPYC", DIGESTS[1]: hardware_name("cpu")}
 
 
-def test_the_hardware_of_a_row_without_a_note_is_unknown(tmp_path):
-    scratch = Scratch(tmp_path, {}, features=2)
-    journal = Journal(scratch.folder / "aa.rows", 2)
-    assert journal.lock()
-    journal.append(DIGESTS[0], np.zeros(2))
-    journal.unlock()
-    assert list(scratch.rows(DIGESTS)) == [DIGESTS[0]]
-    assert scratch.hardware(DIGESTS) == {}
-
-
-def test_a_row_is_never_written_without_its_hardware(tmp_path):
+def test_a_row_is_never_written_without_its_hardware(scratch):
     """A process killed between the two leaves a line without a row, and never the reverse."""
-    scratch = Scratch(tmp_path, {}, features=2)
     ((journal, _, _),) = scratch.claims(DIGESTS[:1])
     with pytest.raises(ValueError, match="hex"):
         journal.append("no digest", np.zeros(2), "EPYC")
@@ -165,16 +159,11 @@ def test_the_name_of_a_cpu_is_its_model_and_its_instruction_set(tmp_path, monkey
     monkeypatch.setattr(finished_rows, "CPUINFO", tmp_path / "cpuinfo")
     (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nmodel name\t: x\n")
     assert hardware_name("cpu") == f"Some CPU @ 2 GHz, {torch.backends.cpu.get_cpu_capability()}"
-
-
-def test_the_name_of_an_unknown_cpu_is_the_architecture(tmp_path, monkeypatch):
-    monkeypatch.setattr(finished_rows, "CPUINFO", tmp_path / "none")
+    (tmp_path / "cpuinfo").unlink()
+    hardware_name.cache_clear()
     monkeypatch.setattr(finished_rows.platform, "processor", lambda: "")
     monkeypatch.setattr(finished_rows.platform, "machine", lambda: "aarch64")
     assert hardware_name("cpu").startswith("aarch64, ")
-
-
-def test_the_name_of_a_gpu_comes_from_torch(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Some GPU")
     assert hardware_name("cuda") == "Some GPU"
 
@@ -186,16 +175,12 @@ def test_the_last_recorded_hardware_of_a_row_counts(tmp_path):
 
 
 def test_an_incomplete_line_does_not_affect_other_rows(tmp_path):
+    assert read_hardware(tmp_path / "aa.made") == {}
     append_hardware(tmp_path / "aa.made", "01", "a")
     with (tmp_path / "aa.made").open("ab") as file:
         file.write(b"\n02 half a nam")
     append_hardware(tmp_path / "aa.made", "03", "b")
-    recorded = read_hardware(tmp_path / "aa.made")
-    assert (recorded["01"], recorded["03"]) == ("a", "b")
-
-
-def test_a_missing_hardware_file_is_empty(tmp_path):
-    assert read_hardware(tmp_path / "none") == {}
+    assert read_hardware(tmp_path / "aa.made") == {"01": "a", "03": "b"}
 
 
 @pytest.mark.parametrize("hardware", [{"1": "a", "2": "a"}, {"1": "a", "2": "b"}, {"2": "b"}, {}])
@@ -205,19 +190,11 @@ def test_the_summary_of_the_hardware_can_be_inverted(hardware):
     assert hardware_by_row(summarize_hardware(ids, hardware), ids) == expected
 
 
-def test_the_summary_of_one_kind_of_hardware_is_its_name():
-    assert summarize_hardware({"x": "1", "y": "1"}, {"1": "a"}) == "a"
-    assert summarize_hardware({}, {}) == "unknown"
-
-
-def test_rows_are_reused_by_the_content_of_their_images():
-    assert reused(numbers=[5, 2, 0]) == {"2.png": [2, 4], "0.png": [0, 0]}
-
-
-def test_rows_of_another_kind_are_not_reused():
+def test_rows_of_the_same_kind_are_reused_by_the_content_of_their_images():
     other = red_extractor()
     other.kind["crops"] = "ten"
     assert reused(extractor=other) == {}
+    assert reused(numbers=[5, 2, 0]) == {"2.png": [2, 4], "0.png": [0, 0]}
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"x")])
@@ -226,14 +203,9 @@ def test_a_damaged_or_missing_object_is_ignored(damage):
     assert reused() == {}
 
 
-@pytest.mark.parametrize("content", ["", "stages: {}", "stages: {extract: {outs: [], deps: []}}", "["])
-def test_a_lock_file_that_names_no_store_is_ignored(content):
-    Path("dvc.lock").write_text(content)
-    assert reused() == {}
-
-
-def test_a_missing_lock_file_is_ignored():
-    Path("dvc.lock").unlink()
+@pytest.mark.parametrize("content", ["", "stages: {extract: {outs: [], deps: []}}", "[", None])
+def test_a_lock_file_that_names_no_store_or_is_missing_is_ignored(content):
+    Path("dvc.lock").write_text(content) if content is not None else Path("dvc.lock").unlink()
     assert reused() == {}
 
 
@@ -294,17 +266,14 @@ def test_rows_of_unknown_hardware_are_mentioned():
 @pytest.mark.parametrize("name", ["../planted", "{}/planted", "planted", "shard-0000.h5/planted"])
 def test_a_listing_with_names_that_no_store_has_leaves_no_link(name, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    listing = json.dumps(
-        [{"md5": shard_object().parent.name + shard_object().name, "relpath": name.format(tmp_path)}]
-    )
-    lock = YAML(typ="safe")
-    content = lock.load(Path("dvc.lock"))
-    (out,) = content["stages"]["extract"]["outs"]
-    out["md5"] = hashlib.md5(listing.encode()).hexdigest() + ".dir"
-    place = finished_rows.cache_object(Path("cache"), out["md5"])
-    place.parent.mkdir(exist_ok=True)
-    place.write_text(listing)
-    lock.dump(content, Path("dvc.lock"))
+    md5 = shard_object().parent.name + shard_object().name
+    Path("listing").write_text(json.dumps([{"md5": md5, "relpath": name.format(tmp_path)}]))
+    content = YAML(typ="safe").load(Path("dvc.lock"))
+    digest = keep(Path("listing"))
+    content["stages"]["extract"]["outs"][0]["md5"] = f"{digest}.dir"
+    cached = Path("cache", digest[:2], digest[2:])
+    cached.rename(f"{cached}.dir")
+    YAML().dump(content, Path("dvc.lock"))
     before = set(tmp_path.rglob("*"))
     assert reused() == {}
     assert {path for path in set(tmp_path.rglob("*")) - before if path.is_symlink()} == set()

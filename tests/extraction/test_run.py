@@ -31,6 +31,7 @@ from fne.extraction.settings import CAFFE, TORCHVISION
 from fne.extraction.weights import load_weights
 from fne.store.layout import Layer
 from tests.support.extraction import draw, red_extractor, redness
+from tests.support.refusals import refused
 from tests.support.settings import extractor_settings
 
 
@@ -42,30 +43,33 @@ def no_announcement(monkeypatch):
     monkeypatch.setattr(extraction, "summary", lambda *_: "done")
 
 
-def complete(scratch, images, root, extractor, batch, workers, log, remote=None):
-    """Compute what is missing in this process; return the shards of a store."""
-    files = ImageFiles(images, root, extractor.resize)
-    device = LocalComputer(extractor.device, batch, workers)
-    return extract(files, extractor, scratch, device, Report(log), remote)
+@pytest.fixture
+def scratch(tmp_path) -> Scratch:
+    return Scratch(tmp_path / "scratch", red_extractor().kind, red_extractor().features)
+
+
+@pytest.fixture
+def complete(tmp_path, scratch):
+    """Return a function that computes what is missing and returns the sizes of the computed batches."""
+
+    def complete(images, workers=0, batch=2, log=lambda _: None, remote=None) -> list[int]:
+        images = [draw(tmp_path, each) if isinstance(each, int) else each for each in images]
+        computed: list[int] = []
+        extractor = red_extractor(computed)
+        files = ImageFiles(images, tmp_path, extractor.resize)
+        extract(
+            files, extractor, scratch, LocalComputer(extractor.device, batch, workers), Report(log), remote
+        )
+        return computed
+
+    return complete
 
 
 def test_the_computers_are_those_that_the_parameters_allow():
     assert tuple(COMPUTERS) == settings.ENGINES
 
 
-def run(folder, numbers, workers=0, batch=2, log=lambda _: None) -> int:
-    """Complete images and return how many were computed."""
-    computed: list[int] = []
-    extractor = red_extractor(computed)
-    scratch = Scratch(folder / "scratch", extractor.kind, extractor.features)
-    complete(scratch, [draw(folder, number) for number in numbers], folder, extractor, batch, workers, log)
-    return sum(computed)
-
-
-def rows(folder, numbers, shards=3) -> dict[str, list[float]]:
-    extractor = red_extractor()
-    scratch = Scratch(folder / "scratch", extractor.kind, extractor.features)
-    images = [draw(folder, number) for number in numbers]
+def rows(scratch, images, shards=3) -> dict[str, list[float]]:
     return {
         each: row.tolist()
         for _, ids, block in assemble(scratch, images, shards)
@@ -73,60 +77,45 @@ def rows(folder, numbers, shards=3) -> dict[str, list[float]]:
     }
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("batch", [1, 3, 16])
-def test_every_image_gets_its_own_row(tmp_path, workers, batch):
-    assert run(tmp_path, range(8), workers, batch) == 8
-    found = rows(tmp_path, range(8))
+@pytest.mark.parametrize(("workers", "batch"), [(0, 1), (0, 16), (2, 3)])
+def test_every_image_gets_its_own_row(tmp_path, scratch, complete, workers, batch):
+    assert sum(complete(range(8), workers, batch)) == 8
+    found = rows(scratch, [draw(tmp_path, number) for number in range(8)])
     for number in range(8):
         assert found[f"{number}.png"] == pytest.approx([redness(number), 2 * redness(number)], rel=1e-5)
 
 
-def test_finished_images_are_never_computed_again(tmp_path):
-    assert run(tmp_path, range(5)) == 5
-    assert run(tmp_path, range(5)) == 0
-    assert run(tmp_path, [7, 2, 0, 9]) == 2
-    assert run(tmp_path, [3]) == 0
+def test_finished_images_are_never_computed_again(complete):
+    assert [sum(complete(each)) for each in (range(5), range(5), [7, 2, 0, 9], [3])] == [5, 0, 2, 0]
 
 
-def test_images_of_equal_content_are_computed_once(tmp_path):
+def test_images_of_equal_content_are_computed_once(tmp_path, scratch, complete):
     image = draw(tmp_path, 3)
     (tmp_path / "copy.png").write_bytes((tmp_path / image.path).read_bytes())
-    twin = type(image)("copy.png", "copy.png", image.sha256, image.bytes, 40, 30)
-    computed: list[int] = []
-    extractor = red_extractor(computed)
-    scratch = Scratch(tmp_path / "scratch", extractor.kind, extractor.features)
-    complete(scratch, [image, twin], tmp_path, extractor, 2, 0, lambda _: None)
-    assert computed == [1]
-    assert sorted(each for _, ids, _ in assemble(scratch, [image, twin], 1) for each in ids) == [
-        "3.png",
-        "copy.png",
-    ]
+    twin = replace(image, id="copy.png", path="copy.png")
+    assert complete([image, twin]) == [1]
+    assert sorted(rows(scratch, [image, twin], 1)) == ["3.png", "copy.png"]
 
 
-def test_rows_of_another_kind_are_never_used(tmp_path):
-    run(tmp_path, range(3))
-    extractor = red_extractor()
-    other = Scratch(tmp_path / "scratch", extractor.kind | {"crops": "ten"}, extractor.features)
-    assert other.rows([draw(tmp_path, number).sha256 for number in range(3)]) == {}
+def test_rows_of_another_kind_are_never_used(tmp_path, scratch, complete):
+    complete(range(3))
+    digests = [draw(tmp_path, number).sha256 for number in range(3)]
+    other = Scratch(tmp_path / "scratch", red_extractor().kind | {"crops": "ten"}, 2)
+    assert (len(scratch.rows(digests)), other.rows(digests)) == (3, {})
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_image_that_changed_stops_the_run_and_finished_rows_are_kept(tmp_path, workers):
+def test_an_image_that_changed_stops_the_run_and_finished_rows_are_kept(tmp_path, scratch, complete, workers):
     images = sorted((draw(tmp_path, number) for number in range(6)), key=lambda image: image.sha256)
     (tmp_path / images[-1].path).write_bytes(b"other")
-    extractor = red_extractor()
-    scratch = Scratch(tmp_path / "scratch", extractor.kind, extractor.features)
-    with pytest.raises(InputError, match=rf"{images[-1].path}: has changed since the catalog was made"):
-        complete(scratch, images, tmp_path, extractor, 1, workers, lambda _: None)
+    with refused(f"{images[-1].path}: has changed since the catalog was made"):
+        complete(images, workers, batch=1)
     assert len(scratch.rows([image.sha256 for image in images])) == 5
-    assert run(tmp_path, [int(images[-1].path[0])]) == 1
+    assert complete([int(images[-1].path[0])]) == [1]
 
 
-def test_a_second_run_waits_for_the_first_and_names_its_process(tmp_path):
+def test_a_second_run_waits_for_the_first_and_names_its_process(tmp_path, scratch, complete):
     image = draw(tmp_path, 4)
-    extractor = red_extractor()
-    scratch = Scratch(tmp_path / "scratch", extractor.kind, extractor.features)
     ((journal, _, _),) = scratch.claims([image.sha256])
     logged: list[str] = []
     waiting = Event()
@@ -143,17 +132,22 @@ def test_a_second_run_waits_for_the_first_and_names_its_process(tmp_path):
 
     thread = Thread(target=finish_later)
     thread.start()
-    assert run(tmp_path, [4], log=log) == 0
+    assert complete([4], log=log) == []
     thread.join()
     assert logged[1] == f"waiting for process {os.getpid()}, which is computing the same images"
-    assert rows(tmp_path, [4]) == {"4.png": [1.0, 2.0]}
+    assert rows(scratch, [image]) == {"4.png": [1.0, 2.0]}
 
 
 DIGESTS = [f"{journal}{number}" + "0" * 61 for journal in ("aa", "bb", "cc") for number in range(3)]
 
 
-def test_a_journal_is_locked_when_its_first_image_is_taken(tmp_path):
-    scratch, other = (Scratch(tmp_path, {}, features=2) for _ in range(2))
+@pytest.fixture
+def other(tmp_path) -> Scratch:
+    """The same scratch folder, as another process opens it."""
+    return Scratch(tmp_path / "scratch", red_extractor().kind, 2)
+
+
+def test_a_journal_is_locked_when_its_first_image_is_taken(scratch, other):
     with Claims(scratch, set(DIGESTS)) as claims:
         assert claims.take(0) == ([], [])
         assert claims.take(2) == (DIGESTS[:2], [])
@@ -166,8 +160,7 @@ def test_a_journal_is_locked_when_its_first_image_is_taken(tmp_path):
         assert other.is_busy(DIGESTS)
 
 
-def test_claims_whose_rows_were_not_written_are_released_after_an_error(tmp_path):
-    scratch, other = (Scratch(tmp_path, {}, features=2) for _ in range(2))
+def test_claims_whose_rows_were_not_written_are_released_after_an_error(scratch, other):
     with pytest.raises(InputError), Claims(scratch, set(DIGESTS)) as claims:
         claims.take(4)
         claims.pop(DIGESTS[:1], "EPYC")
@@ -176,10 +169,8 @@ def test_claims_whose_rows_were_not_written_are_released_after_an_error(tmp_path
     assert not other.is_busy(DIGESTS)
 
 
-def test_images_that_others_compute_or_have_finished_are_not_claimed(tmp_path):
-    scratch, other = (Scratch(tmp_path, {}, features=2) for _ in range(2))
-    (finished,) = other.by_journal(DIGESTS[:3])
-    journal = other.claim(finished)
+def test_images_that_others_compute_or_have_finished_are_not_claimed(scratch, other):
+    journal = other.claim(DIGESTS[:3])
     journal.append(DIGESTS[1], np.zeros(2))
     journal.unlock()
     held = other.claim(DIGESTS[3:6])
@@ -188,16 +179,15 @@ def test_images_that_others_compute_or_have_finished_are_not_claimed(tmp_path):
     held.unlock()
 
 
-@pytest.mark.parametrize(("column", "layer"), [(0, "conv"), (1, "conv"), (2, "fc6"), (4, "fc7")])
-@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize(
+    ("column", "layer", "value"),
+    [(0, "conv", np.nan), (1, "conv", np.inf), (2, "fc6", np.nan), (4, "fc7", np.inf)],
+)
 def test_an_activation_that_is_not_finite_is_refused_with_image_and_layer(column, layer, value):
     row = np.zeros(5, dtype=np.float32)
     row[column] = value
-    with pytest.raises(InputError) as caught:
+    with refused(f"image 'a.jpg': layer {layer} has the value {value}; check the weights file"):
         check_finite(row, "a.jpg", [Layer("conv", 2), Layer("fc6", 1), Layer("fc7", 2)])
-    assert caught.value.message == (
-        f"image 'a.jpg': layer {layer} has the value {value}; check the weights file and the image"
-    )
 
 
 def watched(relative, images=WATCHED):
@@ -210,16 +200,12 @@ def watched(relative, images=WATCHED):
 LAYERS = [Layer("conv1_1", 50), Layer("conv1_2", 5)]
 
 
-def test_a_first_layer_that_hardly_differs_between_images_is_warned_about():
+def test_only_a_first_layer_that_hardly_differs_between_images_is_warned_about():
     message = feeding_warning(watched(0.001), LAYERS, TORCHVISION)
     assert message.startswith("Warning: layer conv1_1 hardly differs between the first 8 images")
     assert "RGB 0..1" in message
-
-
-def test_an_ordinary_first_layer_is_not_warned_about():
-    assert feeding_warning(watched(0.5), LAYERS, TORCHVISION) is None
-    assert feeding_warning(watched(0.001, images=3), LAYERS, TORCHVISION) is None
-    assert feeding_warning(np.zeros((WATCHED, 55)), LAYERS, TORCHVISION) is None
+    for ordinary in (watched(0.5), watched(0.001, images=3), np.zeros((WATCHED, 55))):
+        assert feeding_warning(ordinary, LAYERS, TORCHVISION) is None
 
 
 @pytest.mark.skipif("FNE_REAL_DATA" not in os.environ, reason="FNE_REAL_DATA does not name a folder")
@@ -253,16 +239,9 @@ def test_the_statistic_tells_right_from_wrong_feeding_of_real_weights():
     assert np.allclose(rows["right"][0], rows["caffe"][0], atol=1e-3)
 
 
-def test_long_work_whose_result_a_remote_may_have_is_not_started(tmp_path, monkeypatch):
-    images, extractor = [draw(tmp_path, number) for number in range(3)], red_extractor()
-    scratch = Scratch(tmp_path / "scratch", extractor.kind, extractor.features)
+def test_long_work_whose_result_a_remote_may_have_is_not_started(complete, monkeypatch):
     monkeypatch.setattr(extraction, "LONG_SECONDS", 0.0)
-    with pytest.raises(InputError) as caught:
-        complete(scratch, images, tmp_path, extractor, 1, 0, lambda text: None, remote="team")
-    assert caught.value.message == (
-        "dvc.lock names this store, but the cache does not have it and computing it takes long; run "
-        "`dvc fetch extract` to get it from 'team', or set runtime.missing_store to compute"
-    )
+    with refused("computing it takes long; run `dvc fetch extract` to get it from 'team', or set runtime."):
+        complete(range(3), remote="team")
     monkeypatch.setattr(extraction, "LONG_SECONDS", 600.0)
-    complete(scratch, images, tmp_path, extractor, 1, 0, lambda text: None, remote="team")
-    assert len(scratch.rows([image.sha256 for image in images])) == 3
+    assert sum(complete(range(3), remote="team")) == 3
