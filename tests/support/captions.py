@@ -8,8 +8,8 @@ from fne.core.settings import parse_section, put
 from fne.describing.inputs import Inputs, read_inputs
 from fne.describing.settings import TrainCaptioner
 from fne.store.catalog import Captioned, write_captions, write_images
-from fne.store.layout import Layer, plan_shards
-from fne.store.rows import write_rows
+from fne.store.layout import Layer
+from tests.support.features import write_store
 
 COLORS = ["red", "green", "blue", "gray"]
 SHAPES = ["circle", "square", "star", "ring"]
@@ -26,22 +26,19 @@ READING = {"min_count": 1, "max_words": 100, "words.count": 30}
 def write_world(folder: Path, noise: float = 0.1, seed: int = 0) -> None:
     """Write embeddings and captions of 64 images: every color and shape four times."""
     generator = np.random.default_rng(seed)
-    ids, rows, captioned = [], [], []
+    rows, captioned = {}, []
     order = generator.permutation(64)
     for number, split in zip(order, SPLITS, strict=True):
         color, shape = COLORS[number % 4], SHAPES[number // 4 % 4]
         name = f"{number:02d}.png"
         row = np.zeros(8, dtype=np.float32)
         row[[number % 4, 4 + number // 4 % 4]] = 1
-        ids.append(name)
-        rows.append(row + noise * generator.normal(size=8).astype(np.float32))
+        rows[name] = row + noise * generator.normal(size=8).astype(np.float32)
         captions = (f"A {color} {shape}.", f"There is a {shape}, it is {color}.")
         captioned.append(Captioned(name, split, captions, (color, shape)))
-    values = dict(zip(ids, rows, strict=True))
-    shards = [
-        (number, own, np.stack([values[each] for each in own])) for number, own in plan_shards(ids, 2).items()
-    ]
-    write_rows(folder / EMBEDDINGS, "embeddings", [Layer("truth", 8)], "float32", shards, {"kind": "raw"}, {})
+    write_store(
+        folder / EMBEDDINGS, "embeddings", [Layer("truth", 8)], rows, shards=2, settings={"kind": "raw"}
+    )
     write_captions(folder / CAPTIONS, captioned)
     write_images(folder / IMAGES, [])
 

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from fne.core.files import file_digest
 from fne.datasets.read import CatalogResult, Splitting, build_catalog, check_catalog
 from fne.datasets.readers import read_dataset
+from fne.store.catalog import Image as Entry
 
 SPLITTING = Splitting(restval="drop", val_share=0.25, test_share=0.25, seed=0)
 
@@ -25,6 +27,12 @@ def encoded(image: Image.Image, format_name: str = "JPEG", **options: Any) -> by
     file = io.BytesIO()
     image.save(file, format_name, **options)
     return file.getvalue()
+
+
+def image_entry(path: Path) -> Entry:
+    """Return the entry of an image file in a catalog of its folder."""
+    with Image.open(path) as opened:
+        return Entry(path.name, path.name, file_digest(path), path.stat().st_size, *opened.size)
 
 
 def write_images(folder: Path, *names: str) -> None:

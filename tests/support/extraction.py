@@ -1,6 +1,5 @@
 """Small images, and a simple extractor with two features: how red an image is, and twice that."""
 
-import hashlib
 from collections.abc import Generator, Iterable
 from itertools import islice
 from pathlib import Path
@@ -15,14 +14,14 @@ from fne.extraction.layers import Tap
 from fne.extraction.preprocess import RESIZES
 from fne.store.catalog import Image
 from fne.store.layout import Layer
+from tests.support.datasets import image_entry
 
 
 def draw(root: Path, number: int) -> Image:
     """Draw an image that is `number` tenths red."""
     path = root / f"{number}.png"
     Picture.new("RGB", (40, 30), (number * 25, 0, 0)).save(path)
-    content = path.read_bytes()
-    return Image(path.name, path.name, hashlib.sha256(content).hexdigest(), len(content), 40, 30)
+    return image_entry(path)
 
 
 def redness(number: int) -> float:

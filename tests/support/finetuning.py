@@ -1,6 +1,5 @@
 """A small task of fine-tuning: drawn images, few words, a network of three convolutions; and a small project."""
 
-import hashlib
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -23,9 +22,10 @@ from fne.matching.instance_loss import Classes, Instance, class_numbers
 from fne.matching.mined_captions import AnchorDraw
 from fne.matching.model import Shape, new_matcher
 from fne.matching.task import MatchingData, MatchingOptions, MatchingTask, Objective, RateFactors
-from fne.store.catalog import Captioned, Image, write_captions, write_images
+from fne.store.catalog import Captioned, write_captions, write_images
 from fne.store.layout import Layer
 from fne.text.tokens import read_tokens, write_tokens
+from tests.support.datasets import image_entry
 from tests.support.projects import SMALL, change_params
 from tests.support.stages import COMMANDS
 
@@ -76,9 +76,7 @@ def draw_images(folder):
         pixels = generator.integers(0, 256, (6, 6, 3), dtype=np.uint8)
         path = folder / f"{number:02d}.png"
         Picture.fromarray(pixels).resize((width, height), Picture.Resampling.NEAREST).save(path)
-        content = path.read_bytes()
-        sha256 = hashlib.sha256(content).hexdigest()
-        found[path.name] = Image(path.name, path.name, sha256, len(content), width, height)
+        found[path.name] = image_entry(path)
     return found
 
 
@@ -160,9 +158,7 @@ def write_photos():
         picture = Picture.new("RGB", (260 + number, 240), color)
         picture.paste("yellow", (10 * number, 20, 10 * number + 60, 90))
         picture.save(Path("photos", name))
-        content = Path("photos", name).read_bytes()
-        digest = hashlib.sha256(content).hexdigest()
-        images.append(Image(name, name, digest, len(content), *picture.size))
+        images.append(image_entry(Path("photos", name)))
         captioned.append(Captioned(name, split, (f"a {color} ground", f"{color} and yellow {number}"), ()))
     write_images(Path("data/images.jsonl"), images)
     write_captions(Path("data/captions.jsonl"), captioned)
@@ -181,7 +177,6 @@ def write_tunable_project(folder: Path, epochs: int = 1) -> None:
         },
     )
     write_photos()
-    commands = {"extract": "data/images.jsonl features/activations"} | COMMANDS
     for stage in MADE_ONCE:
-        import_module(f"stages.{stage}").main.main(commands[stage].split(), standalone_mode=False)
+        import_module(f"stages.{stage}").main.main(COMMANDS[stage].split(), standalone_mode=False)
     change_params(folder, {"finetune": TUNING | {"epochs": [epochs, epochs]}})

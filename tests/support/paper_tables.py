@@ -7,7 +7,7 @@ from ruamel.yaml import YAML
 
 from fne.experiments.presets import preset
 from tests.support.imports import ROOT
-from tests.support.projects import change_params, commit, dvc, git
+from tests.support.projects import change_params, commit, dvc, new_repository
 
 STAGE = """
 import hashlib
@@ -24,7 +24,7 @@ from fne.store.catalog import Captioned, write_captions
 file = Path("params.yaml")
 params = settings_of(load_params(file), "params.yaml")
 sections = {name: load_section(file, name, schema) for name, schema in SECTIONS.items()}
-write_settings(Path("metrics/settings.json"), file, DEFAULT, sections)
+write_settings(Path("metrics/settings.json"), file, DEFAULT, sections, Path(".fne"))
 facts = json.loads(Path("facts.json").read_text())
 splits = facts["splits"]
 records = [
@@ -93,11 +93,9 @@ def project(folder: Path, name: str, dataset: str, facts: str = DEMO) -> Path:
     (folder / "stage.py").write_text(STAGE)
     (folder / "dvc.yaml").write_text(PIPELINE)
     (folder / "facts.json").write_text(facts)
-    (folder / ".gitignore").write_text("/data/captions.jsonl\n/metrics/ranks.h5\n")
+    (folder / ".gitignore").write_text("/.fne/\n/data/captions.jsonl\n/metrics/ranks.h5\n")
     change_params(folder, sections(name, dataset))
-    git(folder, "init", "--quiet", "--initial-branch=main")
-    git(folder, "config", "user.name", "Test")
-    git(folder, "config", "user.email", "test@example.org")
+    new_repository(folder)
     dvc(folder, "init", "--quiet")
     commit(folder)
     return folder

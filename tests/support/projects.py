@@ -43,6 +43,13 @@ SMALL = {
 }
 
 
+def new_repository(folder: Path) -> None:
+    """Start a Git repository whose commits have an author."""
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    git(folder, "config", "user.name", "Test")
+    git(folder, "config", "user.email", "test@example.org")
+
+
 def copy_project(folder: Path) -> Path:
     """Copy what Git has or would add, so that tests see the files as they are now, and commit it."""
     listed = _run(ROOT, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
@@ -50,9 +57,7 @@ def copy_project(folder: Path) -> Path:
         if (ROOT / name).exists():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
-    _run(folder, "git", "init", "--quiet", "--initial-branch=main")
-    _run(folder, "git", "config", "user.name", "Test")
-    _run(folder, "git", "config", "user.email", "test@example.org")
+    new_repository(folder)
     commit(folder)
     return folder
 
@@ -113,10 +118,14 @@ def stages_run(output: str) -> list[str]:
     return re.findall(r"^Running stage '(?:[\w/.]+:)?(\w+)'", output, flags=re.MULTILINE)
 
 
+def environment() -> dict[str, str]:
+    """Return an environment without the settings of a DVC or Git around the tests, with our programs and one thread."""
+    found = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_", "GIT_"))}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{found['PATH']}"
+    return found | {"PATH": path, "OMP_NUM_THREADS": "1"}
+
+
 def _run(folder: Path, *command: str, fails: bool = False) -> str:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_", "GIT_"))}
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    environment["OMP_NUM_THREADS"] = "1"
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
     assert bool(done.returncode) == fails, f"{command} gave {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr

@@ -4,7 +4,7 @@ import json
 import stat
 from pathlib import Path
 
-from tests.support.projects import dvc, git
+from tests.support.projects import dvc, git, new_repository
 
 REMOTE = "team"
 FILES = 12  # in the folder
@@ -17,9 +17,7 @@ def make_project(folder: Path) -> Path:
     for number in range(FILES):
         (project / f"rows/{number}.bin").write_bytes(bytes([number]) * (100 + number))
     (project / "model.bin").write_bytes(b"model" * 100)
-    git(project, "init", "--quiet", "--initial-branch=main")
-    git(project, "config", "user.name", "Test")
-    git(project, "config", "user.email", "test@example.org")
+    new_repository(project)
     dvc(project, "init", "--quiet")
     dvc(project, "remote", "add", "--default", REMOTE, "../remote")
     dvc(project, "add", "--quiet", "rows", "model.bin")

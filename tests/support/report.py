@@ -3,13 +3,13 @@
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from PIL import Image as Pillow
 
-from fne.core.files import file_digest, text_digest
+from fne.core.files import text_digest
 from fne.evaluation.metrics.recall import chance_of_rsum
 from fne.report.sources import Evaluation, read_evaluation
 from fne.store.arrays import write_arrays
@@ -17,6 +17,7 @@ from fne.store.artifact import Lineage, merge
 from fne.store.catalog import Captioned, Image, read_captions, read_images, write_captions, write_images
 from fne.store.checksums import parse_metrics, write_metrics
 from fne.store.history import seal_history
+from tests.support.datasets import image_entry
 
 MODEL = text_digest("model")
 TUNED, TUNED_MODEL = "tuned", text_digest("tuned")
@@ -231,7 +232,7 @@ def _picture(folder: Path, id_: str, number: int) -> Image:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{id_}.png"
     Pillow.new("RGB", (24, 16), (40 * number % 256, 90, 160)).save(path)
-    return Image(id_, path.name, file_digest(path), path.stat().st_size, 24, 16)
+    return replace(image_entry(path), id=id_)
 
 
 def _rank(scores: np.ndarray, true: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:

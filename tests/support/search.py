@@ -1,18 +1,16 @@
 """A small finished project, for tests that search in it."""
 
-import hashlib
 import shutil
-from importlib import import_module
 from pathlib import Path
 
-from click.testing import CliRunner
 from PIL import Image as Pillow
 from PIL import ImageDraw
-from ruamel.yaml import YAML
 
-from fne.store.catalog import Captioned, Image, write_captions, write_images
+from fne.store.catalog import Captioned, write_captions, write_images
+from tests.support.datasets import image_entry
 from tests.support.imports import ROOT
 from tests.support.projects import SMALL, change_params
+from tests.support.stages import invoke
 
 COLORS = ["red", "green", "blue", "yellow", "purple", "orange", "gray", "brown"]
 SHAPES = ["circle", "square", "line"]
@@ -42,8 +40,7 @@ def write_project(folder: Path) -> None:
         color, shape = COLORS[number % len(COLORS)], SHAPES[number // len(COLORS)]
         name = f"{color}-{shape}.png"
         draw(folder / "photos" / name, color, shape)
-        content = (folder / "photos" / name).read_bytes()
-        images.append(Image(name, name, hashlib.sha256(content).hexdigest(), len(content), 72, 64))
+        images.append(image_entry(folder / "photos" / name))
         captions = () if split == "gallery" else (f"A {color} {shape}.", f"Something {color}")
         captioned.append(Captioned(name, split, captions, (color, shape)))
     write_images(folder / "data/images.jsonl", images)
@@ -52,10 +49,6 @@ def write_project(folder: Path) -> None:
 
 
 def run_stages(*stages: str) -> None:
-    """Run stages in the current folder, with the arguments that the pipeline files give them."""
-    files = [ROOT / "dvc.yaml", *ROOT.glob("pipelines/*/dvc.yaml"), *ROOT.glob("pipelines/*/pipeline.yaml")]
-    listed = {name: each for file in files for name, each in YAML(typ="safe").load(file)["stages"].items()}
-    for stage in stages:
-        _, _, module, *arguments = listed[stage]["cmd"].split()
-        result = CliRunner().invoke(import_module(module).main, arguments)
-        assert result.exit_code == 0, (stage, result.output, result.exception)
+    """Run stages in the current folder."""
+    result = invoke(*stages)
+    assert result.exit_code == 0, (result.output, result.exception)

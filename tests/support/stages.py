@@ -8,46 +8,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from ruamel.yaml import YAML
 
 from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, Image, write_captions, write_images
 from fne.store.checksums import parse_metrics
-from fne.store.layout import Layer, plan_shards
-from fne.store.rows import Rows, write_rows
+from fne.store.layout import Layer
+from tests.support.features import write_store
 from tests.support.imports import ROOT
 from tests.support.projects import SMALL, change_params
 
 SPLITS = ["train"] * 12 + ["val"] * 4 + ["test"] * 4
 IDS = [f"{number:02d}.png" for number in range(len(SPLITS))]
 LAYERS = (Layer("conv", 2), Layer("fc7", 4))
-COMMANDS = {
-    "standardize": "data/images.jsonl data/captions.jsonl features/statistics.h5",
-    "embed": "features/statistics.h5 features/embeddings",
-    "tokenize": "data/captions.jsonl captions",
-    "train": "features/embeddings data/captions.jsonl captions models/matching models/history metrics/training.json",
-    "finetune": "models/matching data/images.jsonl "
-    "data/captions.jsonl captions/tokens.h5 models/tuned.safetensors models/tuning metrics/tuning.json",
-    "encode": "models/matching features/embeddings data captions vectors",
-    "encode_tuned": "models/tuned.safetensors data/images.jsonl data/captions.jsonl captions/tokens.h5 "
-    "vectors/tuned/images vectors/tuned/captions",
-    "evaluate": "vectors/images vectors/captions data/captions.jsonl "
-    "metrics/retrieval.json metrics/intervals.json metrics/curves metrics/ranks.h5",
-    "evaluate_imported": "data/captions.jsonl metrics/imported.json metrics/imported_intervals.json "
-    "metrics/imported_curves metrics/imported_ranks.h5",
-    "train_captioner": "features/embeddings data/captions.jsonl "
-    "models/captioner.safetensors models/captioner_history",
-    "write_captions": "models/captioner.safetensors features/embeddings data/captions.jsonl "
-    "annotations/captions.jsonl",
-    "score_captions": "annotations/captions.jsonl features/embeddings data/captions.jsonl "
-    "metrics/captions.json metrics/caption_intervals.json",
-    "captions_page": "metrics/captions.json metrics/caption_intervals.json annotations/captions.jsonl "
-    "models/captioner_history data/images.jsonl data/captions.jsonl report/captions.html",
-    "train_tagger": "features/embeddings data/captions.jsonl models/tagger.safetensors models/tagger_history",
-    "write_tags": "models/tagger.safetensors features/embeddings data/captions.jsonl annotations/tags.jsonl",
-    "score_tags": "annotations/tags.jsonl data/captions.jsonl metrics/tags.json metrics/tag_intervals.json",
-    "tags_page": "metrics/tags.json metrics/tag_intervals.json annotations/tags.jsonl "
-    "models/tagger_history data/images.jsonl data/captions.jsonl report/tags.html",
-    "baseline": "features/embeddings data/captions.jsonl captions/tokens.h5 metrics/baseline.json",
+PIPELINES = [ROOT / "dvc.yaml", *ROOT.glob("pipelines/*/dvc.yaml"), *ROOT.glob("pipelines/*/pipeline.yaml")]
+# The arguments of every stage, as its pipeline gives them.
+COMMANDS: dict[str, str] = {
+    name: stage["cmd"].split(maxsplit=3)[3].strip()
+    for file in PIPELINES
+    for name, stage in YAML(typ="safe").load(file)["stages"].items()
 }
 
 Run = Callable[..., Result]
@@ -75,12 +54,11 @@ def write_activations(
     values = dict(zip(IDS, drawn, strict=True))
     for (image, column), value in (changed or {}).items():
         values[image][column] = value
-    shards = [
-        (number, ids, np.stack([values[each] for each in ids])) for number, ids in plan_shards(IDS, 2).items()
-    ]
     made_with = {"seed": seed} | (settings or {})
-    write_rows(Path(folder), "activations", layers, "float32", shards, made_with, lineage or {})
-    return Rows.open(Path(folder)).artifact.digest
+    written = write_store(
+        Path(folder), "activations", layers, values, shards=2, settings=made_with, lineage=lineage
+    )
+    return written.artifact.digest
 
 
 def write_catalog(splits: list[str] = SPLITS, word: str = "number") -> None:
@@ -115,6 +93,19 @@ def invoke(*stages: str) -> Result:
         if result.exit_code:
             break
     return result
+
+
+def refusal(*stages: str) -> str:
+    """Run stages of which the last one must refuse something; return what it says."""
+    return refused(invoke(*stages))
+
+
+def refused(result: Result) -> str:
+    """Return what a command that must have refused something says: its last line, without `Error: `."""
+    assert result.exit_code == 2, result.output
+    line = result.stderr.splitlines()[-1]
+    assert line.startswith("Error: "), line
+    return line.removeprefix("Error: ")
 
 
 def metrics() -> dict[str, object]:

@@ -11,8 +11,8 @@ from fne.datasets.demo.dataset import Render, describe_dataset
 from fne.describing.inputs import Inputs, read_inputs
 from fne.describing.settings import TrainTagger
 from fne.store.catalog import Captioned, write_captions, write_images
-from fne.store.layout import Layer, plan_shards
-from fne.store.rows import write_rows
+from fne.store.layout import Layer
+from tests.support.features import write_store
 from tests.support.imports import ROOT
 from tests.support.projects import change_params
 
@@ -51,11 +51,7 @@ def write_world(folder: Path, records: Iterable[Captioned], noise: float = 0.0) 
     truth = np.array([[tag in record.tags for tag in names] for record in listed], dtype=np.float32)
     truth += np.random.default_rng(0).normal(scale=noise, size=truth.shape).astype(np.float32)
     rows = dict(zip([record.id for record in listed], truth, strict=True))
-    shards = [
-        (number, ids, np.stack([rows[each] for each in ids]))
-        for number, ids in plan_shards(list(rows), 1).items()
-    ]
-    write_rows(folder / EMBEDDINGS, "embeddings", [Layer("truth", len(names))], "float32", shards, {}, {})
+    write_store(folder / EMBEDDINGS, "embeddings", [Layer("truth", len(names))], rows)
     write_captions(folder / CAPTIONS, listed)
     write_images(folder / IMAGES, [])
 
