@@ -1,6 +1,8 @@
 """Stages run on tiny projects."""
 
 import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,43 +13,73 @@ from tests.support.stages import invoke, run
 
 __all__ = ["run"]
 
+TINY = {"threads": 1, "units": 8, "word_dim": 6, "batch": 32, "epochs": 1, "min_count": 1}
+CAPTIONER = {
+    "train_captioner": TINY,
+    "score_captions": {"meteor": "never"},
+    "captions_page": {"examples": 5},
+    "runtime": {"device": "cpu", "threads": 1},
+}
 
-@pytest.fixture
-def tagging_project(tmp_path, monkeypatch):
-    """A folder in which a tagger was trained."""
-    monkeypatch.chdir(tmp_path)
-    tagging.write_project(tmp_path, tagging.scenes(60))
-    result = invoke("train_tagger")
-    assert result.exit_code == 0, result.output
-    return tmp_path
+
+def write_captioning(folder: Path) -> None:
+    shutil.copy(ROOT / "params.yaml", folder)
+    change_params(folder, CAPTIONER)
+    captions.write_world(folder)
+
+
+def write_tagging(folder: Path) -> None:
+    tagging.write_project(folder, tagging.scenes(60))
 
 
 @pytest.fixture(scope="session")
-def trained_captioner(tmp_path_factory):
-    """A folder with a captioner that has learned next to nothing."""
-    folder = tmp_path_factory.mktemp("trained")
-    shutil.copy(ROOT / "params.yaml", folder)
-    change_params(
-        folder,
-        {
-            "train_captioner": {"units": 8, "word_dim": 6, "batch": 32, "epochs": 1, "min_count": 1},
-            "score_captions": {"meteor": "never"},
-            "captions_page": {"examples": 5},
-            "runtime": {"device": "cpu", "threads": 1},
-        },
-    )
-    captions.write_world(folder)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.chdir(folder)
-        result = invoke("train_captioner")
-        assert result.exit_code == 0, result.output
-    return folder
+def made(tmp_path_factory) -> Callable[..., Path]:
+    """Return folders in which stages have run, each made once: give what writes the inputs, and the stages."""
+    known: dict[tuple[object, ...], Path] = {}
+
+    def make(write: Callable[[Path], None], *stages: str) -> Path:
+        if (write, stages) not in known:
+            folder = tmp_path_factory.mktemp("made")
+            write(folder)
+            with pytest.MonkeyPatch.context() as patched:
+                patched.chdir(folder)
+                result = invoke(*stages)
+            assert result.exit_code == 0, result.output
+            known[write, stages] = folder
+        return known[write, stages]
+
+    return make
 
 
 @pytest.fixture
-def captioning_project(trained_captioner, tmp_path, monkeypatch):
-    """A folder of its own with a trained captioner."""
-    folder = tmp_path / "project"
-    shutil.copytree(trained_captioner, folder)
-    monkeypatch.chdir(folder)
-    return folder
+def enter(made, tmp_path, monkeypatch) -> Callable[..., None]:
+    """Enter a copy of such a folder."""
+
+    def enter(*what) -> None:
+        monkeypatch.chdir(shutil.copytree(made(*what), tmp_path / "project"))
+
+    return enter
+
+
+@pytest.fixture
+def tagging_project(enter):
+    """A folder of its own with a trained tagger."""
+    enter(write_tagging, "train_tagger")
+
+
+@pytest.fixture
+def scored_tags(enter):
+    """A folder of its own in which tags were written and scored."""
+    enter(write_tagging, "train_tagger", "write_tags", "score_tags")
+
+
+@pytest.fixture
+def captioning_project(enter):
+    """A folder of its own with a captioner that has learned next to nothing."""
+    enter(write_captioning, "train_captioner")
+
+
+@pytest.fixture
+def scored_captions(enter):
+    """A folder of its own in which captions were written and scored."""
+    enter(write_captioning, "train_captioner", "write_captions", "score_captions")

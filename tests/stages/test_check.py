@@ -45,10 +45,7 @@ def test_a_refused_value_leaves_the_output_and_says_how_to_get_back(project):
     result = run()
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: params.yaml: section 'train': loss: 'triplet' is not one of ")
-    assert result.stderr.endswith(
-        "\nNo result was removed; set a valid value, or restore the committed ones with `git checkout "
-        "params.yaml metrics/settings.json`\n"
-    )
+    assert result.stderr.endswith("with `git checkout params.yaml metrics/settings.json`\n")
     assert Path(CHECKED).is_file()
     assert not Path(SETTINGS).exists()
 
@@ -114,10 +111,7 @@ def test_the_parameter_file_gets_a_new_time_so_that_git_looks_at_its_content(pro
 def test_a_store_may_be_imported_after_the_catalog_is_made(project):
     change_params(project, {"embed": {"source": "features/imported"}})
     result = run()
-    assert (result.exit_code, result.stderr) == (
-        0,
-        "Warning: params.yaml: section 'embed': source: no row store in 'features/imported'; use "
-        "features/activations, or a store that `fne import` or `fne join` wrote\n",
-    )
+    assert result.exit_code == 0
+    assert result.stderr.startswith("Warning: params.yaml: section 'embed': source: no row store in ")
     write_catalog()
     assert run().exit_code == 2

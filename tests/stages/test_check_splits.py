@@ -4,7 +4,7 @@ from click.testing import CliRunner, Result
 
 from stages.check_splits import main
 from tests.support.projects import change_params
-from tests.support.stages import SPLITS, write_catalog
+from tests.support.stages import SPLITS, refused, write_catalog
 
 CHECKED = "checked/splits.txt"
 
@@ -20,29 +20,24 @@ def test_a_catalog_with_all_splits_is_accepted(run):
 
 def test_a_catalog_without_validation_images_is_refused(run):
     write_catalog(["train" if split == "val" else split for split in SPLITS])
-    result = check()
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: data/captions.jsonl: 0 captioned images in split 'val', choosing the best epoch needs at least 1; "
-        "give more images that split in the data set; without splits there, see catalog.val_share\n",
+    message = refused(check())
+    assert message.startswith(
+        "data/captions.jsonl: 0 captioned images in split 'val', choosing the best epoch "
     )
+    assert "see catalog.val_share" in message
     assert Path(CHECKED).is_file()
 
 
 def test_the_split_that_is_scored_needs_captions(run):
     write_catalog(["train" if split == "test" else split for split in SPLITS])
-    result = check()
-    assert result.exit_code == 2
-    assert "evaluate.split is 'test', but the catalog has captions only in train, val" in result.stderr
+    message = refused(check())
+    assert "evaluate.split is 'test', but the catalog has captions only in train, val" in message
     change_params(Path(), {"evaluate": {"split": "val"}})
     assert check().exit_code == 0
 
 
 def test_photographs_without_captions_are_refused_with_what_can_be_computed(run):
     write_catalog(["gallery"] * len(SPLITS))
-    result = check()
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: data/captions.jsonl: no image has captions, which training and evaluation need; add some to the "
-        "data set, or run `dvc repro embed` for embeddings without a model\n",
-    )
+    message = refused(check())
+    assert message.startswith("data/captions.jsonl: no image has captions")
+    assert message.endswith("run `dvc repro embed` for embeddings without a model")

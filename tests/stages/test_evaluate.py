@@ -1,4 +1,5 @@
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from fne.store.arrays import read_arrays
 from fne.store.catalog import read_captions, write_captions
 from fne.store.lineage import recorded_lineage
 from tests.support.projects import change_params
-from tests.support.stages import IDS, SPLITS, metrics, write_catalog
+from tests.support.stages import IDS, SPLITS, metrics, refusal, write_catalog
 
 READY = ("standardize", "embed", "tokenize", "train", "encode")
 
@@ -41,27 +42,20 @@ def test_ranks_and_the_best_are_kept_for_every_query(run):
 
 def test_a_split_without_captions_is_refused_with_what_to_type(run):
     write_catalog([split.replace("test", "val") for split in SPLITS])
-    result = run(*READY, "evaluate")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: params.yaml: evaluate.split is 'test', but the catalog has captions only in train, val; "
-        "hold out some training images with `-S ++catalog.test_from_train=0.1`, or use "
-        "`dvc exp run -S evaluate.split=val`, whose images choose the epoch, so that the figures are too high\n",
-    )
+    message = refusal(*READY, "evaluate")
+    assert "evaluate.split is 'test', but the catalog has captions only in train, val" in message
+    assert "`-S ++catalog.test_from_train=0.1`" in message
+    assert "`dvc exp run -S evaluate.split=val`" in message
 
 
-def test_vectors_of_different_models_are_refused(run, tmp_path):
+def test_vectors_of_different_models_are_refused(run):
     run(*READY)
-    images = Path("vectors/images").rename(tmp_path / "aside")
+    Path("vectors/images").rename("aside")
     change_params(Path(), {"train": {"seed": 1}})
     run("train", "encode")
-    for file in Path("vectors/images").iterdir():
-        file.unlink()
-    Path("vectors/images").rmdir()
-    images.rename("vectors/images")
-    result = run("evaluate")
-    assert result.exit_code == 2
-    assert "Error: vectors/images was made from model " in result.stderr
+    shutil.rmtree("vectors/images")
+    Path("aside").rename("vectors/images")
+    assert "vectors/images was made from model " in refusal("evaluate")
 
 
 def test_other_recalls_make_other_metrics_and_their_sum(run):
@@ -142,12 +136,8 @@ def test_a_protocol_takes_the_first_images_in_the_data_sets_order_and_names_its_
 
 def test_a_split_too_small_for_a_protocol_is_refused_with_the_numbers(run):
     change_params(Path(), {"evaluate": {"protocol": "coco_5k"}})
-    result = run(*READY, "evaluate")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: params.yaml: evaluate.protocol is 'coco_5k', which needs 5000 images, but split 'test' has 4; "
-        "use `full`\n",
-    )
+    message = refusal(*READY, "evaluate")
+    assert "evaluate.protocol is 'coco_5k', which needs 5000 images, but split 'test' has 4" in message
 
 
 def test_a_model_is_not_evaluated_on_another_data_set_than_the_one_it_was_trained_on(run):
@@ -155,10 +145,9 @@ def test_a_model_is_not_evaluated_on_another_data_set_than_the_one_it_was_traine
     run(*READY)
     write_catalog(["test"] * 4 + ["train"] * 12 + ["val"] * 4)
     for stage in ("encode", "evaluate"):
-        result = run(stage)
-        assert result.exit_code == 2
-        assert " was made from captions " in result.stderr
-        assert result.stderr.endswith("; run `dvc repro`\n")
+        message = refusal(stage)
+        assert " was made from captions " in message
+        assert message.endswith("; run `dvc repro`")
 
 
 @pytest.mark.parametrize(
@@ -170,9 +159,9 @@ def test_a_run_did_not_start_if_validation_and_test_are_both_low(
 ):
     def lineage_with_started(*artifacts):
         lineage = recorded_lineage(*artifacts)
-        lineage["model"]["settings"] = {
-            name: value for name, value in lineage["model"]["settings"].items() if name != "started"
-        } | ({} if in_validation is None else {"started": in_validation})
+        lineage["model"]["settings"].pop("started", None)
+        if in_validation is not None:
+            lineage["model"]["settings"]["started"] = in_validation
         return lineage
 
     run(*READY)

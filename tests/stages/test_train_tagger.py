@@ -1,6 +1,6 @@
-import hashlib
 import os
 import re
+import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from fne.store.history import read_history_seal
 from fne.training.loop import Trainer
 from stages.train_tagger import main
 from tests.support.projects import change_params
-from tests.support.stages import COMMANDS
+from tests.support.stages import COMMANDS, refused
 from tests.support.tagging import scenes, write_project, write_world
 
 MODEL = Path("models/tagger.safetensors")
@@ -46,20 +46,10 @@ def test_the_tagger_records_its_settings_concepts_and_ancestors(train):
     assert seal.points == 4
 
 
-def test_two_runs_give_the_same_bytes(train, tmp_path):
-    train()
-    first = hashlib.sha256(MODEL.read_bytes()).hexdigest()
-    for path in (tmp_path / ".fne").rglob("*.safetensors"):
-        path.unlink()
-    assert train().exit_code == 0
-    assert hashlib.sha256(MODEL.read_bytes()).hexdigest() == first
-
-
-def test_a_terminated_training_ends_with_the_same_bytes(train, tmp_path, monkeypatch):
+def test_a_terminated_training_ends_with_the_same_bytes(train, monkeypatch):
     train()
     first = MODEL.read_bytes()
-    for path in (tmp_path / ".fne").rglob("*.safetensors"):
-        path.unlink()
+    shutil.rmtree(".fne")
     step = Trainer.step
 
     def interrupted(self, batch):
@@ -70,20 +60,15 @@ def test_a_terminated_training_ends_with_the_same_bytes(train, tmp_path, monkeyp
     monkeypatch.setattr(Trainer, "step", interrupted)
     assert train().exit_code == 143
     monkeypatch.setattr(Trainer, "step", step)
-    result = train()
-    assert "resuming at epoch" in result.stdout
+    assert "resuming at epoch" in train().stdout
     assert MODEL.read_bytes() == first
 
 
-def test_a_data_set_without_tags_is_refused_in_one_line(train, tmp_path):
+def test_a_data_set_without_tags_is_refused(train, tmp_path):
     write_world(tmp_path, [replace(record, tags=()) for record in WORLD])
-    result = train()
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: data/captions.jsonl: concepts: no training image has tags; tagging needs them (COCO's "
-        "instances_*.json or a `tags` column), or set train_tagger.concepts to words (for a captioner: "
-        "train_captioner.concepts)\n",
-    )
+    message = refused(train())
+    assert message.startswith("data/captions.jsonl: concepts: no training image has tags")
+    assert "set train_tagger.concepts to words" in message
 
 
 def test_a_data_set_without_captions_is_tagged(train, tmp_path):
@@ -94,28 +79,19 @@ def test_a_data_set_without_captions_is_tagged(train, tmp_path):
 def test_words_of_captions_can_be_concepts(train, tmp_path):
     change_params(tmp_path, {"train_tagger": {"concepts": "words", "words.count": 12}})
     write_world(tmp_path, [replace(record, tags=()) for record in WORLD])
-    result = train()
-    assert result.exit_code == 0, result.output
-    assert "the 12 concepts cover" in result.stdout
+    assert "the 12 concepts cover" in train().stdout
     assert len(read_describing_model(MODEL, TAGGER)[1].vocabulary.concepts.names) == 12
 
 
 def test_a_wrong_variant_is_refused_with_what_is_allowed(train, tmp_path):
     change_params(tmp_path, {"train_tagger": {"cell": "lstmm"}})
-    result = train()
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: params.yaml: section 'train_tagger': cell: 'lstmm' is not one of 'gru', 'lstm', 'lstm_relu', "
-        "'rnn_relu'\n",
-    )
+    assert "section 'train_tagger': cell: 'lstmm' is not one of 'gru', 'lstm'" in refused(train())
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_images(train, tmp_path):
     change_params(tmp_path, {"train_tagger": {"learning_rate": 900.0, "clip": 0.0}})
-    result = train()
-    assert result.exit_code == 2
     assert re.search(
         r"training stopped: the (loss|gradient) is \S+ at step \d+ of epoch \d, with images scene-\d{4}\.jpg.*"
         r"lower train_tagger\.learning_rate or check these inputs|are not numbers",
-        result.stderr,
+        refused(train()),
     )
