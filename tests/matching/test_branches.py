@@ -3,18 +3,15 @@ import torch
 from torch import nn
 
 from fne.core.distributed_layers import Step, SyncBatchNorm
-from fne.core.processes import Processes
 from fne.matching.branches import MeanOfWords, dual_path, mlp, mlp_bn_first
 from fne.matching.settings import Branch
-from tests.support.processes import in_processes
 
 BRANCHES = {"dual_path": dual_path, "mlp": mlp, "mlp_bn_first": mlp_bn_first}
 SETTINGS = Branch(hidden=[8], dropout=0.5, batch_norm_momentum=0.1, batch_norm_epsilon=1e-5, initial="xavier")
 
 
-def step_of(processes: Processes, total: int) -> Step:
-    start, stop = (total * each // processes.count for each in (processes.rank, processes.rank + 1))
-    return Step(torch.Generator().manual_seed(3), total, slice(start, stop), processes)
+def step_of(total: int) -> Step:
+    return Step(torch.Generator().manual_seed(3), total, slice(0, total))
 
 
 def branch(name: str, seed: int = 0, settings: Branch = SETTINGS) -> nn.Module:
@@ -42,7 +39,7 @@ def test_layers_come_in_the_order_of_their_paper(name):
     module = branch(name)
     rows = torch.randn(7, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     kept = torch.rand(7, 8, generator=torch.Generator().manual_seed(3)) >= 0.5
-    found = module(rows, step_of(Processes(), 7))
+    found = module(rows, step_of(7))
     assert torch.allclose(found, by_hand(name, module, rows, kept), rtol=0, atol=1e-12)
 
 
@@ -57,45 +54,16 @@ def test_branches_have_the_weights_they_should(name, count):
 @pytest.mark.parametrize("hidden", [[], [5, 7]])
 def test_branches_can_have_any_number_of_hidden_layers(name, hidden):
     module = branch(name, settings=SETTINGS.model_copy(update={"hidden": hidden, "initial": "fan_in"}))
-    assert module(torch.randn(5, 6, dtype=torch.float64), step_of(Processes(), 5)).shape == (5, 4)
+    assert module(torch.randn(5, 6, dtype=torch.float64), step_of(5)).shape == (5, 4)
 
 
 @pytest.mark.parametrize("name", BRANCHES)
 def test_when_encoding_a_row_does_not_depend_on_the_others(name):
     module = branch(name)
     rows = torch.randn(9, 6, dtype=torch.float64)
-    module(rows, step_of(Processes(), 9))
+    module(rows, step_of(9))
     module.eval()
     assert torch.allclose(module(rows)[4:5], module(rows[4:5]), rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", BRANCHES)
-def test_several_processes_train_a_branch_as_one_does(name):
-    rows = torch.randn(7, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    weights = torch.randn(7, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-
-    def work(processes):
-        module, step = branch(name), step_of(processes, 7)
-        vectors = processes.gather(module(rows[step.rows], step))
-        (vectors * weights).sum().backward()
-        processes.add_gradients(module.parameters())
-        state = {key: value.tolist() for key, value in module.state_dict().items()}
-        return vectors.tolist(), [each.grad.tolist() for each in module.parameters()], state
-
-    vectors, gradients, state = work(Processes())
-    for found in in_processes(3, work):
-        assert torch.allclose(torch.tensor(found[0]), torch.tensor(vectors), rtol=0, atol=1e-10)
-        for mine, expected in zip(found[1], gradients, strict=True):
-            assert torch.allclose(
-                torch.tensor(mine, dtype=torch.float64),
-                torch.tensor(expected, dtype=torch.float64),
-                rtol=0,
-                atol=1e-10,
-            )
-        assert {
-            key: pytest.approx(value, abs=1e-10) if "running" in key else value
-            for key, value in found[2].items()
-        } == state
 
 
 def test_words_are_averaged_and_padding_is_not_read():
@@ -111,8 +79,6 @@ def test_words_are_averaged_and_padding_is_not_read():
 
 def test_normalization_has_the_momentum_and_epsilon_that_were_asked_for():
     own = {"batch_norm_momentum": 0.05, "batch_norm_epsilon": 1e-3, "initial": "fan_in"}
-    settings = SETTINGS.model_copy(update=own)
-    norms = [
-        each for each in branch("dual_path", settings=settings).modules() if isinstance(each, SyncBatchNorm)
-    ]
+    module = branch("dual_path", settings=SETTINGS.model_copy(update=own))
+    norms = [each for each in module.modules() if isinstance(each, SyncBatchNorm)]
     assert [(each.momentum, each.eps) for each in norms] == [(0.05, 1e-3)] * 2

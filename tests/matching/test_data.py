@@ -48,14 +48,30 @@ def test_all_captions_of_an_image_are_drawn_sooner_or_later(pairs):
     assert drawn == {each for record in pairs.captioned for each in record.caption_ids}
 
 
-@pytest.mark.parametrize(("batch", "sizes"), [(3, [3, 3, 4]), (9, [10]), (5, [5, 5]), (64, [10])])
-def test_a_last_batch_of_one_joins_the_one_before(pairs, batch, sizes):
-    assert [len(each.image_ids) for each in draw_batches(pairs, 0, 0, batch, "one")] == sizes
+@pytest.mark.parametrize(
+    ("last", "batch", "sizes"),
+    [
+        ("keep", 3, [3, 3, 4]),  # one joins the others
+        ("keep", 9, [10]),
+        ("keep", 5, [5, 5]),
+        ("keep", 64, [10]),
+        ("drop", 4, [4, 4]),
+        ("drop", 5, [5, 5]),
+        ("drop", 3, [3, 3, 3]),
+        ("drop", 99, [10]),  # unless alone
+    ],
+)
+def test_a_last_batch_is_never_of_one_image_and_an_incomplete_one_can_be_dropped(pairs, last, batch, sizes):
+    found = draw_batches(pairs, 0, 0, batch, "one", last)
+    assert [len(each) for each in found] == sizes
+    assert found[0].image_ids[:3] == draw_batches(pairs, 0, 0, batch, "one")[0].image_ids[:3]
 
 
-def test_captions_of_one_image_are_no_negatives_for_each_other():
+def test_captions_of_one_image_are_no_negatives_for_each_other_unless_asked_for():
     batch = PairBatch(["b", "a", "b"], ["b#0", "a#0", "b#1"])
     assert batch.positives().tolist() == [[True, False, True], [False, True, False], [True, False, True]]
+    assert batch.positives("other_pairs").equal(torch.eye(3, dtype=torch.bool))
+    assert (len(batch), str(batch)) == (3, "images b, a, b")
 
 
 def test_captions_are_padded_to_the_longest(pairs):
@@ -64,34 +80,10 @@ def test_captions_are_padded_to_the_longest(pairs):
     assert lengths.tolist() == [4, 2]
 
 
-def test_images_come_as_floats(pairs):
-    rows = pairs.source.read(["3.png", "4.png"])
-    assert (rows.dtype, tuple(rows.shape)) == (torch.float32, (2, 16))
-
-
 def test_a_caption_without_an_image_row_is_refused_before_the_first_step(pairs):
     stranger = Captioned("x.png", "train", ("x",), ())
     with pytest.raises(InputError, match="has no row for 1 of 11 ids, the first is 'x.png'"):
         Pairs([*pairs.captioned, stranger], pairs.source, pairs._tokens)
-
-
-def test_a_batch_names_its_images_and_counts_them():
-    batch = PairBatch(["b", "a"], ["b#0", "a#1"])
-    assert (len(batch), str(batch)) == (2, "images b, a")
-
-
-@pytest.mark.parametrize(("batch", "sizes"), [(4, [4, 4]), (5, [5, 5]), (3, [3, 3, 3]), (99, [10])])
-def test_an_incomplete_last_batch_is_dropped_unless_it_is_the_only_one(pairs, batch, sizes):
-    assert len(pairs) == 10
-    found = draw_batches(pairs, 0, 0, batch, "one", "drop")
-    assert [len(each) for each in found] == sizes
-    kept = draw_batches(pairs, 0, 0, batch, "one")
-    assert [each.image_ids for each in found[:1]] == [each.image_ids for each in kept[:1]]
-
-
-def test_another_caption_of_the_same_image_is_a_negative_if_asked_for():
-    batch = PairBatch(["a", "b", "a"], ["a#0", "b#0", "a#1"])
-    assert batch.positives("other_pairs").equal(torch.eye(3, dtype=torch.bool))
 
 
 @pytest.fixture

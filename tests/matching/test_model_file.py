@@ -17,26 +17,12 @@ from fne.matching.model_file import (
 )
 from fne.store.tensors import write_sealed
 
-SHAPE = Shape(
-    "linear",
-    "gru",
-    "cosine",
-    False,
-    features=16,
-    vocabulary_size=12,
-    word_dim=5,
-    embed_dim=8,
-    text_encoder_settings={"initial": "torch"},
-)
+SHAPE = Shape("linear", "gru", "cosine", False, 16, 12, 5, 8, text_encoder_settings={"initial": "torch"})
 
 
 def write(path):
-    write_model(
-        path,
-        new_matcher(SHAPE, seed=0),
-        {"margin": 0.2},
-        {"tokens": {"digest": "a", "settings": {}}},
-    )
+    lineage = {"tokens": {"digest": "a", "settings": {}}}
+    write_model(path, new_matcher(SHAPE, seed=0), {"margin": 0.2}, lineage)
     return path
 
 
@@ -82,15 +68,6 @@ def test_a_flipped_bit_anywhere_is_detected(tmp_path, seed):
         read_model(path)
 
 
-def test_damaged_weights_are_refused_with_both_digests(tmp_path):
-    path = write(tmp_path / "m.safetensors")
-    content = bytearray(path.read_bytes())
-    content[-5] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=r"damaged: expected .*…, found .*…; run `fne verify .*` to see how"):
-        read_model(path)
-
-
 @pytest.mark.parametrize("size", [0, 5, 300, 2000])
 def test_a_truncated_file_is_refused(tmp_path, size):
     path = write(tmp_path / "m.safetensors")
@@ -99,14 +76,11 @@ def test_a_truncated_file_is_refused(tmp_path, size):
         read_model(path)
 
 
-def test_somebody_elses_safetensors_file_is_refused(tmp_path):
+def test_a_missing_file_and_somebody_elses_are_refused(tmp_path):
+    with pytest.raises(InputError, match="no such file; run `dvc repro`, or `dvc pull` to fetch it"):
+        read_model(tmp_path / "m.safetensors")
     save_file({"weight": torch.zeros(1)}, tmp_path / "m.safetensors")
     with pytest.raises(InputError, match="damaged, or not a model of fne"):
-        read_model(tmp_path / "m.safetensors")
-
-
-def test_a_missing_model_says_how_to_get_it(tmp_path):
-    with pytest.raises(InputError, match="no such file; run `dvc repro`, or `dvc pull` to fetch it"):
         read_model(tmp_path / "m.safetensors")
 
 
@@ -140,13 +114,3 @@ def test_a_tuned_model_comes_back(tmp_path):
     fresh = new_matcher(SHAPE, seed=1).state_dict()
     assert all(torch.equal(value, fresh[name]) for name, value in matcher.state_dict().items())
     assert list(read_model_file(tuned, NETWORK).weights) == ["network.features.0.weight"]
-
-
-def test_a_changed_bit_of_a_tuned_file_is_detected(tmp_path):
-    path = tmp_path / "t.safetensors"
-    write_tuned(path, new_matcher(SHAPE, seed=1), {"conv1.weight": torch.ones(2)}, {}, {})
-    content = bytearray(path.read_bytes())
-    content[-3] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(InputError, match="damaged: expected"):
-        read_model(path)

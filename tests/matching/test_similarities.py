@@ -6,7 +6,6 @@ import torch
 
 from fne.matching import similarities
 from fne.matching.similarities import (
-    OF_ANY_LENGTH,
     SIMILARITIES,
     exact_cosine,
     exact_euclidean,
@@ -221,7 +220,3 @@ def test_cosines_of_imported_vectors_are_those_of_vectors_of_length_one():
     expected = torch.nn.functional.cosine_similarity(images[:, None], captions[None], dim=2)
     torch.testing.assert_close(exact_cosine(images, captions), expected)
     assert not exact_cosine(torch.zeros(1, 8), captions).any()
-
-
-def test_every_similarity_serves_vectors_of_any_length():
-    assert OF_ANY_LENGTH.keys() == SIMILARITIES.keys()

@@ -54,25 +54,6 @@ def test_weights_that_are_not_trained_are_in_no_group(rates):
     }
 
 
-def test_the_scale_of_the_image_embeddings_does_not_matter_with_relative_rates():
-    """Weights for rows that are 64 times as large, a 64th of the size, take the same steps with Adam."""
-    rows = torch.randn(8, FEATURES, generator=torch.Generator().manual_seed(0))
-    vectors = []
-    for scale in (1.0, 64.0):
-        matcher = new_matcher(GRU, seed=0)
-        with torch.no_grad():
-            matcher.image_head.weight /= scale
-        groups = by_name(matcher)
-        rate = groups["image_head.weight"].rate
-        optimizer = torch.optim.Adam([matcher.image_head.weight], lr=0.01 * rate, eps=0.0)
-        for _ in range(5):
-            optimizer.zero_grad()
-            matcher.embed_images(scale * rows).pow(3).sum().backward()
-            optimizer.step()
-        vectors.append(matcher.embed_images(scale * rows).detach())
-    assert torch.allclose(*vectors, atol=1e-5)
-
-
 INSTANCE = Objective("max_hinge", LossChoices(reduce="mean"), 0.5, 0.0, 1.0, 1.0)
 RANK = Objective("max_hinge", LossChoices(reduce="mean"), 0.5)
 BOTH = Objective("max_hinge", LossChoices(reduce="mean"), 0.5, 2.0, 1.0, 0.1)
@@ -144,14 +125,6 @@ def test_a_term_of_weight_zero_is_not_computed(pairs, monkeypatch):
     assert set(images_only.loss(images_only.batches(0)[0], step_generator(0, 0)).terms) == {"image_classes"}
 
 
-def test_titles_name_the_terms():
-    assert [each.title for each in (INSTANCE, RANK, BOTH)] == [
-        "instance",
-        "max_hinge",
-        "max_hinge + instance",
-    ]
-
-
 def test_an_instance_loss_needs_classes(pairs):
     matcher = new_matcher(new_shape(), seed=0)
     with pytest.raises(ValueError, match="an instance loss needs classes"):
@@ -177,32 +150,6 @@ def test_each_kind_of_parameter_has_its_own_rate(pairs):
     assert [group.name for group in task.parameter_groups()] == ["weights"]
     in_order = [id(each) for each in task.matcher.parameters()]
     assert [id(each) for each in task.parameter_groups()[0].parameters] == in_order
-
-
-def matconvnet(weights, gradients, rate, momentum, decay):
-    """Nesterov's momentum as MatConvNet's `accumulateGradients` has it, transcribed."""
-    state = torch.zeros_like(weights)
-    for gradient in gradients:
-        parameter_gradient = decay * weights + gradient
-        state = momentum * state - parameter_gradient
-        delta = momentum * state - parameter_gradient
-        weights = weights + rate * delta
-    return weights
-
-
-def test_steps_are_those_of_matconvnet_at_the_rate_of_each_kind(pairs):
-    task = new_task(pairs, BOTH, factors=[FACTORS], dtype=torch.float64, dropout=0.0)
-    trainer = new_trainer(task, Phase("both", 0.05, 1, 1))
-    before = {name: each.detach().clone() for name, each in task.trained.named_parameters()}
-    gradients: dict[str, list[torch.Tensor]] = {name: [] for name in before}
-    for batch in [*task.batches(0), *task.batches(1)][:5]:
-        trainer.step(batch)
-        for name, each in task.trained.named_parameters():
-            gradients[name].append(each.grad.clone())
-    rate_of = {id(each): group.rate for group in task.parameter_groups() for each in group.parameters}
-    for name, each in task.trained.named_parameters():
-        expected = matconvnet(before[name], gradients[name], 0.05 * rate_of[id(each)], 0.9, 1e-4)
-        assert torch.allclose(each, expected, rtol=1e-10, atol=1e-12), name
 
 
 def test_several_processes_have_the_objective_and_gradients_of_one(pairs):
@@ -276,19 +223,15 @@ def test_the_instance_loss_learns_to_name_the_images(pairs):
 def test_an_instance_loss_that_stays_at_chance_is_detected(pairs, objective, losses, terms, warned):
     task = new_task(pairs, objective)
     names = ("image_classes", "text_classes")
+    recorded = [dict.fromkeys(names, each) for each in terms] if terms else [{}] * len(losses)
     points = [
-        Point(
-            number,
-            1,
-            loss,
-            {} if terms is None else dict.fromkeys(names, terms[number]),
-            Scores({"rsum": 0.0}),
-        )
-        for number, loss in enumerate(losses)
+        Point(number, 1, loss, own, Scores({"rsum": 0.0}))
+        for number, (loss, own) in enumerate(zip(losses, recorded, strict=True))
     ]
-    message = (
-        "the instance loss stays at ln(10) = 2.30, that of chance: nothing is learned yet. With many classes "
-        "the first fall can take many epochs; raise train.learning_rate or train.classifier_rate, or lower "
-        "train.instance.dropout"
-    )
-    assert task.warning(0, points) == (message if warned else None)
+    found = task.warning(0, points)
+    assert (found is not None) is warned
+    if found:
+        assert "stays at ln(10) = 2.30, that of chance: " in found
+        assert (
+            "; raise train.learning_rate or train.classifier_rate, or lower train.instance.dropout" in found
+        )

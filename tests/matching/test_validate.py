@@ -50,25 +50,20 @@ def test_losses_that_do_not_settle_have_no_flat_loss(loss):
 
 
 def test_the_warning_about_mining_says_where_the_negatives_are():
-    assert mining_warning("semi_hard_hinge") == (
-        "no semi-hard negative in the last 50 batches: all wrong ones are either nearer than the true one or "
-        "outside the margin; start with train.loss=[sum_hinge,semi_hard_hinge] or raise train.margin"
-    )
+    found = mining_warning("semi_hard_hinge")
+    assert found.startswith("no semi-hard negative in the last 50 batches: ")
+    assert found.endswith("start with train.loss=[sum_hinge,semi_hard_hinge] or raise train.margin")
 
 
-@pytest.mark.parametrize(("rsum", "started"), [(9.9, False), (10.1, True)])
-def test_with_a_thousand_images_the_bound_is_the_papers(rsum, started):
-    assert has_started(rsum, np.full(1000, 5)) is started
-
-
-@pytest.mark.parametrize(("rsum", "started"), [(150.0, False), (400.0, True)])
-def test_with_few_images_chance_does_not_count_as_a_start(rsum, started):
-    assert has_started(rsum, np.full(20, 5)) is started
+@pytest.mark.parametrize(
+    ("images", "rsum", "started"),
+    [(1000, 9.9, False), (1000, 10.1, True), (20, 150.0, False), (20, 400.0, True)],
+)
+def test_a_start_is_the_papers_bound_or_above_the_chance_of_few_images(images, rsum, started):
+    assert has_started(rsum, np.full(images, 5)) is started
 
 
 def test_the_warning_names_the_loss_and_the_remedy():
-    assert collapse_warning("max_hinge", 0.1) == (
-        "training does not start: the loss stays at 0.1 per pair, that of a model that maps everything "
-        "to one point. Start with a sum phase (train.loss=[sum_hinge,max_hinge]), or try a lower "
-        "train.learning_rate or another train.seed"
-    )
+    found = collapse_warning("max_hinge", 0.1)
+    assert found.startswith("training does not start: the loss stays at 0.1 per pair")
+    assert "(train.loss=[sum_hinge,max_hinge]), or try a lower train.learning_rate" in found
