@@ -13,8 +13,9 @@ from fne.core.device import (
     prepare_device,
     use_training_threads,
 )
-from fne.core.errors import InputError
 from fne.core.settings import Runtime
+from tests.support.refusals import refused
+from tests.support.settings import runtime
 
 CPU = torch.device("cpu")
 
@@ -111,16 +112,23 @@ def test_errors_of_scarce_memory_are_told_from_others(error, expected):
     assert is_out_of_memory(error) == expected
 
 
+def test_a_gpu_that_is_not_there_is_replaced_by_the_cpu_or_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert prepare_device(runtime()).type == "cpu"
+    with refused("params.yaml: runtime.device is 'cuda', but torch finds no GPU here; use 'auto' or 'cpu'"):
+        prepare_device(runtime(device="cuda"))
+
+
 def test_the_threads_of_a_training_replace_those_of_the_runtime_and_its_processes_divide_them(monkeypatch):
-    runtime = Runtime.model_construct(device="cpu", threads=1)
+    runtime = Runtime.model_construct(device="cpu", threads=3)
+    prepare_device(runtime)
+    assert torch.get_num_threads() == 3
     prepare_device(runtime, training_threads=4)
     assert torch.get_num_threads() == 4
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    prepare_device(runtime, training_threads=4)
-    assert torch.get_num_threads() == 2
-    monkeypatch.setenv("WORLD_SIZE", "8")
-    prepare_device(runtime, training_threads=4)
-    assert torch.get_num_threads() == 1
+    for processes, threads in (("2", 2), ("8", 1)):
+        monkeypatch.setenv("WORLD_SIZE", processes)
+        prepare_device(runtime, training_threads=4)
+        assert torch.get_num_threads() == threads
 
 
 @pytest.mark.parametrize(
@@ -132,6 +140,6 @@ def test_the_threads_of_a_training_replace_those_of_the_runtime_and_its_processe
 )  # fmt: skip
 def test_an_environment_that_takes_threads_from_a_training_is_refused(monkeypatch, variable, value, message):
     monkeypatch.setenv(variable, value)
-    with pytest.raises(InputError, match=f"^{message}$"):
+    with refused(message):
         use_training_threads(2)
     use_training_threads(1)

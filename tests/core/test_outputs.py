@@ -1,10 +1,8 @@
 import os
 from pathlib import Path
 
-import pytest
-
-from fne.core.errors import InputError
 from fne.core.outputs import check_output
+from tests.support.refusals import refused
 
 
 def is_own(head: bytes) -> bool:
@@ -19,9 +17,7 @@ def test_a_new_file_and_an_earlier_output_may_be_written(tmp_path):
 
 def test_a_file_of_the_user_is_not_replaced(tmp_path):
     (tmp_path / "thesis.txt").write_bytes(b"mine")
-    with pytest.raises(
-        InputError, match="did not write it, so it is not replaced; choose another name with --to"
-    ):
+    with refused("did not write it, so it is not replaced; choose another name with --to"):
         check_output(tmp_path / "thesis.txt", "--to", is_own)
 
 
@@ -29,7 +25,7 @@ def test_an_input_is_not_replaced_under_any_of_its_names(tmp_path):
     (tmp_path / "input").write_bytes(b"own output")
     (tmp_path / "link").symlink_to("input")
     for name in ("input", "link"):
-        with pytest.raises(InputError, match="is an input of this command and is not replaced"):
+        with refused("is an input of this command and is not replaced"):
             check_output(tmp_path / name, "--to", is_own, tmp_path / "input")
 
 
@@ -38,7 +34,7 @@ def test_a_pipe_a_folder_and_a_dangling_link_are_refused_at_once(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("nowhere")
     for name, fault in (("pipe", "regular"), ("folder", "regular"), ("link", "does not exist")):
-        with pytest.raises(InputError, match=fault):
+        with refused(fault):
             check_output(tmp_path / name, "--to", is_own)
 
 

@@ -67,11 +67,22 @@ def test_outputs_have_no_names_before_the_stage_ends():
     assert hidden() == []
 
 
-def test_a_setting_that_changes_meanwhile_leaves_the_outputs_unpublished_and_finished_work_kept():
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("0.2", "0.4", "train.margin changed from 0.2 to 0.4"),
+        # A key that begins to apply is a change.
+        ("loss: sum_hinge", "loss: max_hinge", "train.loss changed from 'sum_hinge' to 'max_hinge'"),
+    ],
+)
+def test_a_setting_that_changes_meanwhile_leaves_the_outputs_unpublished_and_finished_work_kept(
+    old, new, said
+):
     Path("file").write_text("old")
-    result = run(edit("0.2", "0.4"))
+    result = run(edit(old, new))
     assert result.exit_code == 2
-    assert result.stderr == f"Error: params.yaml: train.margin changed from 0.2 to 0.4, {AFTER}"
+    assert result.stderr.startswith(f"Error: params.yaml: {said}")
+    assert result.stderr.endswith(AFTER)
     assert Path("file").read_text() == "old"
     assert not Path("folder").exists()
     assert Path("scratch").read_text() == "kept"
@@ -97,23 +108,12 @@ def test_all_keys_of_a_section_that_is_listed_decide():
     }
 
 
-def test_a_key_that_begins_to_apply_is_a_change():
-    result = run(edit("loss: sum_hinge", "loss: max_hinge"))
-    assert result.exit_code == 2
-    assert "train.loss changed from 'sum_hinge' to 'max_hinge'" in result.stderr
-
-
-@pytest.mark.parametrize("content", ["train: [", "", "train: {}\n"])
-def test_a_parameter_file_that_is_broken_meanwhile_is_one_line(content):
-    result = run(lambda: Path("params.yaml").write_text(content))
-    assert result.exit_code == 2
-    assert result.stderr.count("\n") == 1
-    assert not Path("file").exists()
-
-
-def test_a_removed_parameter_file_is_one_line():
-    result = run(Path("params.yaml").unlink)
+@pytest.mark.parametrize("content", ["train: [", "", "train: {}\n", None])
+def test_a_parameter_file_that_is_broken_or_removed_meanwhile_is_one_line(content):
+    params = Path("params.yaml")
+    result = run(params.unlink if content is None else lambda: params.write_text(content))
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert not Path("file").exists()
     assert hidden() == []
 
 
@@ -207,10 +207,8 @@ def test_a_folder_of_the_user_is_never_replaced_by_a_stage_that_is_called_by_han
     Path("folder").mkdir()
     Path("folder/thesis.tex").write_text("mine")
     result = run(lambda: None)
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: folder: a folder with other files is there and is not replaced; name another\n",
-    )
+    assert result.exit_code == 2
+    assert "folder: a folder with other files is there and is not replaced; name another" in result.stderr
     assert Path("folder/thesis.tex").read_text() == "mine"
     Path("dvc.yaml").write_text("stages: {make: {cmd: x, outs: [folder]}}")
     assert run(lambda: None).exit_code == 0
