@@ -8,9 +8,10 @@ import pytest
 
 from fne.core.errors import InputError
 from fne.features.standardize import LAYOUT
-from fne.store.arrays import DESCRIPTION, FORMAT, file_image, own_datasets, read_arrays, write_arrays
+from fne.store.arrays import DESCRIPTION, FORMAT, own_datasets, read_arrays, write_arrays
 from fne.store.artifact import Format, repair_hint
 from fne.store.checksums import seal_bytes
+from tests.support.refusals import refused
 
 
 def write(path, **arrays):
@@ -37,25 +38,18 @@ def test_equal_arrays_give_equal_bytes(tmp_path):
     assert first.read_bytes() == second.read_bytes()
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_flipped_bit_anywhere_is_detected(tmp_path, seed):
+def test_a_flipped_bit_anywhere_and_every_truncation_is_detected(tmp_path):
     path = write(tmp_path / "a.h5", mean=np.full(512, 7.0), ids=["a"])
-    content = bytearray(path.read_bytes())
-    chance = random.Random(seed)
-    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
-    path.write_bytes(content)
-    assert (
-        fault(path) == f"damaged, or not an artifact of fne; run `fne verify {path}` to see how to repair it"
-    )
-
-
-@pytest.mark.parametrize("size", [0, 1, 70, 700, -1])
-def test_a_truncated_file_is_refused(tmp_path, size):
-    path = write(tmp_path / "a.h5")
-    path.write_bytes(path.read_bytes()[:size])
-    assert (
-        fault(path) == f"damaged, or not an artifact of fne; run `fne verify {path}` to see how to repair it"
-    )
+    content, chance = path.read_bytes(), random.Random(0)
+    damaged = [content[:size] for size in (0, 1, 70, 700, -1)]
+    for _ in range(20):
+        flipped = bytearray(content)
+        flipped[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        damaged.append(bytes(flipped))
+    for each in damaged:
+        path.write_bytes(each)
+        remedy = f"run `fne verify {path}` to see how to repair it"
+        assert fault(path) == f"damaged, or not an artifact of fne; {remedy}"
 
 
 def test_any_hdf5_reader_can_read_the_file(tmp_path):
@@ -80,12 +74,10 @@ def test_another_artifact_is_refused(tmp_path):
 
 
 def test_a_newer_format_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("fne.store.arrays.FORMAT", Format("fne-arrays", 2))
-    path = write(tmp_path / "a.h5")
-    monkeypatch.undo()
-    assert fault(path) == (
-        "needs a version of fne that reads fne-arrays 2; this one reads fne-arrays up to 1"
-    )
+    with monkeypatch.context() as patched:
+        patched.setattr("fne.store.arrays.FORMAT", Format("fne-arrays", 2))
+        path = write(tmp_path / "a.h5")
+    assert fault(path).startswith("needs a version of fne that reads fne-arrays 2; ")
 
 
 def test_a_link_out_of_the_file_is_refused(tmp_path):
@@ -94,15 +86,6 @@ def test_a_link_out_of_the_file_is_refused(tmp_path):
         file["other"] = h5py.ExternalLink("/etc/passwd", "/")
     path.write_bytes(seal_bytes(path.read_bytes()))
     assert fault(path) == "'other' is a link out of the file; such files are refused"
-
-
-def test_external_storage_is_refused(tmp_path):
-    path = write(tmp_path / "a.h5")
-    (tmp_path / "raw").write_bytes(b"\0" * 8)
-    with h5py.File(path, "a") as file:
-        file.create_dataset("other", (1,), "f8", external=[(str(tmp_path / "raw"), 0, 8)])
-    path.write_bytes(seal_bytes(path.read_bytes()))
-    assert fault(path) == "'other' is stored outside the file; such files are refused"
 
 
 def fault_hdf5(path) -> str:
@@ -162,18 +145,13 @@ def test_groups_may_be_nested_deeper_than_pythons_recursion_limit(tmp_path):
     assert name.endswith("g/rows")
 
 
-def test_equal_datasets_give_equal_bytes():
-    assert file_image({"a": np.ones(3), "b": "text"}) == file_image({"a": np.ones(3), "b": "text"})
-
-
 def test_an_array_that_is_larger_than_its_file_is_refused_before_it_is_read(tmp_path):
     with h5py.File(tmp_path / "made.h5", "w") as file:
         description = FORMAT.header() | {"name": "statistics", "settings": {}, "lineage": {}}
         file[DESCRIPTION] = json.dumps(description)
         file.create_dataset("mean", (1 << 30,), "f8", chunks=(1 << 16,), compression="gzip")
     (tmp_path / "bomb.h5").write_bytes(seal_bytes((tmp_path / "made.h5").read_bytes()))
-    with pytest.raises(InputError, match="'mean' would take 8589934592 bytes, more than the whole file"):
-        read_arrays(tmp_path / "bomb.h5")
+    assert "'mean' would take 8589934592 bytes, more than the whole file" in fault(tmp_path / "bomb.h5")
 
 
 MEAN = {"mean": np.zeros(3), "deviation": np.ones(3)}
@@ -191,12 +169,11 @@ MEAN = {"mean": np.zeros(3), "deviation": np.ones(3)}
 def test_arrays_of_another_layout_than_their_artifact_has_are_one_line(tmp_path, change, fault):
     path = tmp_path / "statistics.h5"
     write_arrays(path, "statistics", MEAN | change, {}, {})
-    with pytest.raises(InputError) as caught:
+    with refused(f"{path}: not an artifact of fne ({fault}); {repair_hint(path)}"):
         read_arrays(path, LAYOUT)
-    assert caught.value.message == f"{path}: not an artifact of fne ({fault}); {repair_hint(path)}"
 
 
 def test_an_array_that_is_missing_is_one_line(tmp_path):
     write_arrays(tmp_path / "a.h5", "statistics", MEAN, {}, {})
-    with pytest.raises(InputError, match=r"a.h5: damaged \(it has no 'ids'\); run `fne verify "):
+    with refused("a.h5: damaged (it has no 'ids'); run `fne verify "):
         read_arrays(tmp_path / "a.h5").texts("ids")
