@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from fne.core.errors import InputError
 from fne.datasets.readers.base import parse_json, path_fault, read_json
+from tests.support.refusals import refused
 
 
 def fault(content: bytes, tmp_path) -> str:
@@ -47,7 +48,7 @@ def test_a_byte_order_mark_and_the_largest_integer_are_accepted(tmp_path):
 
 
 def test_a_folder_in_place_of_the_file_is_an_input_error(tmp_path):
-    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+    with refused("cannot be read: Is a directory"):
         read_json(tmp_path)
 
 
