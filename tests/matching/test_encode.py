@@ -63,6 +63,14 @@ def test_loss_and_gradients_are_those_of_one_process(pairs, similarity, loss, en
         assert all((summed[name] == found[0][1][name]).all() for name in expected)
 
 
+def test_half_precision_vectors_are_compared_in_single_precision(pairs):
+    matcher = new_matcher(Shape("linear", "bow", "cosine", False, 16, 12, 5, 8), seed=0)
+    rows, captions = pairs.source.read(["3.png"] * 2), (torch.ones(2, 1).long(), torch.ones(2).long())
+    found = embed_batch(matcher, rows, captions, Step(torch.Generator(), 2, slice(0, 2)), torch.bfloat16)
+    vectors = (found.images, found.captions, found.own_images, found.own_captions)
+    assert [each.dtype for each in vectors] == [torch.float32] * 4
+
+
 @pytest.mark.parametrize(("processes", "block"), [(2, 256), (2, 3), (3, 1)])
 def test_processes_that_share_blocks_give_the_bits_of_one(pairs, monkeypatch, processes, block):
     monkeypatch.setattr(encoding, "BLOCK", block)

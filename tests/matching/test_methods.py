@@ -32,6 +32,7 @@ from fne.training.settings import SgdNesterov
 from tests.support.imports import ROOT
 from tests.support.pairs import WORDS
 from tests.support.processes import in_processes
+from tests.support.refusals import refused
 from tests.support.training import matching_data
 
 PARAMS = YAML(typ="safe", pure=True).load(ROOT / "params.yaml")["train"]
@@ -201,6 +202,8 @@ def test_every_image_is_a_class_or_k_means_groups_them(pairs):
     centers = np.stack([rows[numbers == each].mean(axis=0) for each in range(3)])
     nearest = np.linalg.norm(rows[:, None] - centers, axis=2).argmin(axis=1)
     assert np.array_equal(nearest, numbers)
+    with refused("train.instance.classes is 11, but there are 10 training images"):
+        label_images(pairs, 11, seed=0)
 
 
 def test_training_and_its_checkpoints_take_no_more_memory_than_announced(pairs, tmp_path):

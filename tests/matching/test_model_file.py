@@ -16,6 +16,8 @@ from fne.matching.model_file import (
     write_tuned,
 )
 from fne.store.tensors import write_sealed
+from tests.faults.edits import flip
+from tests.support.refusals import refused
 
 SHAPE = Shape("linear", "gru", "cosine", False, 16, 12, 5, 8, text_encoder_settings={"initial": "torch"})
 
@@ -65,6 +67,19 @@ def test_a_flipped_bit_anywhere_is_detected(tmp_path, seed):
     content[chance.randrange(1500 if seed % 2 else len(content))] ^= 1 << chance.randrange(8)
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"m.safetensors: (damaged|has format).*"):
+        read_model(path)
+
+
+def write_tuned_model(path):
+    write_tuned(path, new_matcher(SHAPE, seed=1), {"conv1.weight": torch.ones(2)}, {}, {})
+    return path
+
+
+@pytest.mark.parametrize("written", [write, write_tuned_model])
+def test_damaged_weights_of_a_model_tuned_or_not_are_refused_with_both_digests(tmp_path, written):
+    path = written(tmp_path / "m.safetensors")
+    flip(path, 0.999)
+    with refused(f"{path}: damaged: expected ", "…, found ", f"…; run `fne verify {path}` to see how"):
         read_model(path)
 
 
