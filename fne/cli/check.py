@@ -127,13 +127,10 @@ def check_params(path: Path, early: bool = False, tunable: bool = False) -> dict
             faults.append(f"{file_of(path, name)}: section '{name}': {'; '.join(found)}")
     general = _missing_files(path.parent, sections["catalog"], sections["extract"])
     general += _missing_vectors(path.parent, sections["tokenize"])
-    general += _no_fixed_words(sections["tokenize"], sections["train"])
     general += _unused_vectors(path.parent, sections["tokenize"], sections["train"])
-    general += _too_few_positions(sections["tokenize"], sections["train"])
     missing = _missing_source(path.parent, sections["embed"])
     general += missing * (not early)
-    general += _missing_layer(sections["extract"], sections["embed"])
-    general += _untunable(sections) if tunable else []
+    general += faults_between(sections, tunable)
     general += _unknown_algorithm(sections["runtime"])
     general += _missing_keys(path.parent, params)
     general += _foreign_files(path.parent)
@@ -227,6 +224,14 @@ def shown(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(shown, value))}]"
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def faults_between(sections: Mapping[str, Any], tunable: bool) -> list[str]:
+    """Return what does not fit together in sections that are valid by themselves."""
+    faults = _no_fixed_words(sections["tokenize"], sections["train"])
+    faults += _too_few_positions(sections["tokenize"], sections["train"])
+    faults += _missing_layer(sections["extract"], sections["embed"])
+    return faults + (_untunable(sections) if tunable else [])
 
 
 def check_demo(path: Path, sections: dict[str, Any]) -> None:
@@ -451,7 +456,7 @@ def _missing_layer(extract: Extract | None, embed: Embed | None) -> list[str]:
     return []
 
 
-def _untunable(sections: dict[str, Any]) -> list[str]:
+def _untunable(sections: Mapping[str, Any]) -> list[str]:
     """Find what keeps the image network from being tuned."""
     named = ("catalog", "extract", "embed", "train", "finetune")
     if not all(sections[name] for name in named):

@@ -108,14 +108,18 @@ def split_address(address: str) -> tuple[str, str]:
     return (paper, name) if separator else (FNE, address)
 
 
-def for_dataset(value: Any, dataset: str) -> Any:
+def for_dataset(value: Any, dataset: str, encoder: str = "") -> Any:
     """Return the value for a data set: the entry of a mapping from data sets, or else `value` itself.
+
+    An entry may hold for one encoder only.
 
     Example:
         >>> for_dataset({"coco": 2000, "flickr8k": 1000}, "coco"), for_dataset(300, "coco")
         (2000, 300)
+        >>> for_dataset({"coco": 75, "coco/VGG19": 70}, "coco", "VGG19")
+        70
     """
-    return value[dataset] if isinstance(value, dict) else value
+    return value.get(f"{dataset}/{encoder}", value[dataset]) if isinstance(value, dict) else value
 
 
 def datasets() -> list[str]:
@@ -349,7 +353,7 @@ def _combined_preset(paper: str, name: str, dataset: str, following: str) -> Pre
     else:
         overrides |= rules["encoders"].get(encoder, {})
     overrides |= rules["datasets"][dataset]
-    overrides = {key: for_dataset(value, dataset) for key, value in overrides.items()}
+    overrides = {key: for_dataset(value, dataset, encoder) for key, value in overrides.items()}
     overrides["train.patience"] = overrides["train.epochs"]
     notes = [*rules["notes_of_all"], *rules["notes_of"].get(encoder, []), *rules["notes_of"][method]]
     notes = ["left"] if dataset == DEMO else notes

@@ -5,7 +5,7 @@ import pytest
 from dvc.utils.hydra import apply_overrides
 from ruamel.yaml import YAML
 
-from fne.cli.check import SECTIONS
+from fne.cli.check import SECTIONS, faults_between
 from fne.core.errors import InputError
 from fne.core.settings import flattened, load_params, parse_section, put
 from fne.experiments.presets import (
@@ -258,6 +258,17 @@ def test_every_preset_decides_all_that_applies_to_its_sections_whatever_the_file
             assert first.keys() <= {key.partition(".")[2] for key in chosen.overrides}, chosen.name
 
 
+@pytest.mark.parametrize("embed", [{}, {"kind": "raw", "layers": "conv"}])
+def test_the_sections_of_every_preset_fit_together(embed):
+    start = load_params(ROOT / "params.yaml")
+    start = {name: dict(start.get(name) or {}) for name in SECTIONS}
+    start["embed"] |= embed
+    start["tokenize"]["vectors"] = "glove.txt"  # the user's, where words are fixed
+    for chosen in every_preset_of_all_papers():
+        faults = faults_between(parsed(chosen, start), chosen.is_tuned)
+        assert faults == [], (chosen.name, chosen.dataset, chosen.following)
+
+
 def test_presets_without_an_encoder_say_that_they_leave_the_section_extract():
     for each in every_preset():
         leaves_extract = any("section extract" in note or "sections extract" in note for note in each.notes)
@@ -298,9 +309,10 @@ def test_both_embeddings_of_a_method_have_the_same_training_settings():
 @pytest.mark.parametrize("dataset", datasets()[:3])
 def test_no_two_methods_have_the_same_settings(dataset):
     found = [str(sorted(arguments(each.overrides))) for each in every_preset() if each.dataset == dataset]
-    # The five methods that the paper builds on do not depend on `following`.
-    # The authors' launcher of FC7-SOE-bl on Flickr8k makes it the same as FC7-SOE.
-    assert len(set(found)) == len(found) - 5 - (dataset == "flickr8k")
+    # The five methods that the paper builds on do not depend on `following`, nor do dual-path networks but on
+    # Flickr with ResNet-50. The launcher of FC7-SOE-bl on Flickr8k makes it the same as FC7-SOE.
+    same = {"flickr8k": 5 + 8 + 1, "flickr30k": 5 + 8, "coco": 5 + 24}
+    assert len(set(found)) == len(found) - same[dataset]
 
 
 @pytest.mark.parametrize(
@@ -359,9 +371,37 @@ def test_stage_one_of_the_dual_path_networks_is_that_of_the_published_code():
     )
     on_coco = settings("dual-path/VGG19-I", "coco")
     assert_trains_with(
-        on_coco, epochs=75, instance__dropout=0.5, instance__bias=False, dual_path__hidden=[4096]
+        on_coco, epochs=70, instance__dropout=0.5, instance__bias=False, dual_path__hidden=[4096]
     )
     assert on_coco["extract.activations"] == "pre_relu"
+
+
+@pytest.mark.parametrize(
+    ("encoder", "dataset", "epochs", "margin", "bias", "dropout", "words", "second"),
+    [
+        ("ResNet50", "flickr30k", 240, 0.5, True, 0.75, ["train", "val"], [40, 20]),
+        ("VGG19", "flickr30k", 240, 1.0, False, 0.75, ["train", "val"], [40, 20]),
+        ("ResNet50", "coco", 75, 1.0, False, 0.5, ["train"], [15, 5, 1]),
+        ("VGG19", "coco", 70, 1.0, False, 0.5, ["train"], [15, 5]),
+    ],
+)
+def test_dual_path_presets_have_the_values_of_the_script_for_their_network_and_data_set(
+    encoder, dataset, epochs, margin, bias, dropout, words, second
+):
+    """`margin` is that in the name of the published folder, which presets take that follow the paper."""
+    name = f"dual-path/{encoder}-II"
+    paper, code = settings(name, dataset), settings(name, dataset, "code")
+    differing = {key for key in paper if paper[key] != code[key]}
+    assert differing <= {"train.margin", "finetune.margin", "train.instance.bias"}
+    assert (paper["train.margin"], paper["finetune.margin"], paper["train.instance.bias"]) == (
+        margin,
+        margin,
+        False,
+    )
+    assert (code["train.margin"], code["finetune.margin"], code["train.instance.bias"]) == (1.0, 1.0, bias)
+    assert_trains_with(code, epochs=epochs, instance__dropout=dropout)
+    assert (code["tokenize.vocabulary"], code["finetune.epochs"]) == (words, second)
+    assert code["finetune.learning_rate"] == pytest.approx([0.01, 0.001, 0.0001][: len(second)])
 
 
 def test_stage_two_of_the_dual_path_networks_is_that_of_the_published_code():
@@ -382,7 +422,7 @@ def test_stage_two_of_the_dual_path_networks_is_that_of_the_published_code():
         factors = [own[f"cnn_{key}rate"] for key in ("", "bias_", "gain_", "first_")]
         assert [0.01 * each for each in factors] == pytest.approx(wanted)
     on_coco = tuned(settings("dual-path/VGG19-II", "coco"))
-    assert (on_coco["epochs"], on_coco["learning_rate"]) == ([15, 5, 1], [0.01, 0.001, 0.0001])
+    assert (on_coco["epochs"], on_coco["learning_rate"]) == ([15, 5], [0.01, 0.001])
     ranking = tuned(settings("dual-path/ResNet50-II-rank", "flickr30k"))
     assert (ranking["image_class_weight"], ranking["text_class_weight"]) == (0.0, 0.0)
 
