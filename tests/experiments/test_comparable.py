@@ -203,6 +203,18 @@ def test_a_run_of_another_paper_belongs_to_its_row(monkeypatch):
     assert find_method(two_branch(split_digests={}), "flickr30k", "two-branch") is None
 
 
+@pytest.mark.parametrize("test_images", [1000, 5000])
+def test_a_run_on_coco_belongs_to_its_row_with_a_thousand_images_each(test_images, monkeypatch):
+    monkeypatch.setitem(load("weights", "two-branch"), "sha256", [CAFFE])
+    monkeypatch.setitem(load("weights", "two-branch"), "vectors", ["v" * 64])
+    scored = Result("test", "coco_1k_first", NUMBERS, 1000, 5010, 3.2)
+    splits = {"train": (113287, 566747), "val": (1000, 5007), "test": (test_images, 5 * test_images)}
+    on_coco = {"dataset": "coco", "counts": splits, "split_digests": {}, "result": scored}
+    assert find_method(two_branch(**on_coco), "coco", "two-branch") == "two-branch/VGG19-K10"
+    for other in ({"counts": splits | {"val": (5000, 25010)}}, {"result": replace(scored, protocol="coco_5k")}):
+        assert find_method(two_branch(**(on_coco | other)), "coco", "two-branch") is None
+
+
 def test_equal_numbers_of_other_images_are_another_data_set():
     flickr8k_lists = load("datasets")["flickr8k"]["ids"]
     assert dataset_of(two_branch(), "two-branch") == "flickr30k"
