@@ -2,7 +2,7 @@
 
 `python -m benchmarks.large_catalogs` prints a table; `--rows`, `--dims`, `--no-ternary` and `--hnsw` choose
 parts of it. Without faiss (`pip install -e '.[bench]'`) its rows are missing. A million rows need 9 GB of
-memory. It is no comparison of two variants, so `make bench` does not run it.
+memory. It does not compare two variants, so `make bench` does not run it.
 
 Rows are drawn around 1,000 centers, as photographs have groups that look alike. A query is drawn like a
 row. The recall is the fraction of the ten best by the exact score that are among the ten of an index.
@@ -34,9 +34,9 @@ except ImportError:
 K = 10
 CENTERS = 1_000
 BLOCK = 4_096
-FEATURES = 12_416  # of a full-network embedding of VGG16
+FEATURES = 12_416  # a full-network embedding of VGG16
 HNSW_LINKS, HNSW_BUILD, HNSW_SEARCH = 32, 40, 64
-SLOW_ROWS = 100_000  # of NumPy's bit counting
+SLOW_ROWS = 100_000  # rows for NumPy's slow bit counting
 
 Search = Callable[[np.ndarray], list[int]]
 

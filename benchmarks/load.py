@@ -2,7 +2,7 @@
 
 `python -m benchmarks.load` writes a synthetic project of Flickr8k's size (8,000 images, 40,000 captions,
 1,024 dimensions, 12,416 ternary features), starts the server, and asks for `--seconds` from `--clients`
-connections, each of which waits for its answer before it asks again. It is no comparison, so `make bench`
+connections, each of which waits for its answer before it asks again. It compares nothing, so `make bench`
 does not run it.
 """
 

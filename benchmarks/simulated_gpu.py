@@ -37,7 +37,7 @@ from fne.store.catalog import Image
 from fne.store.layout import Layer
 
 RATES = (100, 500, 2000)
-SECONDS = 5.0  # of work for the device
+SECONDS = 5.0  # how long the device works
 FEATURES = 12_416
 PHOTOGRAPH = (500, 375)
 

@@ -88,8 +88,8 @@ def evaluate(features: np.ndarray, task: Task, classify: Classify, repeats: int)
     accuracies, precisions = [], []
     for seed in range(repeats):
         for train, judged in task.folds if repeats == 1 else _folds(task.has, len(task.folds), seed):
-            scores, guess = classify(features[train], task.has[train], features[judged], seed)
-            accuracies.append(balanced_accuracy_score(task.has[judged], guess))
+            scores, predicted = classify(features[train], task.has[train], features[judged], seed)
+            accuracies.append(balanced_accuracy_score(task.has[judged], predicted))
             precisions.append(average_precision_score(task.has[judged], scores))
     return 100 * float(np.mean(accuracies)), 100 * float(np.mean(precisions))
 

@@ -13,7 +13,7 @@ from fne.report.settings import Report
 from fne.store.catalog import CAPTIONS_FILE, IMAGES_FILE
 
 METRICS = ("tuned.json", "tuned_intervals.json", "tuned_ranks.h5", "baseline.json", "training.json")
-TUNING = ("tuning.json", "ranks.h5")  # of the fine-tuning, and of the model before it
+TUNING = ("tuning.json", "ranks.h5")  # the fine-tuning, and the model before it
 
 
 @stage("report", "catalog.root", files=[FOLDER])

@@ -217,7 +217,7 @@ def test_a_stage_names_its_artifacts_in_its_command(stage):
         for entry in STAGES[stage].get(key, [])
         for each in (entry if isinstance(entry, dict) else [entry])
     ]
-    # What the project itself ships is no artifact: its code, and the papers' printed results. That
+    # What the project itself ships is not an artifact: its code, and the papers' printed results. That
     # something was checked is none either.
     ours = ("fne/", "stages/", "papers/", "checked/", "${")
     data = [Path(each) for each in STAGES[stage]["deps"] if not each.startswith(ours)]

@@ -43,7 +43,7 @@ KINDS = (
     report.HISTORY,
     report.PAGE,
 )
-# What artifacts are made from that is no artifact itself.
+# What artifacts are made from that is not an artifact itself.
 SOURCES = (WEIGHTS, word_vectors.VECTORS)
 
 

@@ -17,7 +17,7 @@ from fne.core.errors import InputError
 from fne.core.settings import Runtime
 
 MEMINFO = Path("/proc/meminfo")
-CGROUP = Path("/sys/fs/cgroup")  # of a container, if there is one
+CGROUP = Path("/sys/fs/cgroup")  # the limits of a container, if there is one
 # The workspace of cuBLAS with which its results do not depend on how work is spread over streams.
 CUBLAS_VARIABLE, CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
 
@@ -109,8 +109,8 @@ def use_training_threads(threads: int) -> None:
     """Let torch train with `threads` threads, divided among torchrun's processes, whatever the cores.
 
     The number decides how sums are divided, and so the last bits of every step, which grow. Torch passes it
-    on to OpenMP and MKL. A training computes no products with NumPy, whose BLAS has threads of its own, and
-    does not start those of numba, which would change the number for torch.
+    on to OpenMP and MKL. A training run computes no products with NumPy, whose BLAS has threads of its own,
+    and does not start those of numba, which would change the number for torch.
     """
     own = max(1, threads // int(os.environ.get("WORLD_SIZE", "1")))
     limit, dynamic = (os.environ.get(f"OMP_{name}", "") for name in ("THREAD_LIMIT", "DYNAMIC"))
@@ -122,7 +122,7 @@ def use_training_threads(threads: int) -> None:
 
 
 def prepare_device(runtime: Runtime, training_threads: int = 0) -> torch.device:
-    """Configure torch and return the device; `training_threads` of a training replace `runtime.threads`."""
+    """Configure torch and return the device; `training_threads` replace `runtime.threads`."""
     if training_threads:
         use_training_threads(training_threads)
     elif runtime.threads:

@@ -33,7 +33,7 @@ OTHER_DIGESTS = ("etag", "checksum", "files", "ds")
 # The constant outputs of stages that only check. What such a stage read last need not be what results
 # were made with.
 CHECKED = "checked"
-MAX_PATH, MAX_NAME = 4000, 255  # of a path, and of each part of it
+MAX_PATH, MAX_NAME = 4000, 255  # characters of a path, and of each part of it
 SHOWN = 3  # damaged objects that are named
 MD5 = re.compile(r"[0-9a-f]{32}(\.dir)?")
 TEMPLATE = re.compile(r"\$\{([\w.]+)\}")
@@ -536,7 +536,7 @@ def _digests(entries: Any, base: str, place: str, advice: str, key: str = "path"
         if md5 is None and any(name in entry for name in OTHER_DIGESTS):
             continue
         if not isinstance(md5, str) or not MD5.fullmatch(md5):
-            fault = "has no md5" if md5 is None else f"has the md5 {str(md5)[:40]!r}, which is no digest"
+            fault = "has no md5" if md5 is None else f"has the md5 {str(md5)[:40]!r}, which is not a digest"
             raise InputError(f"{place}: '{path}' {fault}; {advice}")
         found[_joined(base, path)] = md5
     return found

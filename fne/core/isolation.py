@@ -102,7 +102,7 @@ class Worker:
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             if stream:
-                with suppress(BrokenPipeError):  # of what was still to be sent
+                with suppress(BrokenPipeError):  # when the rest cannot be sent
                     stream.close()
 
     @contextmanager
@@ -207,7 +207,7 @@ def serve(requests: IO[bytes], replies: IO[bytes], memory: int) -> None:
     limited = False
     while True:
         try:
-            work, arguments = pickle.load(requests)  # noqa: S301  # of the parent
+            work, arguments = pickle.load(requests)  # noqa: S301  # the parent wrote it
         except EOFError:
             return
         if not limited:  # what was imported for the work does not count

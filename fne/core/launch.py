@@ -112,7 +112,7 @@ def _run_worker(command: click.Command) -> None:
 
     _die_with_launcher()
     outcomes, rank = Path(os.environ[OUTCOMES]), os.environ["RANK"]
-    if any(outcomes.iterdir()):  # of an earlier attempt
+    if any(outcomes.iterdir()):  # left by an earlier attempt
         return
     try:
         command(standalone_mode=False)

@@ -82,9 +82,9 @@ class Section(BaseModel):
 
 
 AnySection = TypeVar("AnySection", bound=Section)
-# Of a training; see `fne.core.device.use_training_threads`.
+# Threads of a training run; see `fne.core.device.use_training_threads`.
 TrainingThreads = Annotated[int, Field(ge=1, le=1024)]
-# Of a key with one value per phase of training: a single value counts as a list of one, so that a fault is
+# A key with one value per phase of training: a single value counts as a list of one, so that a fault is
 # reported once and not for either reading.
 PerPhase = BeforeValidator(lambda value: value if isinstance(value, list) else [value])
 

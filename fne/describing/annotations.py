@@ -26,9 +26,9 @@ from fne.store.checksums import is_sealed, seal_text
 
 TAGS_FORMAT, TAGS = Format("fne-tags", 3), "tags"  # the name is that in lineages
 CAPTIONS_FORMAT, CAPTIONS = Format("fne-written-captions", 2), "written_captions"
-DIGITS = 4  # of the probabilities of the likeliest concepts
+DIGITS = 4  # decimals of the probabilities of the likeliest concepts
 
-FAULTS = (ValueError, TypeError, KeyError, IndexError, RecursionError)  # of a file that is something else
+FAULTS = (ValueError, TypeError, KeyError, IndexError, RecursionError)  # what a file of another format raises
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ class _Search:
     def run(self, model: WordModel[S], repeats: bool, first: int) -> list[list[Hypothesis]]:
         images = len(self.conditions)
         logits, state = model.begin(_padded(self.conditions))
-        rows = torch.arange(images, device=self.conditions.device)  # of the unfinished hypotheses
+        rows = torch.arange(images, device=self.conditions.device)  # the image of each unfinished hypothesis
         live = torch.zeros_like(self.ended)
         live[:, 0] = True
         for step in range(self.max_length):

@@ -18,7 +18,7 @@ from fne.describing.settings import TagConcepts, WordConcepts
 from fne.store.catalog import Captioned, captioned_in, in_split
 from fne.text.caption_vocabulary import ptb_words
 
-MIN_COVERAGE = 0.8  # of word occurrences, below which concepts say little about the captions
+MIN_COVERAGE = 0.8  # share of word occurrences, below which concepts say little about the captions
 
 # English words without content. Words for numbers, places ("behind"), colors and persons are not among them.
 STOP_WORDS = frozenset(
@@ -42,7 +42,7 @@ class Concepts:
     counts: list[int]  # training images that have each concept
     images: int  # training images
     coverage: float  # the fraction of the occurrences of words or tags that are concepts
-    left_out: list[str]  # tags of the training images that are no concepts
+    left_out: list[str]  # tags of the training images that are not concepts
 
     @cached_property
     def numbers(self) -> dict[str, int]:
@@ -96,7 +96,7 @@ def membership(numbers: Mapping[str, int], images: Iterable[Iterable[str]]) -> n
 class ConceptSource:
     """Where concepts come from."""
 
-    images: Callable[[Iterable[Captioned], str], list[Captioned]]  # of a split, that can have concepts
+    images: Callable[[Iterable[Captioned], str], list[Captioned]]  # a split's images that can have concepts
     choose: Callable[[Sequence[Captioned]], Concepts]  # from the training images
     names: Callable[[Captioned], set[str]]  # that an image has, whether they are concepts or not
 
@@ -137,7 +137,7 @@ def concepts_from_words(
 def concepts_from_tags(tags: Mapping[str, Sequence[str]], min_images: int = 1) -> Concepts:
     """Take the tags of the training images, frequent ones first, ties broken alphabetically.
 
-    A tag that no training image has cannot be learned. It is no concept, but it stays among the true tags
+    A tag that no training image has cannot be learned. It is not a concept, but it stays among the true tags
     of other images and counts against recall. So do tags of fewer than `min_images` training images.
     """
     _refuse_no_images(tags)

@@ -43,7 +43,7 @@ class Widths(NamedTuple):
 
     units: int
     word_dim: int
-    mapped: int  # of the cell's mapped input
+    mapped: int  # numbers in the cell's mapped input
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,8 @@ class Decoder(nn.Module):
         Conditions (captions, condition) and dropout are in the order before packing.
         """
         sizes = targets.batch_sizes.tolist()
-        sequence = torch.cat([torch.arange(size) for size in sizes]).to(conditions.device)  # of each position
+        # The caption at each position.
+        sequence = torch.cat([torch.arange(size) for size in sizes]).to(conditions.device)
         order = targets.sorted_indices
         entries = self.injection.enter(self.condition(conditions if order is None else conditions[order]))
         previous = _previous(targets.data, sizes, self.start)

@@ -26,11 +26,11 @@ from fne.text.caption_vocabulary import CUTS, END, CaptionWords, choose_caption_
 from fne.training.finished_runs import digest_of
 from fne.training.row_source import RowSource, StoreRows
 
-PURPOSES = {"train": "training", "val": "choosing the best epoch"}  # of the splits
+PURPOSES = {"train": "training", "val": "choosing the best epoch"}  # what each split is for
 ENOUGH = 3  # training captions per word; with 2.8, a captioner of photographs did not beat the baselines
 MEASURED = "6,000 training images with 30,000 captions, 8.6 per word"
 
-Sequences = list[list[list[int]]]  # of each image
+Sequences = list[list[list[int]]]  # the sequences of each image
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Lesson:
     validation: list[Captioned]
     source: ConceptSource
     vocabulary: Vocabulary
-    encode: Callable[[Sequence[Captioned], np.ndarray], Sequences]  # of images, given their labels
+    encode: Callable[[Sequence[Captioned], np.ndarray], Sequences]  # given images and their labels
     several: bool  # whether an image may have several sequences
     notes: list[str]
 

@@ -58,7 +58,7 @@ def _check_tags(path: Path, done: Done) -> Contents:
     for image in found.images:
         foreign = sorted({*(image.tags or []), *(image.top or [])} - known)
         if foreign:
-            faults.append(f"{path}: {image.id!r} has the tag {foreign[0]!r}, which is no concept")
+            faults.append(f"{path}: {image.id!r} has the tag {foreign[0]!r}, which is not a concept")
         if image.probabilities is not None and len(image.probabilities) != len(known):
             faults.append(
                 f"{path}: {image.id!r} has {len(image.probabilities)} of {len(known)} probabilities"

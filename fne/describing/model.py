@@ -29,7 +29,7 @@ LEAST = 1e-6
 class DescribingShape:
     """What a tagger or captioner is made of; together with its weights it is the whole model."""
 
-    features: int  # of an image row
+    features: int  # numbers in an image row
     rows: str  # how rows are scaled, a key of `fne.describing.concept_head.ROWS`
     concepts: int  # 0 without a concept head
     hidden: int  # units of the concept head's hidden layer; 0 if it is linear
@@ -71,9 +71,9 @@ class Seen(NamedTuple):
 
     rows: Tensor  # scaled (images, features)
     encoded: Tensor | None  # what concepts are predicted from (images, width)
-    image_logits: Tensor | None  # of the concepts, from the image alone (images, concepts)
-    user_tag_logits: Tensor | None  # of the concepts, from the user tags alone (images, concepts)
-    logits: Tensor | None  # of the concepts, from both (images, concepts)
+    image_logits: Tensor | None  # logits of concepts, from the image alone (images, concepts)
+    user_tag_logits: Tensor | None  # logits of concepts, from the user tags alone (images, concepts)
+    logits: Tensor | None  # logits of concepts, from both (images, concepts)
 
     @property
     def probabilities(self) -> Tensor:

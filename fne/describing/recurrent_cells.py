@@ -32,7 +32,7 @@ class Kind:
     gates: int
     state_bias: bool  # whether the map of the hidden state has biases of its own
     begin: Callable[[Tensor], State]
-    update: Callable[[Tensor, Tensor, State], State]  # of the maps of input and hidden state
+    update: Callable[[Tensor, Tensor, State], State]  # from mapped input, mapped state and state
 
 
 class Cell(nn.Module):

@@ -32,7 +32,7 @@ class Objective:
     """What a model learns."""
 
     learns: Sequence[str]  # by each phase
-    concept_head_rates: Sequence[float]  # of each phase, as a factor on the rate of the decoder
+    concept_head_rates: Sequence[float]  # per phase, as a factor on the rate of the decoder
     concept_loss: MultilabelLoss | None  # per image; None trains the concept head through the decoder alone
     concept_weight: float
     dropout: float  # the fraction of word vectors and of states before the output that is dropped

@@ -33,7 +33,7 @@ from fne.training.finished_runs import kept_path, load_kept
 
 # Raised whenever the same model writes other words about the same rows, or sees other concepts.
 WRITER_VERSION = 1
-FOLDER = "written"  # of the scratch folder
+FOLDER = "written"  # in the scratch folder
 BLOCK = 128  # images written at once
 ALL = "all"  # images of the catalog
 
@@ -62,15 +62,15 @@ def caption_search(beam: int, max_length: int, length_power: float = 0.0) -> Sea
 class Tags(NamedTuple):
     """What a tagger sees in images and writes about them; None where it lacks a part."""
 
-    probabilities: np.ndarray | None  # of the concepts (images, concepts)
+    probabilities: np.ndarray | None  # (images, concepts)
     written: list[list[int]] | None  # the concepts of each image, in the order in which they were written
 
 
 class Words(NamedTuple):
     """What a model sees in images and writes about them; None where it lacks a part."""
 
-    probabilities: np.ndarray | None  # of the concepts (images, concepts)
-    hypotheses: list[list[Hypothesis]] | None  # of each image, the best first
+    probabilities: np.ndarray | None  # (images, concepts)
+    hypotheses: list[list[Hypothesis]] | None  # per image, the best first
 
     def as_tags(self) -> Tags:
         """Return the words of a tagger as numbers of concepts."""

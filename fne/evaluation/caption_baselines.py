@@ -51,7 +51,7 @@ def consensus_captions(nearest: np.ndarray, captions: Sequence[Sequence[str]]) -
     sentences = [caption.split() for each in captions for caption in each]
     texts = [caption for each in captions for caption in each]
     first = np.concatenate([[0], np.cumsum([len(each) for each in captions])]).astype(int)
-    image = np.repeat(np.arange(len(captions)), np.diff(first))  # of each sentence
+    image = np.repeat(np.arange(len(captions)), np.diff(first))  # the image of each sentence
     vectors = [_UnitVectors(*entries) for entries in _weighted_n_grams(sentences, image, len(captions))]
     chosen = []
     for row, positions in enumerate(nearest):

@@ -12,7 +12,7 @@ from fne.evaluation.score_captions import best_baseline
 from fne.store.artifact import Contents, Done, Kind, Lines
 from fne.store.checksums import METRICS_SEAL, check_metrics, read_json, read_metrics
 
-FAULTS = (ValueError, KeyError, TypeError, AttributeError)  # of metrics of something else
+FAULTS = (ValueError, KeyError, TypeError, AttributeError)  # what other metrics raise
 TAGGING = "run `dvc repro pipelines/tagging/dvc.yaml`"
 
 
@@ -87,7 +87,7 @@ def _tag_table(path: Path, name: str, metrics: dict[str, Any]) -> Lines:
     columns = ("class_precision", "class_recall", "class_f1", "image_f1", "pooled_f1", "predicted_length")
     ranked = f", mAP {metrics['mAP']:.1f}" if "mAP" in metrics else ""
     unlearned = metrics["unlearned_tags"]
-    left_out = f"; {unlearned} true tags are no concepts" if unlearned else ""
+    left_out = f"; {unlearned} true tags are not concepts" if unlearned else ""
     return [
         f"{path}: {name}, {metrics['images']} images, {metrics['concepts']} concepts{ranked}{left_out}",
         "  " + " " * 10 + "".join(f"{column.replace('_', ' '):>18}" for column in columns),
@@ -106,7 +106,7 @@ def _chosen(name: str) -> Lines:
 
 
 def _training(title: str, stage: str) -> Callable[[Path], Lines]:
-    """Return what describes the metrics of a training."""
+    """Return what describes the metrics of a training run."""
 
     def describe(path: Path) -> Lines:
         remedy = f"run `dvc repro {stage}`"

@@ -44,10 +44,11 @@ def difference(
 
     Of ranks, lower ones are better. `enough`: whether there are enough training runs to call a side better.
     """
-    apart = (drawn[1] - drawn[0]).round(9)  # ignore differences in the last bits of means
-    low, high = central(apart, comparisons)
+    sampled = (drawn[1] - drawn[0]).round(9)  # ignore differences in the last bits of means
+    low, high = central(sampled, comparisons)
     # Adding one keeps p above 0, which a finite number of samples cannot show.
-    tail = (1 + int(min(np.count_nonzero(apart <= 0), np.count_nonzero(apart >= 0)))) / (1 + len(apart))
+    smaller = int(min(np.count_nonzero(sampled <= 0), np.count_nonzero(sampled >= 0)))
+    tail = (1 + smaller) / (1 + len(sampled))
     if not enough:
         verdict = SEEDS_UNKNOWN
     elif low <= 0 <= high:

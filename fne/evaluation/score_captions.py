@@ -42,16 +42,16 @@ CONSTANT, NEAREST, CONSENSUS = "constant", "nearest", "consensus"
 BASELINES = (CONSENSUS, NEAREST, CONSTANT)
 USUAL_REFERENCES = 5  # human captions per image, of published figures
 ABOVE = "CIDEr-D_above_best_baseline"
-DETAILS = ("warning", "notes", "meteor_missing")  # of the scores, which no metric says
+DETAILS = ("warning", "notes", "meteor_missing")  # what no metric says about the scores
 
 
 @dataclass(frozen=True)
 class CaptionScores:
     """The scores of a captioner and of the baselines, on the same images."""
 
-    name: str  # of the split and the protocol
-    metrics: dict[str, dict[str, float]]  # of the captioner and of each baseline
-    intervals: dict[str, dict[str, tuple[float, float]]]  # of all but METEOR, 95 % over images
+    name: str  # split and protocol
+    metrics: dict[str, dict[str, float]]  # for the captioner and each baseline
+    intervals: dict[str, dict[str, tuple[float, float]]]  # 95 % over images; not for METEOR
     above: tuple[float, float, float] | None  # CIDEr-D minus that of the best baseline, and its interval
     per_image: dict[str, float | None]  # the CIDEr-D of the captioner; None for a single image
     warning: str | None  # what is wrong with the captioner, if anything

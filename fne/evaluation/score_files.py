@@ -13,7 +13,7 @@ from fne.describing.model_file import PIPELINES
 from fne.store.artifact import Artifact
 from fne.store.checksums import metrics_digest, read_metrics, write_metrics
 
-FAULTS = (KeyError, TypeError, ValueError, AttributeError, StopIteration)  # of scores of something else
+FAULTS = (KeyError, TypeError, ValueError, AttributeError, StopIteration)  # what other scores raise
 
 
 def write_score_files(

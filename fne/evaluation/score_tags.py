@@ -40,12 +40,12 @@ CONFUSIONS = 12  # pairs that are kept
 class TagScores:
     """The answers of a tagger for the images of a split, and their scores."""
 
-    name: str  # of the split and the protocol
+    name: str  # split and protocol
     names: list[str]  # the concepts, then the true tags that are none
     counts: list[int]  # training images that have each concept
     true: np.ndarray  # which of the names are true (images, names)
     answers: dict[str, np.ndarray]  # which are predicted, by the kind of answer (images, names)
-    probabilities: np.ndarray | None  # of the concepts (images, concepts), if there are any
+    probabilities: np.ndarray | None  # (images, concepts), if there are any concepts
 
     @property
     def concepts(self) -> int:
@@ -96,7 +96,7 @@ class TagRow:
     """A tag: how frequent it is, and how well it is found."""
 
     name: str
-    training: int | None  # images; None for a tag that is no concept
+    training: int | None  # images; None for a tag that is not a concept
     true: int
     predicted: int
     precision: float
@@ -109,11 +109,11 @@ class TagRow:
 class TagResults:
     """The scores of a tagger as its files have them."""
 
-    name: str  # of the split and the protocol
+    name: str  # split and protocol
     metrics: dict[str, Any]  # as `TagScores` has them
     intervals: dict[str, Any]
     tags: list[TagRow]  # the concepts, then the true tags that are none
-    image_f1: dict[str, float]  # of the main answer in percent, by the ids of the images
+    image_f1: dict[str, float]  # F1 of the main answer in percent, by image id
     confusions: list[tuple[str, str, int]]
 
     @property

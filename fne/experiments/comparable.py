@@ -104,7 +104,7 @@ def matching_methods(settings: Settings) -> Iterator[Preset]:
     """Yield the presets of methods that match the settings of a run, those for the demo last.
 
     How images were extracted does not matter for the methods of the FNE paper: these serve other features,
-    too, and the description of a run says which. Imported vectors are no method of a paper.
+    too, and the description of a run says which. Imported vectors are not a method of a paper.
     """
     for each in every_preset():
         overrides = each.overrides

@@ -106,7 +106,7 @@ def settings_file(pipeline: str) -> str:
 def write_settings(
     path: Path, params: Path, pipeline: str, sections: Mapping[str, Any], scratch: Path
 ) -> None:
-    """Write the effective settings of a pipeline, those of files and those of the code apart.
+    """Write the effective settings of a pipeline, those of files and those of the code separately.
 
     DVC removes them before the stage `check`, so the scratch folder keeps a copy for `restore_settings`.
     """

@@ -30,7 +30,7 @@ LEGEND = (
     "called better if the interval excludes 0, with "
     f"{ENOUGH_SEEDS} seeds or more on both sides"
 )
-TABLES = ("2", "3", "4")  # of results
+TABLES = ("2", "3", "4")  # tables of results
 NO_RUNS = "no runs"
 NOT_SHOWN = "not shown"
 

@@ -59,7 +59,7 @@ LEFT = {
 }
 # The image network is tuned if a preset has this key.
 TUNING = "finetune.epochs"
-WIDTH = 34  # of the column of names in the list of presets
+WIDTH = 34  # the column of names in the list of presets
 
 Overrides = dict[str, Any]  # key of params.yaml, with its section: value, or a list with one per phase
 

@@ -169,7 +169,7 @@ class DescribedRun:
     """One run of a pipeline that describes images."""
 
     name: str
-    section: str  # of `params.yaml`, which trained the model
+    section: str  # the section of `params.yaml` that trained the model
     settings: Settings
     results: dict[str, Any]  # the metrics of its split, by name or by the kind of answer
     catalog: str | None  # DVC's hash of the catalog, if it is recorded

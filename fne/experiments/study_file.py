@@ -35,7 +35,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.,+=-]{0,59}")
 PROJECT, PANEL, SERIES = "study.project", "study.panel", "study.series"
 PROJECTION = re.compile(r"(pca|random):([1-9][0-9]{0,4})")
 OWN = (PROJECT, PANEL, SERIES)
-# What the seed of a training replaces.
+# What the seed of a training run replaces.
 SEEDS = ("train.seed", "train.cca.seed", "train.ridge.seed")
 Overrides = dict[str, Any]
 
@@ -107,9 +107,9 @@ class StudyFile(Section):
 
     title: Annotated[str, Field(min_length=1)]
     question: Annotated[str, Field(min_length=1)]
-    seed: Annotated[int, Field(ge=0)]  # of folds, validation images and draws
+    seed: Annotated[int, Field(ge=0)]  # random seed of folds, validation images and draws
     folds: Annotated[int, Field(ge=0, le=100)]  # 0: the splits of the catalog
-    validation: Annotated[float, Field(gt=0, le=0.5)]  # of the training images of a fold
+    validation: Annotated[float, Field(gt=0, le=0.5)]  # a fraction of the training images of a fold
     seeds: Annotated[int, Field(ge=1)]  # training runs per cell and fold
     base: Set
     tuning: Tuning | None
@@ -123,7 +123,7 @@ class StudyFile(Section):
             for name in (hypothesis.a, hypothesis.b):
                 if name not in names:
                     raise ValueError(
-                        f"hypotheses: {name!r} is no cell of the study; the first is {names[0]!r}"
+                        f"hypotheses: {name!r} is not a cell of the study; the first is {names[0]!r}"
                     )
         return self
 
@@ -149,7 +149,7 @@ class StudyCell:
 
     grid: str
     levels: dict[str, str]  # factor: name of the level
-    overrides: Mapping[str, Any]  # of `params.yaml`
+    overrides: Mapping[str, Any]  # keys of `params.yaml`
     project: str | None  # how the dimension of the embedding is reduced
     panel: str  # in which part of the figure it is
     series: str  # under which name the figure shows it there
@@ -168,7 +168,7 @@ class Study:
     digest: str
     file: StudyFile
     cells: list[StudyCell]
-    images: int = 0  # of a pilot; 0: all
+    images: int = 0  # how many a pilot uses; 0: all
 
     @property
     def draws(self) -> list[Overrides]:

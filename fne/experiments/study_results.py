@@ -1,4 +1,4 @@
-"""The results of a study: the ranks of each training, and what they say about cells and hypotheses.
+"""The results of a study: the ranks of each training run, and what they say about cells and hypotheses.
 
 `results/GRID/LEVEL/…/fold-F-seed-S.h5` holds the ranks of one training, the key that decided them, and
 what was chosen on the inner validation.
@@ -39,9 +39,9 @@ from fne.experiments.study_file import SEEDS, Hypothesis, Study, StudyCell
 from fne.store.arrays import read_arrays, write_arrays
 
 AGAIN = "remove the file, and `fne study run` computes it again"
-# Of an interval that is corrected for a dozen hypotheses, each tail has about 20 of these samples.
+# Samples per interval; when it is corrected for a dozen hypotheses, each tail has about 20 of them.
 SAMPLES = 10_000
-# Of a training by steps, keys that follow from others: what it starts from, with which dimensions.
+# Keys of training by steps that follow from others: what it starts from, with which dimensions.
 DERIVED = re.compile(r"train\.(start|word_dim|methods\.[a-z]+\.dim)")
 VERSIONS = {"version": "study", "trainer": "trainer"}
 CELLS = ["cell", "values", "bytes", "started", "training_runs", "validation", "rsum", "low", "high"]
@@ -74,7 +74,7 @@ class CellResult:
 
     cell: StudyCell
     rsum: float  # averaged over folds and seeds
-    interval: Interval  # of 95 %, over images and, with enough of them, over seeds
+    interval: Interval  # 95 %, over images and, with enough of them, over seeds
     validation: float  # the mean sum of recalls on the inner validation
     features: int  # the values of an image
     size: int  # the bytes of an image
@@ -130,7 +130,7 @@ Samples = Mapping[str, tuple[float, np.ndarray]]  # by cell: the sum of recalls,
 def keep_result(
     folder: Path, cell: StudyCell, fold: int, seed: int, key: dict[str, Any], result: StudyResult
 ) -> None:
-    """Keep the ranks of a training."""
+    """Keep the ranks of a training run."""
     path = _path(folder, cell, fold, seed)
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, np.ndarray | Sequence[str]] = {
@@ -156,9 +156,9 @@ def keep_result(
 def find_result(
     folder: Path, cell: StudyCell, fold: int, seed: int, key: dict[str, Any] | None = None
 ) -> StudyResult | None:
-    """Return the kept ranks of a training, or None; with a key, only those that this key decided.
+    """Return the kept ranks of a training run, or None; with a key, only those that this key decided.
 
-    A file that is damaged, or that holds the result of another training than its name says, is refused.
+    A file that is damaged, or that holds the result of another training run than its name says, is refused.
     """
     path = _path(folder, cell, fold, seed)
     if not path.exists():
@@ -293,9 +293,9 @@ def _test(study: Study, cells: Sequence[CellResult], kept: Kept, sampled: Sample
         said = enough or not study.file.folds
         a, b = (sampled[name] for name in names)
         difference = compare_rsums(a, b, said, len(study.file.hypotheses))
-        apart = np.array(by_name[hypothesis.b].folds) - np.array(by_name[hypothesis.a].folds)
-        agreeing = int((np.sign(apart) == np.sign(difference.b - difference.a)).sum())
-        tested.append(Tested(hypothesis, difference, difference.p, agreeing, len(apart), few))
+        differences = np.array(by_name[hypothesis.b].folds) - np.array(by_name[hypothesis.a].folds)
+        agreeing = int((np.sign(differences) == np.sign(difference.b - difference.a)).sum())
+        tested.append(Tested(hypothesis, difference, difference.p, agreeing, len(differences), few))
     # What was not run counts as a hypothesis with p = 1: the number is that of the file.
     corrected = holm([each.p for each in tested])
     return [replace(each, p=p) for each, p in zip(tested, corrected, strict=True)]

@@ -8,7 +8,7 @@ In folds, each image of train and val is tested once, by a model that has not se
 catalog belong to no fold: they are withheld until a study is run with the splits of the catalog. A projection
 tells the dimension of an embedding apart from what it holds.
 
-A finished training is kept with the settings and the digests of the inputs that decided it. It is used
+A finished training run is kept with the settings and the digests of the inputs that decided it. It is used
 again only for the same ones, so a study that was killed continues where it stopped.
 """
 
@@ -72,7 +72,7 @@ Common = TypeVar("Common")
 
 @dataclass(frozen=True)
 class Settings:
-    """The validated sections of a training."""
+    """The validated sections of a training run."""
 
     catalog: Catalog
     embed: Embed
@@ -82,7 +82,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Planned:
-    """A training of a study, with everything that decides its result."""
+    """A training run of a study, with everything that decides its result."""
 
     cell: StudyCell
     fold: int

@@ -227,7 +227,7 @@ def _dims(shape: memoryview) -> list[int]:
 def _values(field: Field, dtype: "np.dtype[np.floating]") -> np.ndarray:
     """Return the values of a field of numbers, packed or a single one."""
     if field.wire == VARINT or len(field.content) % dtype.itemsize:
-        raise NotCaffeError(f"{len(field.content)} bytes are no whole number of values")
+        raise NotCaffeError(f"{len(field.content)} bytes are not a whole number of values")
     return np.frombuffer(field.content, dtype=dtype)
 
 

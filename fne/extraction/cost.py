@@ -25,8 +25,8 @@ class RunStatistics:
     seconds: float = 0.0
     input_seconds: float = 0.0  # that the computation waited for images
     output_seconds: float = 0.0  # that it waited for written rows
-    workers: int = 0  # of Ray; 0 without it
-    restarts: int = 0  # of workers
+    workers: int = 0  # Ray workers; 0 without Ray
+    restarts: int = 0  # how often a worker was restarted
     worker_seconds: float = 0.0  # that workers were available, summed over all of them
 
 

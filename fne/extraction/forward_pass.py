@@ -28,8 +28,8 @@ class Network:
     taps: tuple[Tap, ...]  # where in the modules the layers are
     layers: list[Layer]  # in the same order
     activations: str = "post_relu"  # an entry of `ACTIVATIONS`
-    side: int = CROP  # of the crops that the network receives, in pixels
-    # Of the package that defines the network, where that decides the values of a row.
+    side: int = CROP  # pixels per side of the network's crops
+    # The version of the package that defines the network, where it decides the values of a row.
     version: dict[str, str] = field(default_factory=dict)
 
     def module(self, name: str) -> nn.Module:

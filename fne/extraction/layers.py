@@ -50,11 +50,11 @@ class Backbone:
     taps: tuple[Tap, ...]
     modules: ModuleLister  # in order; the name of a whole network is empty
     outputs: tuple[Tap, ...] = ()  # what can be extracted besides the layers
-    side: int = CROP  # of the crops that the network receives, in pixels
+    side: int = CROP  # pixels per side of the network's crops
     input: InputFormat | None = None  # how the network's weights expect images, where the network says it
     # The modules, such as the classifier, whose weights a file may have and nobody needs.
     unused: tuple[str, ...] = ()
-    # Of the package that defines the network, where that decides the values of a row.
+    # The version of the package that defines the network, where it decides the values of a row.
     version: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -28,8 +28,8 @@ from fne.store.layout import Layer
 from fne.store.rows import Rows, rewrite_origin
 
 PHOTOS = 16
-# Of a layer, as a relative Euclidean distance. Rounding to float16 leaves less than 0.001; another resize,
-# other crops or other weights differ by far more than 0.01.
+# The allowed relative Euclidean distance per layer. Rounding to float16 leaves less than 0.001; another
+# resize, other crops or other weights differ by far more than 0.01.
 TOLERANCE = 0.005
 
 
@@ -143,8 +143,8 @@ def farthest_layer(found: np.ndarray, expected: np.ndarray, layers: Sequence[Lay
         columns = slice(start, start + layer.features)
         start += layer.features
         length = float(np.linalg.norm(expected[columns].astype(np.float64)))
-        apart = float(np.linalg.norm(found[columns].astype(np.float64) - expected[columns]))
-        differences[layer.name] = round(apart / length, 12) if length else float(apart > 0)
+        distance = float(np.linalg.norm(found[columns].astype(np.float64) - expected[columns]))
+        differences[layer.name] = round(distance / length, 12) if length else float(distance > 0)
     name = max(differences, key=differences.__getitem__)
     return name, differences[name]
 

@@ -10,7 +10,7 @@ from fne.core.settings import OneOf, Section, one_of, read_yaml
 
 ALL = "all"
 AUTO = "auto"
-SIDE = 256  # of resized images, in pixels
+SIDE = 256  # side of resized images, in pixels
 PREFIX = 8  # how many digits of its SHA-256 the name of a file of torchvision contains
 TIMM = "timm/"
 # The algorithms of the extraction: keys of `fne.extraction.extractor.ALGORITHMS`.
@@ -19,7 +19,7 @@ ALGORITHM_NAMES = ("plain", "sharing", "winograd")
 VIEWS = ("each", "mean")
 
 PerChannel = Annotated[list[float], Field(min_length=3, max_length=3)]
-# Of a whole file, or its first eight digits, which are all that torchvision publishes.
+# A digest of a whole file, or its first eight digits, which are all that torchvision publishes.
 Sha256 = Annotated[str, Field(pattern=f"^([0-9a-f]{{{PREFIX}}}|[0-9a-f]{{64}})$")]
 
 
@@ -30,8 +30,8 @@ class InputFormat(Section):
     range: Literal[1, 255]  # the largest value of a pixel before `mean` is subtracted
     mean: PerChannel
     deviation: Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=3, max_length=3)]
-    filter: Literal["bicubic", "bilinear"]  # of the resizing, a key of `FILTERS`
-    size: Annotated[int, Field(ge=16, le=4096)]  # of resized images, before crops are taken
+    filter: Literal["bicubic", "bilinear"]  # how images are resized, a key of `FILTERS`
+    size: Annotated[int, Field(ge=16, le=4096)]  # pixels of resized images, before crops are taken
 
 
 # Mean and deviation of the ImageNet images, as used in the training of most of torchvision's weights.

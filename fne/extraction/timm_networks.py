@@ -33,7 +33,7 @@ from fne.extraction.settings import TIMM, InputFormat
 POOLED = "pooled"
 LISTS = (nn.ModuleList, nn.Sequential)
 IMAGES = 2  # passed through the network; a layer has a row for each
-# Modules of `torch.nn.modules.activation` that are no activation functions.
+# Modules of `torch.nn.modules.activation` that are not activation functions.
 NO_ACTIVATIONS = (nn.MultiheadAttention, nn.Softmax, nn.Softmax2d, nn.LogSoftmax, nn.Softmin)
 
 # A tensor and how often it was written to: in-place operations return the same tensor.
@@ -85,7 +85,7 @@ class Call:
 
     name: str
     module: nn.Module
-    number: int  # of the calls of this module
+    number: int  # position among the calls of this module
     read: Value
     written: Value = (0, 0)
     shape: tuple[int, ...] = ()
@@ -122,7 +122,7 @@ class Trace:
         blocks = set(find_blocks(self.model))
         for call in sorted(self.calls, key=lambda each: each.end):
             if call.number or call.shape[:1] != (IMAGES,):
-                continue  # a module that is used again is one layer, and attention heads are no images
+                continue  # a module that is used again is one layer, and attention heads are not images
             if isinstance(call.module, nn.Conv2d):
                 yield self._convolution(call)
             elif call.name in blocks and len(call.shape) in (3, 4):
@@ -213,7 +213,7 @@ def find_blocks(model: nn.Module) -> list[str]:
 
 
 def count_prefix(tokens: int, prefix: int) -> int:
-    """Return how many of the first tokens are no positions, of a block of a network with so many in all.
+    """Return how many of the first tokens are not positions, of a block of a network with so many in all.
 
     Blocks before the one that adds a class token, and those that see only it, have none.
 

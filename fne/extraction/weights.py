@@ -108,7 +108,7 @@ def has_digest(path: Path, backbone: str, digest: str) -> bool:
 
 
 def read_header(path: Path) -> Weights:
-    """Return the names, types and shapes of the weights in a file that is no YAML file, without a digest.
+    """Return the names, types and shapes of the weights in a file that is not YAML, without a digest.
 
     Values are not read, except in the format of torch before version 1.6.
     """
@@ -372,7 +372,7 @@ def _checked_state(path: Path, state: Any) -> State:
 
 @contextmanager
 def _readable_weights(path: Path) -> Iterator[None]:
-    """Turn what safetensors and torch raise for files that are no weights into an `InputError`."""
+    """Turn what safetensors and torch raise for files that are not weights into an `InputError`."""
     try:
         yield
     except (SafetensorError, OSError, RuntimeError, ValueError, EOFError) as error:

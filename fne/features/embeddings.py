@@ -70,7 +70,7 @@ class Embedding:
     layers: list[Layer]
     dtype: str
     transform: Callable[[np.ndarray], np.ndarray]  # from activations to rows
-    # Of a ternary embedding, which of its features vary among the training images.
+    # Which features of a ternary embedding vary among the training images.
     varies: np.ndarray | None = None
     # What the training images decide: thresholds, the root mean square.
     found: dict[str, float] = field(default_factory=dict)

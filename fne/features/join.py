@@ -52,7 +52,7 @@ def join_stores(sources: Sequence[Path], store: Path, common: bool = False) -> R
 def append_stores(sources: Sequence[Path], store: Path) -> Rows:
     """Write the rows of several stores of activations below each other, one shard in memory at a time.
 
-    The shards of the first store stay as they are. So DVC keeps them once, and a training that reads only
+    The shards of the first store stay as they are. So DVC keeps them once, and a training run that reads only
     rows of the first store is known to be finished.
     """
     opened = _open(sources, store)

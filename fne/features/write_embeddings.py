@@ -22,7 +22,7 @@ from fne.store.rows import Rows, write_rows
 EXTRACTED = "features/activations"
 REPRO = "run `dvc repro`"
 SAME_FILES = "have the same files under the same names below catalog.root, or set catalog.images to none"
-DIGITS = 4  # of the fractions
+DIGITS = 4  # decimals of the fractions
 
 
 class TernaryFractions:

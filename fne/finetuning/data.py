@@ -37,7 +37,7 @@ class CropChoices:
     share: float  # the smallest fraction of the image's area that a crop keeps
     aspect: float  # the largest ratio of its sides
     mirror: bool  # whether half of the crops are mirrored
-    filter: str  # of the resizing, a key of `fne.extraction.preprocess.FILTERS`
+    filter: str  # how images are resized, a key of `fne.extraction.preprocess.FILTERS`
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class TunedRows:
         return text_digest(json.dumps([self._origin.digest, [[each, self._files[each]] for each in ids]]))
 
     def read(self, ids: Sequence[str], views: Sequence[int] | None = None) -> Tensor:
-        """Return rows (images, features); single views are not kept apart."""
+        """Return rows (images, features); it does not return single views."""
         rows = np.stack([self._finished[self._files[each]] for each in ids])
         found = torch.from_numpy(mean_of_views(rows, self._views))
         return functional.normalize(found, dim=1) if self._unit else found

@@ -78,7 +78,7 @@ class TuningInputs:
 
     matcher: Matcher  # the model of the stage `train`
     model: Artifact  # where it comes from
-    classifier: ClassifierFile | None  # of its instance loss, if it has one
+    classifier: ClassifierFile | None  # the classes of its instance loss, if it has one
     images: Mapping[str, Image]  # by id
     training: list[Captioned]
     validation: list[Captioned]

@@ -98,7 +98,7 @@ class Alignment:
     image_bias: np.ndarray  # (dim)
     words: np.ndarray  # (words, dim + 1): weighted vectors, then the weight
     text_bias: np.ndarray  # (dim)
-    order: float  # of the norm of a caption's weights
+    order: float  # the norm of a caption's weights
     chosen: Trial
     trials: list[Trial]
 

@@ -34,7 +34,7 @@ class PairBatch:
 
     image_ids: list[str]
     caption_ids: list[str]
-    views: list[int] | None = None  # of each image, where images have several
+    views: list[int] | None = None  # the drawn view of each image, where images have several
     candidates: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class PairBatch:
     def positives(self, negatives: str = "other_images") -> Tensor:
         """Return which pairs (images, captions) must not serve as negatives.
 
-        With `other_images`, captions of one image are no negatives for each other; with `other_pairs`, every
+        With `other_images`, captions of one image are not negatives for each other; with `other_pairs`, every
         other pair is one.
         """
         if negatives == "other_pairs":
@@ -135,7 +135,7 @@ class PairDraw:
     batch: int
     captions: str  # a key of `DRAWS`
     last_batch: str = "keep"
-    views: int = 1  # of each image, of which one is drawn
+    views: int = 1  # views per image, of which one is drawn
 
     def sizes(self) -> list[int]:
         """Return the number of pairs of each batch."""

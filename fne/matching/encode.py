@@ -66,7 +66,7 @@ def vector_shards(
 class BatchVectors:
     """The vectors of one training batch, in float32 or better."""
 
-    images: Tensor  # of all processes (pairs, embed_dim), of length one
+    images: Tensor  # (pairs, embed_dim) from all processes, of length one
     captions: Tensor
     own_images: Tensor  # the outputs of the image head for this process's pairs, not of length one
     own_captions: Tensor  # those of the text encoder

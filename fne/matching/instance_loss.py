@@ -17,7 +17,7 @@ from fne.core.errors import InputError
 from fne.core.terminal import format_bytes
 from fne.matching.settings import InstanceLoss
 
-# Of MatConvNet's scale of initial weights, as in the published code.
+# MatConvNet's scale of initial weights, as in the published code.
 INITIAL_SCALE = 0.1
 FLOAT = 4  # bytes
 # Scores of a batch, their logarithms, and the gradients of both.

@@ -73,7 +73,7 @@ def _nearest(
 def _fill_empty(labels: np.ndarray, distances: np.ndarray, classes: int) -> None:
     counts = np.bincount(labels, minlength=classes)
     for empty in np.flatnonzero(counts == 0):
-        # Of classes that have another row; the last center of a class never leaves it.
+        # Rows of classes that have another row; the last center of a class never leaves it.
         movable = np.where(counts[labels] > 1, distances, -1.0)
         farthest = int(movable.argmax())
         counts[labels[farthest]] -= 1

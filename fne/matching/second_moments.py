@@ -29,7 +29,7 @@ class Solution:
     image_mean: Tensor  # (features)
     text_mean: Tensor  # (text_dim)
     text_covariance: Tensor  # (text_dim, text_dim)
-    predicted_covariance: Tensor  # of the text features with their prediction (text_dim, text_dim)
+    predicted_covariance: Tensor  # text features with their prediction (text_dim, text_dim)
 
 
 class Moments:
@@ -43,7 +43,7 @@ class Moments:
         self._origins: tuple[Tensor, Tensor] | None = None
         self._images = torch.zeros(features, dtype=torch.float64)
         self._text = torch.zeros(text_dim, dtype=torch.float64)
-        # Of these two, only the tiles on and above the diagonal are filled.
+        # In these two, only the tiles on and above the diagonal are filled.
         self._image_image = torch.zeros((features, features), dtype=torch.float64)
         self._text_text = torch.zeros((text_dim, text_dim), dtype=torch.float64)
         self._image_text = torch.zeros((features, text_dim), dtype=torch.float64)

@@ -403,7 +403,7 @@ def unused_vectors_message(settings: Train, file: str) -> str | None:
 
 
 def require_caption_head(settings: Train, captions: "CaptionVectors | None") -> None:
-    """Refuse text encoders that are no heads over imported vectors of captions."""
+    """Refuse text encoders that are not heads over imported vectors of captions."""
     if captions is None:
         return
     if settings.method != "steps":

@@ -52,7 +52,7 @@ class Objective:
     """What one phase minimizes: a weighted sum of terms. A term of weight 0 is not computed.
 
     If `mined`, batches have mined captions: the ranking loss then is `rank_mined`, a mean, and the model has
-    learned before, so nothing is said about a training that does not start.
+    learned before, so nothing is said about a training run that does not start.
     """
 
     name: str  # a key of `fne.matching.hard_negatives.MINERS`, unless `mined`
@@ -124,7 +124,7 @@ class MatchingOptions:
     negatives: str = "other_images"  # see `PairBatch.positives`
     rates: str = "equal"  # a key of `RATES`
     rectified: bool = False  # whether vectors of length one are those after ReLU
-    factors: Sequence[RateFactors] = ()  # of each phase; none: 1
+    factors: Sequence[RateFactors] = ()  # per phase; none: 1
     processes: Processes = ALONE
     section: str = "train"  # see `Task`, as for the next one
     memory_hint: str = "lower train.batch, train.embed_dim or train.word_dim"
@@ -156,7 +156,7 @@ class MatchingTask:
         self._objectives, self._options, self._classes = objectives, options, classes
         self._factors = list(options.factors) or [RateFactors()] * len(objectives)
         self._processes = options.processes
-        # Of the weights that training starts with, so a resumed training has the same.
+        # Groups of the weights that training starts with, so a resumed training has the same.
         self._groups = RATES[options.rates](matcher)
         self.start_phase(0)
 
@@ -284,7 +284,7 @@ class MatchingTask:
         return collapse_warning(objective.name, flat)
 
     def has_collapsed(self, points: Sequence[Point]) -> bool:
-        """Return whether the last phase of a training ended at the loss of a collapsed model."""
+        """Return whether the last phase of a training run ended at the loss of a collapsed model."""
         last = points[-1].phase
         flat = self._flat_loss(self._objectives[last - 1])
         stuck = flat is not None and is_flat([point for point in points if point.phase == last], flat)

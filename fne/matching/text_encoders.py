@@ -204,7 +204,7 @@ class PackedGru(torch.autograd.Function):
     def backward(ctx: Any, last: Tensor) -> tuple[Tensor | None, ...]:
         """Compute the gradients of a and b step by step, then all others from these at once."""
         vectors, positions, input_weight, state_weight, gates, before, candidates = ctx.saved_tensors
-        of_inputs, of_states = torch.empty_like(gates), torch.empty_like(gates)  # of a and of b
+        of_inputs, of_states = torch.empty_like(gates), torch.empty_like(gates)  # gradients of a and b
         of_state = last[:0]
         for step in reversed(_steps(ctx.sizes)):
             size = step.stop - step.start

@@ -49,7 +49,7 @@ class CaptionExample:
     id: str
     outcome: str  # `best`, `middle` or `worst`, by the CIDEr-D among all scored images
     score: float | None  # its CIDEr-D; None for a single image
-    words: list[ExampleWord]  # of the caption
+    words: list[ExampleWord]  # the words of the caption
     others: list[str]  # the rest of the beam
     concepts: list[tuple[str, float]]  # the likeliest ones, with their probabilities in percent
     references: list[str]  # what people wrote

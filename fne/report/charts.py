@@ -16,7 +16,7 @@ from fne.report.sources import LOSS, Direction, History, Series, mean_recall
 
 LEFT, RIGHT, TOP, BOTTOM = 42, 408, 22, 188  # the plotting area in a picture of 420 x 230, as in charts.html
 MAX_BARS = 8
-PHASE_LABEL_WIDTH = 62  # of the text "phase 1"
+PHASE_LABEL_WIDTH = 62  # the text "phase 1"
 # Parts of the names of logged metrics, and how the page writes them.
 METRIC_LABELS = {
     "image_to_text": "image → sentences",
@@ -73,7 +73,7 @@ class Chart:
     x_ticks: list[Tick]
     y_ticks: list[Tick]
     line: str = ""
-    second: str = ""  # of the other experiment
+    second: str = ""  # the other experiment
     chance: str = ""
     dots: Sequence[Dot] = ()
     bars: Sequence[Bar] = ()

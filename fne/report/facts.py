@@ -149,7 +149,7 @@ def counts(captioned: Iterable[Captioned], lineage: Lineage) -> dict[str, str]:
 def history_unit(lineage: Lineage) -> str:
     """Return what one step of the training history is: an epoch or a validation.
 
-    A training that starts from a closed form is validated before its first epoch.
+    A training run that starts from a closed form is validated before its first epoch.
     """
     model = settings_of(lineage, "model")
     every_epoch = not model.get("validate_every") and model.get("start", "random") == "random"
@@ -157,7 +157,7 @@ def history_unit(lineage: Lineage) -> str:
 
 
 def kept_sentence(settings: Mapping[str, Any], unit: str, then: str) -> str:
-    """Return which weights a training ended with, and what these are then.
+    """Return which weights a training run ended with, and what these are then.
 
     Example:
         >>> kept_sentence({"keep": "last"}, "epoch", "evaluated here")

@@ -38,7 +38,7 @@ from fne.store.images import UndecodableError, decode_bytes, read_image_file
 
 TEMPLATES = Path(__file__).parent / "templates"
 THUMBNAIL_SIDE = 256  # pixels
-THUMBNAIL_QUALITY = 80  # of the JPEG
+THUMBNAIL_QUALITY = 80  # JPEG quality
 
 EVALUATED = "evaluated here"
 # DVC sets it for the stages of an experiment.

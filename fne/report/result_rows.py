@@ -96,7 +96,7 @@ def results_table(
 def start_sentence(
     lineage: Lineage, training: Mapping[str, Any], tuning: Mapping[str, Any] | None
 ) -> str | None:
-    """Return what happened to a training that did not start and what helps, or None if it started.
+    """Return what happened to a training run that did not start and what helps, or None if it started.
 
     `training` and `tuning` are the contents of their metrics files, the latter if the model was tuned.
     """

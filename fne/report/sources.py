@@ -293,13 +293,13 @@ def _compare(path: Path, name: str, found: float | None, correct: float | None, 
 def _interval(bounds: dict[str, float]) -> Interval:
     low, high = bounds["low"], bounds["high"]
     if not low <= high:  # also numbers that are none, and texts and numbers together
-        raise ValueError(f"{low!r} to {high!r} is no interval")
+        raise ValueError(f"{low!r} to {high!r} is not an interval")
     return float(low), float(high)
 
 
 def _count(value: Any) -> int:
     if not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is no number of ties")
+        raise ValueError(f"{value!r} is not a number of ties")
     return value
 
 

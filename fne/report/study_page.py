@@ -2,7 +2,7 @@
 
 The figure has a panel for each `study.panel` and a mark for each `study.series`. A finished cell is a point.
 A line goes through the points of a series that the inner validation prefers: those with a better validation
-than every cell of the series that is no larger. So no point is on a line because of its test result. These
+than every cell of the series that is not larger. So no point is on a line because of its test result. These
 points are drawn with their 95 % intervals, and the others are faint. Cells that a hypothesis names have a
 dark outline. Cells with less than two thirds of the best sum of recalls are left out and counted, so that the
 differences between the others can be seen.
@@ -20,7 +20,7 @@ from fne.report.page import environment
 
 GENERATOR = '<meta name="generator" content="fne study">'
 FIGURE = "<!-- fne study -->"
-LEAST = 2 / 3  # of the best sum of recalls; cells below it are not drawn
+LEAST = 2 / 3  # cells below this fraction of the best sum of recalls are not drawn
 WIDTH, LEFT, GAP, TOP, PANEL_HEIGHT = 960, 56, 18, 40, 330
 LEGEND_LINE, LEGEND_COLUMN = 20, 170
 # Colors that people who confuse red and green tell apart, and a shape for print; repeated after the last.

@@ -17,7 +17,7 @@ AVERAGES = {
     "pooled": ("Pooled", "all tags of all images counted together; later papers write O-P, O-R, O-F1"),
 }
 SCORES = ("precision", "recall", "f1")
-CONCEPTS = 8  # of an example
+CONCEPTS = 8  # how many an example shows
 # The plotting area of the chart of the order, in a picture of 420 x 230.
 LEFT, RIGHT, TOP, BOTTOM = 42, 408, 22, 188
 
@@ -37,7 +37,7 @@ class TagExample:
 
     id: str
     outcome: str  # `hit` (all right), `near` (some right) or `far` (none right)
-    f1: float  # of its tags in percent
+    f1: float  # its tags' F1 in percent
     tags: list[tuple[str, bool]]  # in the order in which they were written, and whether each is right
     missed: list[str]  # true tags that were not written
     concepts: list[tuple[str, float]]  # the likeliest ones, with their probabilities in percent

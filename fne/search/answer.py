@@ -18,7 +18,7 @@ VERSION = 1
 MAX_SHOWN = 100  # matches in a notebook or by `print`
 MAX_NAMED = 5  # unreadable files that are named
 LEFT = "text-align: left"
-SIDE, QUALITY = 128, 85  # of thumbnails: pixels, and the quality of the JPEG
+SIDE, QUALITY = 128, 85  # thumbnails: pixels, and JPEG quality
 
 
 @dataclass(frozen=True)

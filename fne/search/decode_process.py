@@ -49,7 +49,7 @@ class Decoder:
         """Return the pixels of an image file, decoded as those of the catalog are.
 
         Raises:
-            RefusedError: if it is no image, too large, takes too long or crashes the process.
+            RefusedError: if it is not an image, too large, takes too long or crashes the process.
         """
         found = self._ask(decode_pixels, content, max_pixels)
         if len(found.content) != found.width * found.height * 3:

@@ -223,14 +223,14 @@ def similar_images(
 
 def describe_image(snapshot: Snapshot, image: EmbeddedImage, wanted: Wanted) -> dict[str, Any]:
     """Return what the tagger and the captioner say about an image, as far as there are such models."""
-    if not snapshot.describers or image.embedding is None or snapshot.embeddings is None:
+    if not snapshot.describing or image.embedding is None or snapshot.embeddings is None:
         raise AbsentError("; ".join(snapshot.notes) or "no model describes images")
     record = snapshot.catalog.captioned.get(image.id) if image.id else None
     described = Described(image.id or "photo", None, record.user_tags if record else ())
     store, row = snapshot.embeddings.store, image.embedding[None]
     values = unpack(row, store.features) if store.dtype == TERNARY else row
-    parts = [PARTS[name] for name in snapshot.describers]
-    files = list(snapshot.describers.values())
+    parts = [PARTS[name] for name in snapshot.describing]
+    files = list(snapshot.describing.values())
     return describe_rows(parts, files, [described], values.astype(np.float32), wanted)[0].values
 
 
@@ -288,7 +288,7 @@ def embedding_similarity(
         return lambda rows: _cosines(rows[:, columns].astype(np.float32, copy=False), vector)
     inside = np.zeros((1, store.features), dtype=np.int8)
     inside[:, columns] = 1
-    mask = pack(inside)[0]  # of the first plane; the second one of `inside` is empty
+    mask = pack(inside)[0]  # the first plane; the second one of `inside` is empty
     half = len(mask) // 2
     planes = query & np.concatenate([mask[:half], mask[:half]])
     return lambda rows: count_bits(rows, planes)

@@ -82,7 +82,7 @@ class Space:
     ids: Sequence[str]
     images: Sequence[str]  # the image of each row: for captions not the same as the id
     keys: Sequence[str]  # the id of each row in the store: for photos of a folder the digest of the file
-    splits: np.ndarray | None = None  # of each row, as an index of `SPLITS`; None outside the catalog
+    splits: np.ndarray | None = None  # the number in `SPLITS` of each row's split; None outside the catalog
     rows: np.ndarray | None = None  # as stored (bit planes if ternary), or None if they are read when needed
 
     @property

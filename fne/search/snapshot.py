@@ -78,7 +78,7 @@ class Snapshot:
     vocabulary: Vocabulary | None = None
     images: Space | None = None  # vectors in the joint space
     captions: Space | None = None  # vectors in the joint space
-    describers: dict[str, DescribingFile] = field(default_factory=dict)  # by their names in `PARTS`
+    describing: dict[str, DescribingFile] = field(default_factory=dict)  # by their names in `PARTS`
     notes: list[str] = field(default_factory=list)  # what is missing, and how to make it
     version: str = ""  # a digest of all parts, which names the set in answers of a server
     count_bits: Callable[[np.ndarray, np.ndarray], np.ndarray] = ternary_products
@@ -243,22 +243,22 @@ def load_snapshot(params: Path, model: str = MATCHING) -> Snapshot:
     if not embeddings and not file:
         raise InputError(f"{params}: there is nothing to search yet: {'; '.join(notes)}")
     lineage = merge(*artifacts)
-    describers = {}
+    describing = {}
     for name, part in PARTS.items():
         path = project.path(part.model)
         if not path.exists() or embeddings is None:
             notes.append(f"no {' and '.join(part.says)}; `dvc repro {part.pipeline}` makes {part.model}")
             continue
         try:
-            describer = part.read(path)
-            merge(*artifacts, describer.artifact)
-            describers[name] = describer
+            file_of_part = part.read(path)
+            merge(*artifacts, file_of_part.artifact)
+            describing[name] = file_of_part
         except InputError as error:
             notes.append(f"no {' and '.join(part.says)}: {error.message}")
     digests = [artifact.digest for artifact in artifacts]
-    digests += [each.artifact.digest for each in describers.values()]
+    digests += [each.artifact.digest for each in describing.values()]
     version = hashlib.sha256("\n".join(digests).encode()).hexdigest()[:16]
-    found = Snapshot(catalog, lineage, *parts, describers, notes, version, ternary_products)
+    found = Snapshot(catalog, lineage, *parts, describing, notes, version, ternary_products)
     found.prepare()
     return found
 

@@ -190,7 +190,7 @@ def status(request: Request, given: Annotated[schemas.NoParameters, Query()]) ->
             "sentences": snapshot.model is not None,
             "examples": snapshot.examples if snapshot.model else [],
             "samples": [_shown(snapshot, each, None) for each in snapshot.samples],
-            "descriptions": list(snapshot.describers),
+            "descriptions": list(snapshot.describing),
             "network": network,
             "network_message": message,
             "folder": session.folder.as_dict() if session.folder else None,
@@ -269,7 +269,7 @@ def describe(request: Request, given: Annotated[schemas.ImageParameters, Query()
     image, snapshot = session.find_image(given.image, given.photo), session.snapshot
     writing = read_writing(session.project.params, None)
     values = engine.describe_image(snapshot, image, Wanted(CONCEPTS, writing=writing))
-    models = [file.artifact for file in snapshot.describers.values()]
+    models = [file.artifact for file in snapshot.describing.values()]
     names = {model.name for model in models}
     made = [each for each in ancestors(merge(*models)) if each.name in names]
     return _json(
@@ -310,7 +310,7 @@ async def add_photo(request: Request, given: Annotated[schemas.NoParameters, Que
 )
 def picture(
     request: Request,
-    # The pattern is not checked: what is no digest names no picture.
+    # The pattern is not checked: what is not a digest names no picture.
     digest: Annotated[
         str, Path(description="The SHA-256 of a file.", json_schema_extra={"pattern": schemas.DIGEST})
     ],
@@ -509,7 +509,7 @@ def _constant(response: Response) -> Callable[[Request], Awaitable[Response]]:
 
 
 def _json(values: Values, code: int = 200, headers: dict[str, str] | None = None) -> Response:
-    # ASCII: a file name may hold bytes that are no text.
+    # ASCII: a file name may hold bytes that are not text.
     body = json.dumps(values, allow_nan=False, separators=(",", ":")).encode()
     return Response(body, code, headers, "application/json")
 

@@ -13,7 +13,7 @@ BOUNDARY = re.compile(r"""boundary=(?:"([0-9A-Za-z'()+_,./:=? -]{1,70})"|([0-9A-
 
 
 def form_file(content_type: str, body: bytes) -> bytes:
-    r"""Return the content of the only field of a form, or the body itself if it is no form.
+    r"""Return the content of the only field of a form, or the body itself if it is not a form.
 
     Example:
         >>> form_file("multipart/form-data; boundary=x", b"--x\r\nA: b\r\n\r\ncontent\r\n--x--\r\n")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fne.search.decode_process import Picture
     from fne.search.embed_query import Network
 
-MAX_PHOTOS = 256  # of visitors, in memory
+MAX_PHOTOS = 256  # visitors' photos in memory
 POLL_SECONDS = 2.0
 # Between two looks at a large folder, in times that a look takes.
 LOOK_PAUSE = 20

@@ -55,7 +55,7 @@ from fne.training.task import ParameterGroup
 IMAGES, FEWEST = 16, 4  # drawn images, and how many at least on a slow CPU
 REFERENCE_SECONDS = 25.0  # for the reference of the CPU
 SPEED_SECONDS = 4.0  # per precision
-SIDE = 400  # of a drawn image, in pixels
+SIDE = 400  # pixels per side of a drawn image
 STEPS = 3
 WORDS, WORDS_PER_CAPTION = 3000, 12  # captions of Flickr8k have 11.8 words on average
 # Above these relative differences to the CPU, a device is faulty. Half precision has 11 and 8 bits.
@@ -74,7 +74,7 @@ class PrecisionResult:
     precision: str  # a key of `PRECISIONS`
     algorithm: str  # how crops are computed
     relative_difference: float  # the norm of the difference to the reference over the norm of the reference
-    largest_difference: float  # of a single value, in standard deviations of its feature
+    largest_difference: float  # between single values, in standard deviations of their feature
     flipped: float  # the fraction of ternary values that differ from those of the reference
     repeatable: bool  # whether computing again, and computing alone, gives the same bits
     images_per_second: float  # without decoding

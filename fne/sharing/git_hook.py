@@ -64,7 +64,7 @@ def install_hook(remote: str) -> str:
     used = Path(_git("rev-parse", "--show-toplevel"), setting) if setting else git / "hooks"
     if used.resolve() == (git / "hooks").resolve():
         return _install_beside(git / "hooks" / HOOK, remote)
-    return _install_apart(git / FOLDER, used, remote)
+    return _install_own_folder(git / FOLDER, used, remote)
 
 
 def _install_beside(hook: Path, remote: str) -> str:
@@ -80,7 +80,7 @@ def _install_beside(hook: Path, remote: str) -> str:
     return removal
 
 
-def _install_apart(folder: Path, used: Path, remote: str) -> str:
+def _install_own_folder(folder: Path, used: Path, remote: str) -> str:
     """Install the hook in a folder of this clone only, and call all hooks of the folder used before."""
     if used != folder:
         _git("config", "--local", USED_BEFORE, str(used))

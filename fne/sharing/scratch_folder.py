@@ -25,7 +25,7 @@ TRAINING_RUNS = "training_runs"  # the name of finished training runs in --prune
 
 
 def describe_scratch(scratch: Path) -> Iterator[str]:
-    """Yield a line for each kind of finished rows, each finished training and each other folder."""
+    """Yield a line for each kind of finished rows, each finished training run and each other folder."""
     yield from map(_line, _row_folders(scratch))
     for each in finished_training_runs(scratch):
         size = each.path.stat().st_size
@@ -90,7 +90,7 @@ def _row_folders(scratch: Path) -> list[Path]:
 
 
 def damaged_rows(scratch: Path) -> Iterator[str]:
-    """Find entries of the scratch folder that are no rows, or whose description is damaged."""
+    """Find entries of the scratch folder that are not rows, or whose description is damaged."""
     for path in sorted(scratch.glob("activations/*")):
         if path.is_symlink() or not path.is_dir() or ((path / KIND).exists() and not _settings(path)):
             command = f"rm -r {shlex.quote(str(path))}"

@@ -64,7 +64,9 @@ class Artifact:
         given = self.sections.values() if isinstance(self.sections, dict) else [None]
         known = isinstance(self.settings, dict) and all(isinstance(each, dict) for each in given)
         if not known or _is_deep([self.settings, self.lineage, self.sections]):
-            raise InputError(f"{self.path}: damaged (its settings are no settings); {repair_hint(self.path)}")
+            raise InputError(
+                f"{self.path}: damaged (its settings are not settings); {repair_hint(self.path)}"
+            )
 
 
 def describe(
@@ -186,7 +188,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Source:
-    """A file that an artifact is made from and that is no artifact itself, such as weights.
+    """A file that an artifact is made from and that is not an artifact itself, such as weights.
 
     `key` of a section of `params.yaml` names the file. `fault` returns how the artifact was made in another
     way than with the file and the recorded section, which also has keys that are recorded alone, such as

@@ -247,7 +247,7 @@ def _image(record: dict[str, Any]) -> Image:
     image = Image(**record)
     _check_texts(image.id, image.path, image.sha256)
     if not all(isinstance(each, int) for each in (image.bytes, image.width, image.height)):
-        raise ValueError(f"sizes of {image.id!r} are no numbers")
+        raise ValueError(f"sizes of {image.id!r} are not numbers")
     if image.path.startswith("/") or ".." in image.path.split("/") or "\0" in image.path:
         raise ValueError(f"{image.path!r} leads out of the data set")
     return image
@@ -256,12 +256,12 @@ def _image(record: dict[str, Any]) -> Image:
 def _captioned(record: dict[str, Any]) -> Captioned:
     lists = [record["captions"], record["tags"], record["user_tags"]]
     if not all(isinstance(each, list) for each in lists):
-        raise ValueError("captions, tags and user tags are no lists")
+        raise ValueError("captions, tags and user tags are not lists")
     captions, tags, user_tags = map(tuple, lists)
     _check_texts(record["id"], record["split"], *captions, *tags, *user_tags)
     position = record.get("position")
     if position is not None and not isinstance(position, int):
-        raise ValueError(f"{position!r} is no position")
+        raise ValueError(f"{position!r} is not a position")
     return Captioned(record["id"], record["split"], captions, tags, position, user_tags)
 
 

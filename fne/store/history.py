@@ -1,4 +1,4 @@
-"""The seal of a training's history: a folder of tables that `fne.training.history` writes.
+"""The seal of a training run's history: a folder of tables that `fne.training.history` writes.
 
 `history.json` names the model that the history belongs to and what that is, and the digest of every other
 file. So a changed table is detected, and so is the history of another run.
@@ -41,7 +41,7 @@ def seal_history(folder: Path, points: int, model: str, kind: str = MODEL) -> No
 
 
 def write_empty_history(folder: Path, model: str, kind: str) -> None:
-    """Write the history of a training that did not take place, and the digest of what was written instead."""
+    """Write the history of a training run that did not take place, with the digest of what replaces it."""
     with replacing_folder(folder) as temporary:
         seal_history(temporary, 0, model, kind)
 

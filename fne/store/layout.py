@@ -33,7 +33,7 @@ ROWS = "rows"
 TERNARY = "ternary"
 # Between the name of a layer and the number of the view, where a row has several views of an image.
 VIEW = "@"
-# Of one layer: a row of this many numbers has 4 GB.
+# Features per layer: a row of this many numbers has 4 GB.
 MAX_FEATURES = 10**9
 # Bytes that are checked at once.
 SLICE = 1 << 24

@@ -179,7 +179,7 @@ def read_description(path: Path) -> dict[str, Any]:
             header = file.read(min(int.from_bytes(length, "little"), MAX_HEADER))
         found = json.loads(_metadata(length + header)[ENTRY])
         if not isinstance(found, dict):
-            raise TypeError("its description is no mapping")
+            raise TypeError("its description is not a mapping")
         return found
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: damaged, or not a file of fne ({error})") from None

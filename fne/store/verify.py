@@ -197,7 +197,7 @@ def source_faults(
         if not isinstance(recorded, dict):
             continue
         file = posixpath.normpath(posixpath.join(writer.folder, str(recorded.get(source.key))))
-        # A file that has changed since is no concern of the record.
+        # A file that has changed since does not concern the record.
         if file in writer.deps and content_md5(Path(file)) == writer.deps[file]:
             try:
                 fault = source.fault(artifact, Path(file), values | recorded)
@@ -209,7 +209,7 @@ def source_faults(
 
 
 def _within(path: Path, artifacts: Sequence[Path], kinds: Sequence[Kind]) -> list[Path]:
-    """Return the artifacts in a folder that is no artifact itself, or the path as it is."""
+    """Return the artifacts in a folder that is not an artifact itself, or the path as it is."""
     if path.is_dir() and _has_parts(path, kinds):
         return _parts(path, kinds)
     if not path.is_dir() or kind_at(path, kinds) or path in artifacts:

@@ -29,7 +29,7 @@ ITERATIONS = 8
 class Bags:
     """The word numbers of captions, one caption after the other."""
 
-    words: np.ndarray  # of all captions (occurrences)
+    words: np.ndarray  # (occurrences) in all captions
     offsets: np.ndarray  # where each caption starts, and the end of the last one (captions + 1)
 
     @classmethod
@@ -58,7 +58,7 @@ class WordFeatures:
 
     table: Tensor  # the vector of each word (words, dim), in float64, or in float32 for less exact features
     weights: np.ndarray  # the weight of each word (words)
-    order: float  # of the norm of the weights, 1 or 2
+    order: float  # the norm of the weights, 1 or 2
 
     @property
     def dim(self) -> int:

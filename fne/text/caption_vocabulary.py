@@ -18,7 +18,7 @@ from fne.text.tokenizer import tokenize
 
 END = 0
 UNKNOWN = 1
-_SPECIAL = 2  # outputs that are no words
+_SPECIAL = 2  # outputs that are not words
 
 # What coco-caption drops after tokenization. It keeps brackets, as words of their own.
 _PUNCTUATION = {"''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", "...", ";"}

@@ -80,7 +80,7 @@ class VectorFile:
     values: dict[str, np.ndarray]  # (dim) float32 of each word that was found
     repeated: int  # words that were asked for and came again; the first counts
     undecodable: int  # words that are not UTF-8; they match none
-    deviation: float  # of the values at the start of the file
+    deviation: float  # standard deviation of the values at the start of the file
 
 
 def read_vector_file(path: Path, words: Collection[str]) -> VectorFile:

@@ -26,13 +26,13 @@ from fne.training.best_epoch import Point, point_from_json
 # tests detect it.
 TRAINER_VERSION = 1
 FOLDER = "trained"
-# The settings that name a training for people, as far as its task has them.
+# The settings that name a training run for people, as far as its task has them.
 NAMING = ("method", "text_encoder", "loss", "condition", "inject", "cell", "learns", "seed")
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The result of a training."""
+    """The result of a training run."""
 
     points: list[Point]  # its validations
     kept: Point  # the one whose weights were kept
@@ -44,7 +44,7 @@ class Finished:
 def training_key(
     settings: Mapping[str, Any], read: Mapping[str, str], device: str, processes: int
 ) -> dict[str, Any]:
-    """Return everything that decides the result of a training that starts now, with the threads of torch.
+    """Return everything that decides the result of a training run that starts now, with the threads of torch.
 
     Args:
         settings: those that apply.
@@ -68,10 +68,10 @@ def digest_of(rows: Rows, captioned: Sequence[Captioned]) -> str:
 
 
 def load_finished(scratch: Path, key: Mapping[str, Any], processes: Processes = ALONE) -> Finished | None:
-    """Return the finished training of a key, to all processes; a damaged file is removed."""
+    """Return the finished training run of a key, to all processes; a damaged file is removed."""
     path = kept_path(scratch, FOLDER, key)
     found = processes.from_first(load_kept(path, key) if processes.first else None)
-    # Earlier versions did not keep the number of updates: such a training is made again.
+    # Earlier versions did not keep the number of updates: such a training run is made again.
     if found is None or "updates" not in found[0]:
         return None
     description, tensors = found
@@ -80,7 +80,7 @@ def load_finished(scratch: Path, key: Mapping[str, Any], processes: Processes = 
 
 
 def keep_finished(scratch: Path, key: Mapping[str, Any], done: Finished) -> None:
-    """Keep a finished training."""
+    """Keep a finished training run."""
     description = {
         "key": dict(key),
         "points": [asdict(point) for point in done.points],

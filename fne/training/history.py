@@ -1,4 +1,4 @@
-"""The history of a training: its validations as tables for `dvc plots`, `dvc exp show` and the report.
+"""The history of a training run: its validations as tables for `dvc plots`, `dvc exp show` and the report.
 
 The folder is written at the end of a run, from the points of that run alone, and names the model that it
 belongs to. So a history never mixes two runs, and that of another model is detected.

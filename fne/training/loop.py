@@ -31,7 +31,7 @@ class Schedule:
 
     phases: Sequence[Phase]
     seed: int
-    optimizer: Callable[[Sequence[ParameterGroup], float], torch.optim.Optimizer]  # of a phase, with its rate
+    optimizer: Callable[[Sequence[ParameterGroup], float], torch.optim.Optimizer]  # given a phase's rate
     clip: float  # the norm above which gradients are clipped; 0 for never
     clip_by: str  # a key of `fne.training.optimizers.CLIPS`
     validate_every: int  # updates between validations; 0 for once per epoch

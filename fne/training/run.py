@@ -1,4 +1,4 @@
-"""A training from its settings to its result: taken from the scratch folder where it is finished."""
+"""A training run from its settings to its result: taken from the scratch folder where it is finished."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def train_task(
 
 
 def train_or_load(task: Task[AnyBatch], schedule: Schedule, key: dict[str, Any], job: Job) -> Finished:
-    """Train a task, or load the finished training of the same `training_key`.
+    """Train a task, or load the finished training run of the same `training_key`.
 
     In all processes, the task ends with the same kept weights.
     """

@@ -190,7 +190,7 @@ def test_a_layer_that_the_weights_do_not_have_is_refused():
 
 
 @pytest.mark.parametrize("name", ["mine.safetensors", "mine.pth"])
-@pytest.mark.parametrize("content", [b"", b"A text that is no file of weights.", b"PK\x03\x04 cut"])
+@pytest.mark.parametrize("content", [b"", b"A text that is not a file of weights.", b"PK\x03\x04 cut"])
 def test_a_file_that_is_not_weights_is_refused(name, content):
     Path(name).write_bytes(content)
     put(extract__weights=name)

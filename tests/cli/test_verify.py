@@ -331,7 +331,7 @@ def test_settings_that_are_nested_by_the_hundred_are_one_line():
     for _ in range(500):
         nested = {"a": nested}
     change_manifest(ACTIVATIONS, settings=nested)
-    assert "damaged (its settings are no settings)" in faults(ACTIVATIONS)[0]
+    assert "damaged (its settings are not settings)" in faults(ACTIVATIONS)[0]
 
 
 def test_a_history_of_another_model_is_named():

@@ -306,9 +306,9 @@ def fault_of(files: dict[str, bytes]) -> str:
         ([{"md5": MD5}], "an entry has no path"),
         ([{"path": ["a"], "md5": MD5}], "an entry has no path"),
         ([{"path": "a"}], "'a' has no md5"),
-        ([{"path": "a", "md5": 7}], "'a' has the md5 '7', which is no digest"),
-        ([{"path": "a", "md5": "xx/etc/passwd"}], "'a' has the md5 'xx/etc/passwd', which is no digest"),
-        ([{"path": "a", "md5": "0" * 99}], f"'a' has the md5 '{'0' * 40}', which is no digest"),
+        ([{"path": "a", "md5": 7}], "'a' has the md5 '7', which is not a digest"),
+        ([{"path": "a", "md5": "xx/etc/passwd"}], "'a' has the md5 'xx/etc/passwd', which is not a digest"),
+        ([{"path": "a", "md5": "0" * 99}], f"'a' has the md5 '{'0' * 40}', which is not a digest"),
     ],
 )
 def test_an_entry_that_dvc_would_not_write_is_refused(deps, fault):

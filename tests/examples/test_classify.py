@@ -67,9 +67,9 @@ def test_the_vote_is_that_of_the_six_nearest_by_euclidean_distance():
     generator = np.random.default_rng(0)
     train, judged, has = generator.normal(size=(30, 3)), generator.normal(size=(5, 3)), np.arange(30) % 2 == 0
     _, nearest = NearestNeighbors(n_neighbors=6, algorithm="brute").fit(train).kneighbors(judged)
-    scores, guess = neighbors(train, has, judged, 0)
+    scores, predicted = neighbors(train, has, judged, 0)
     np.testing.assert_allclose(scores, has[nearest].mean(axis=1))
-    assert guess.tolist() == (scores > 0.5).tolist()
+    assert predicted.tolist() == (scores > 0.5).tolist()
 
 
 def test_the_table_is_written_and_drawn(tmp_path):

@@ -211,7 +211,10 @@ def test_a_run_on_coco_belongs_to_its_row_with_a_thousand_images_each(test_image
     splits = {"train": (113287, 566747), "val": (1000, 5007), "test": (test_images, 5 * test_images)}
     on_coco = {"dataset": "coco", "counts": splits, "split_digests": {}, "result": scored}
     assert find_method(two_branch(**on_coco), "coco", "two-branch") == "two-branch/VGG19-K10"
-    for other in ({"counts": splits | {"val": (5000, 25010)}}, {"result": replace(scored, protocol="coco_5k")}):
+    for other in (
+        {"counts": splits | {"val": (5000, 25010)}},
+        {"result": replace(scored, protocol="coco_5k")},
+    ):
         assert find_method(two_branch(**(on_coco | other)), "coco", "two-branch") is None
 
 

@@ -204,7 +204,7 @@ def test_a_run_with_damaged_settings_is_left_out_with_one_line(folder, capsys, d
 
 def test_defaults_of_a_run_are_those_of_its_code_and_not_those_of_today(folder, monkeypatch):
     def today(*arguments):
-        raise AssertionError("the defaults of today are no settings of a run")
+        raise AssertionError("the defaults of today are not settings of a run")
 
     for schema in SECTIONS.values():
         monkeypatch.setattr(schema, "model_validate", today)

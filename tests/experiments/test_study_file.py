@@ -80,7 +80,7 @@ TUNING = {"key": "train.learning_rate", "draws": 2, "low": 0.001, "high": 0.1}
         ({"folds": 1}, "folds is 0 (the splits of the catalog) or at least 2, got 1"),
         (
             {"hypotheses": [{"says": "x", "a": "small/all/z", "b": "small/all/zz"}]},
-            "hypotheses: 'small/all/zz' is no cell of the study; the first is 'small/all/ternary'",
+            "hypotheses: 'small/all/zz' is not a cell of the study; the first is 'small/all/ternary'",
         ),
         ({"base": {"seed": 1}}, "base: 'seed' is not SECTION.KEY, as `-S` takes it"),
         ({"base": {"study.projekt": "pca:2"}}, "base: 'study.projekt' is not one of 'study.project', "),

@@ -195,7 +195,7 @@ def test_an_algorithm_that_is_not_possible_is_refused(asked, crops, device, resi
 @pytest.fixture
 def no_numba(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
-    for name in ("vector_code", "winograd_loops"):
+    for name in ("vector_code", "winograd_kernels"):
         monkeypatch.delitem(sys.modules, f"fne.extraction.fast_convolutions.{name}", raising=False)
     extractor._warn_once.cache_clear()
 
@@ -209,7 +209,7 @@ def test_without_numba_crops_are_shared_with_one_warning_and_winograd_is_refused
         choose_algorithm("winograd", narrow_vgg(), "ten", CPU)
 
 
-def test_crops_are_shared_if_the_loops_do_not_compile(monkeypatch, capsys):
+def test_crops_are_shared_if_the_kernels_do_not_compile(monkeypatch, capsys):
     def fail(*arguments):
         raise RuntimeError("no such instruction")
 

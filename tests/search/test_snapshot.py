@@ -14,7 +14,7 @@ def test_a_finished_project_is_loaded_completely(project):
     found = load_snapshot(project / "params.yaml")
     assert len(found.embeddings.ids) == len(found.images.ids) == 24
     assert len(found.captions.ids) == 40
-    assert list(found.describers) == ["tags"]
+    assert list(found.describing) == ["tags"]
     assert found.splits == {"train": 8, "val": 4, "test": 8, "gallery": 4}
     assert found.notes == [
         "no caption and concepts; `dvc repro pipelines/captioning/dvc.yaml` makes models/captioner.safetensors"
@@ -63,7 +63,7 @@ def test_a_tagger_of_other_embeddings_is_left_out(project):
     change_params(project, {"embed": {"low": -0.5}})
     run_stages("embed", "train", "encode")
     found = load_snapshot(project / "params.yaml")
-    assert found.describers == {}
+    assert found.describing == {}
     assert any(note.startswith("no tags and concepts: ") and "dvc repro" in note for note in found.notes)
 
 

@@ -63,7 +63,7 @@ def test_pages_of_other_sites_are_refused(client, headers):
 
 def test_the_page_itself_may_send_photos(client):
     response = client.post("/api/photos", content=b"x", headers={"origin": "http://127.0.0.1:8000"})
-    assert response.status_code == 400  # it is no photo
+    assert response.status_code == 400  # it is not a photo
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_a_lineage_names_the_sections_of_every_ancestor_that_has_some():
 
 @pytest.mark.parametrize("sections", [["train"], {"train": 3}, "train"])
 def test_sections_that_are_none_are_refused(sections):
-    with refused("its settings are no settings"):
+    with refused("its settings are not settings"):
         Artifact(Path("model"), "model", "d", {}, {}, sections=sections)
 
 

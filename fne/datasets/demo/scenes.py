@@ -12,7 +12,7 @@ from random import Random
 
 SHAPES = ("circle", "heart", "square", "star", "triangle")
 RADII = {"small": 0.1, "medium": 0.145, "large": 0.23}
-FRAME_RADIUS = 0.4  # of a thing that contains another one
+FRAME_RADIUS = 0.4  # for a thing that contains another one
 MARGIN = 0.02
 GAP = 0.03
 TILT = 6.0  # degrees to either side

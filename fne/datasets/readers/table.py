@@ -123,7 +123,7 @@ def roles(source: Path, names: Sequence[str], named: Mapping[str, str]) -> dict[
         if role in named:
             if named[role] not in names:
                 raise InputError(
-                    f"{source}: catalog.columns.{role} is {named[role]!r}, which is no column; "
+                    f"{source}: catalog.columns.{role} is {named[role]!r}, which is not a column; "
                     f"found {', '.join(map(repr, names))}"
                 )
             found[named[role]] = role

@@ -260,7 +260,7 @@ class Corpus:
     def cider_values(self) -> np.ndarray:
         """CIDEr-D of each image (images)."""
         images, sentences = len(self.ids), len(self.image)
-        similarity = np.zeros(sentences - images)  # of each reference to its image's candidate
+        similarity = np.zeros(sentences - images)  # each reference with its image's candidate
         bigrams = self.n_grams[1]
         lengths = np.bincount(bigrams.sentence, weights=bigrams.count, minlength=sentences)
         for grams in self.n_grams:
@@ -305,8 +305,8 @@ class Corpus:
 
 def bleu_of_counts(counts: np.ndarray) -> np.ndarray:
     """Return BLEU-1 to BLEU-4 (..., 4) from counts (..., 10)."""
-    matches, guesses = counts[..., :LONGEST], counts[..., LONGEST : 2 * LONGEST]
-    precisions = np.cumprod((matches + _TINY) / (guesses + _SMALL), axis=-1)
+    matches, ngrams = counts[..., :LONGEST], counts[..., LONGEST : 2 * LONGEST]
+    precisions = np.cumprod((matches + _TINY) / (ngrams + _SMALL), axis=-1)
     ratio = (counts[..., -2] + _TINY) / (counts[..., -1] + _SMALL)
     penalty = np.exp(np.minimum(0.0, 1 - 1 / ratio))
     values: np.ndarray = precisions ** (1 / np.arange(1, LONGEST + 1)) * penalty[..., None]

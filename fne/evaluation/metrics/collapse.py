@@ -1,6 +1,6 @@
-"""What a training that did not start means, and what helps.
+"""What a training run that did not start means, and what helps.
 
-A training counts as started when its sum of recalls is clearly above chance (see
+A training run counts as started when its sum of recalls is clearly above chance (see
 `fne.evaluation.metrics.recall.has_started`). The advice depends on the loss, because losses of the hardest
 negatives can settle where everything is mapped to one point, and on how long the training was.
 """
@@ -47,7 +47,7 @@ def not_started(
 
 
 def start_advice(losses: Sequence[str], epochs: int, updates: int, method: str = "steps") -> str:
-    """Return what helps a training that did not start."""
+    """Return what helps a training run that did not start."""
     if method != "steps":
         return (
             "A closed form has nothing to start: look whether the features belong to the captions "

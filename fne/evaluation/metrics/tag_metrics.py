@@ -81,13 +81,13 @@ def label_metrics(predicted: np.ndarray, true: np.ndarray) -> Metrics:
 def per_class(predicted: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
     """Return every label's precision, recall and F1 in percent, with its predicted and true images."""
     counts = LabelCounts.of(predicted, true)
-    hits, guesses, truths = (each.sum(axis=0) for each in (counts.hits, counts.predicted, counts.true))
-    precision, recall = 100 * _ratio(hits, guesses), 100 * _ratio(hits, truths)
+    hits, answers, truths = (each.sum(axis=0) for each in (counts.hits, counts.predicted, counts.true))
+    precision, recall = 100 * _ratio(hits, answers), 100 * _ratio(hits, truths)
     return {
         "precision": precision,
         "recall": recall,
         "f1": _harmonic(precision, recall),
-        "predicted": guesses,
+        "predicted": answers,
         "true": truths,
     }
 
@@ -129,13 +129,13 @@ def averages_of_draws(counts: LabelCounts, times: np.ndarray) -> dict[str, np.nd
     """Return every average for each sample, given how often it draws each image (samples, images)."""
     images = times.sum(axis=1)
     by_class = [times @ each.astype(float) for each in (counts.hits, counts.predicted, counts.true)]
-    hits, guesses, truths = (each.sum(axis=1) for each in (counts.hits, counts.predicted, counts.true))
+    hits, answers, truths = (each.sum(axis=1) for each in (counts.hits, counts.predicted, counts.true))
     class_p, class_r = _ratio(by_class[0], by_class[1]), _ratio(by_class[0], by_class[2])  # (samples, labels)
-    image_p, image_r = _ratio(hits, guesses), _ratio(hits, truths)  # (images)
+    image_p, image_r = _ratio(hits, answers), _ratio(hits, truths)  # (images)
     rates = {
         "class": (class_p.mean(axis=1), class_r.mean(axis=1)),
         "image": (times @ image_p / images, times @ image_r / images),
-        "pooled": (_ratio(times @ hits, times @ guesses), _ratio(times @ hits, times @ truths)),
+        "pooled": (_ratio(times @ hits, times @ answers), _ratio(times @ hits, times @ truths)),
     }
     found = {}
     for name in _AVERAGES:
@@ -151,7 +151,7 @@ def averages_of_draws(counts: LabelCounts, times: np.ndarray) -> dict[str, np.nd
 def average_precision_of_draws(scores: np.ndarray, true: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Return the average precision of one label in percent (samples); NaN without positives."""
     order = np.argsort(-scores, kind="stable")
-    last = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)  # of equal scores
+    last = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)  # the last of equal scores
     hits = np.cumsum(times[:, order] * true[order], axis=1)[:, last]  # (samples, thresholds)
     seen = np.cumsum(times[:, order], axis=1)[:, last]
     gains = np.diff(hits, axis=1, prepend=0)

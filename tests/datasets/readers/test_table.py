@@ -73,7 +73,9 @@ def test_a_column_that_the_user_names_is_used_and_one_of_the_usual_name_is_not(t
 def test_a_named_column_that_is_missing_is_an_error(tmp_path, name, text):
     path = tmp_path / name
     path.write_text(text)
-    with refused(f"{path}: catalog.columns.caption is 'title', which is no column; found 'image', 'caption'"):
+    with refused(
+        f"{path}: catalog.columns.caption is 'title', which is not a column; found 'image', 'caption'"
+    ):
         read_table(tmp_path, [path], AUTOMATIC.model_copy(update={"caption": "title"}))
 
 

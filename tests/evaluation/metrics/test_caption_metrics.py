@@ -60,7 +60,7 @@ def grams_of(words, n):
 
 def plain_bleu(candidates, references):
     """BLEU of a corpus, word for word after its definition."""
-    matches, guesses, length, closest = [0] * 4, [0] * 4, 0, 0
+    matches, ngrams_of_candidate, length, closest = [0] * 4, [0] * 4, 0, 0
     for image, candidate in candidates.items():
         words = candidate.split()
         others = [reference.split() for reference in references[image]]
@@ -69,11 +69,11 @@ def plain_bleu(candidates, references):
         for n in range(1, 5):
             for gram, count in grams_of(words, n).items():
                 matches[n - 1] += min(count, max(grams_of(other, n)[gram] for other in others))
-                guesses[n - 1] += count
+                ngrams_of_candidate[n - 1] += count
     ratio = (length + 1e-15) / (closest + 1e-9)
     scores, product = [], 1.0
     for n in range(1, 5):
-        product *= (matches[n - 1] + 1e-15) / (guesses[n - 1] + 1e-9)
+        product *= (matches[n - 1] + 1e-15) / (ngrams_of_candidate[n - 1] + 1e-9)
         scores.append(product ** (1 / n) * (math.exp(1 - 1 / ratio) if ratio < 1 else 1))
     return scores
 
