@@ -28,7 +28,7 @@ def export(store: Path, form: str, output: Path | None) -> None:
 
     STORE is the folder of a row store, such as features/activations, features/embeddings, vectors/images or
     vectors/captions. It is written as Parquet, as NumPy files or in the layout of clip-retrieval. Values and
-    ids are exactly those of the store, and `fne import` reads Parquet and NumPy files back. docs/bridges.md
+    ids are exactly those of the store, and `fne import` reads Parquet and NumPy files back. docs/data.md
     shows how pandas, DuckDB, datasets and faiss open them.
     """
     rows = Rows.open(store)
