@@ -65,7 +65,7 @@ from fne.experiments.effective_settings import PIPELINES, settings_file, write_s
 
 file = Path("params.yaml")
 sections = {name: load_section(file, name, schema) for name, schema in PIPELINES["finetuning"].items()}
-write_settings(Path(settings_file("finetuning")), file, "finetuning", sections)
+write_settings(Path(settings_file("finetuning")), file, "finetuning", sections, Path(".fne"))
 """
 
 
