@@ -39,6 +39,7 @@ CHECKED = {
     "pipelines/captioning/dvc.yaml": "checked/captioning.txt",
     "pipelines/finetuning/pipeline.yaml": "checked/finetuning.txt",
     "pipelines/imported/pipeline.yaml": "checked/imported.txt",
+    "pipelines/layers/pipeline.yaml": "checked/layers.txt",
 }
 # Stages that run the script of another one on other files.
 SCRIPTS = {"evaluate_tuned": "evaluate"}
@@ -60,9 +61,11 @@ ALLOWED = {
     "finetuning": LEARNING | {"extraction", "matching", "finetuning"},
     # What a captioner wrote is read in its own form, and scored in the words that published scores expect.
     "evaluation": BASE | {"text", "matching", "describing", "evaluation"},
+    # Layers are compared by the closed form, and with captions and labels.
+    "probing": BASE | {"text", "matching", "evaluation", "probing"},
     # A study runs what the stages run, in one process.
     "experiments": LEARNING | {"datasets", "extraction", "features", "matching", "experiments"},
-    "report": BASE | {"describing", "evaluation", "experiments", "report"},
+    "report": BASE | {"describing", "evaluation", "experiments", "probing", "report"},
     # What makes the embedding of a new image and the vector of a sentence.
     "search": LEARNING
     | {"datasets", "extraction", "features", "matching", "describing", "finetuning", "search"},
@@ -151,7 +154,7 @@ def test_every_section_is_checked_by_its_own_pipeline():
     """What decides whether the image network can be tuned is checked by that pipeline, too."""
     tunable = {(PARAMS, section) for section in ("catalog", "extract", "embed", "train")}
     for pipeline, sections in SECTIONS_BY_PIPELINE.items():
-        file = "pipeline.yaml" if pipeline in ("finetuning", "imported") else "dvc.yaml"
+        file = "pipeline.yaml" if pipeline in ("finetuning", "imported", "layers") else "dvc.yaml"
         stage = "dvc.yaml:check" if pipeline == DEFAULT else f"pipelines/{pipeline}/{file}:check"
         own = {(pipeline_params(pipeline), section) for section in sections if section != RUNTIME}
         assert set(params_of(stage)) == own | (tunable if pipeline == "finetuning" else set())

@@ -10,6 +10,7 @@ from fne.experiments import effective_settings
 from fne.extraction.kinds import WEIGHTS
 from fne.features import standardize
 from fne.matching import kinds as matching
+from fne.probing import results as layers
 from fne.report import kinds as report
 from fne.store import catalog
 from fne.store.arrays import arrays_kind
@@ -32,6 +33,7 @@ KINDS = (
     evaluation.TRAINING,
     evaluation.TUNING,
     evaluation.TAG_METRICS,
+    layers.KIND,
     evaluation.METRICS,
     arrays_kind(RANKS, standardize.LAYOUT, tokens.LAYOUT, word_vectors.LAYOUT),
     describing.TAGGER,

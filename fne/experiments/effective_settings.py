@@ -23,6 +23,7 @@ from fne.extraction.settings import Extract
 from fne.features.embeddings import Embed
 from fne.finetuning.settings import Finetune
 from fne.matching.settings import Baseline, Train
+from fne.probing.settings import Layers
 from fne.report.settings import Report
 from fne.store.artifact import Contents, Done, Kind, Lines
 from fne.store.checksums import (
@@ -54,6 +55,7 @@ PIPELINES: dict[str, dict[str, type[Section]]] = {
     },
     "finetuning": {"finetune": Finetune},
     "imported": {"imported": Imported},
+    "layers": {"layers": Layers},
     "tagging": {
         "train_tagger": TrainTagger,
         "write_tags": WriteTags,

@@ -60,8 +60,8 @@ class Moments:
         self._images += weighted.sum(dim=0)
         self._text += text.sum(dim=0)
         self._image_text += rows.T @ sums
-        _add_upper(self._image_image, rows, weighted)
-        _add_upper(self._text_text, text, text)
+        add_upper(self._image_image, rows, weighted)
+        add_upper(self._text_text, text, text)
 
     def solve(self, regularization: float, dtype: torch.dtype = torch.float64) -> Solution:
         """Return the ridge regression of the text features from the image features.
@@ -152,7 +152,7 @@ class FewImages:
         gram = torch.zeros((len(rows), len(rows)), dtype=torch.float64)
         for first in range(0, rows.shape[1], BLOCK):
             part = centered[:, first : first + BLOCK].T
-            _add_upper(gram, part, part)
+            add_upper(gram, part, part)
         gram /= self.pairs
         return _Prepared(centered, captions, gram, mean_variance, image_mean, text_mean, text_covariance)
 
@@ -181,7 +181,7 @@ def _require_variation(
         raise AlignmentError("all training captions have the same words; nothing can be aligned")
 
 
-def _add_upper(moment: Tensor, left: Tensor, right: Tensor) -> None:
+def add_upper(moment: Tensor, left: Tensor, right: Tensor) -> None:
     """Add a product (columns, columns) of blocks (rows, columns), in the tiles on and above the diagonal."""
     for top in range(0, len(moment), TILE):
         moment[top : top + TILE, top:] += left[:, top : top + TILE].T @ right[:, top:]

@@ -1,0 +1,67 @@
+"""The images that layers are measured on, with their captions and labels."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fne.matching.closed_form import CaptionedImages
+from fne.store.catalog import Captioned
+from fne.text.tokens import Tokens
+
+LEAST = 5  # training images of a label that is probed
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images that something is measured on, with what is known of them."""
+
+    records: list[Captioned]
+    captions: CaptionedImages | None
+    labels: np.ndarray  # (images, labels)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the images."""
+        return [record.id for record in self.records]
+
+    def select(self, chosen: np.ndarray) -> "Images":
+        """Return some of the images."""
+        captions = self.captions and self.captions.select(chosen)
+        return Images([self.records[each] for each in chosen], captions, self.labels[chosen])
+
+
+def images_of(
+    captioned: Iterable[Captioned],
+    split: str,
+    known: Iterable[str],
+    tokens: Tokens | None,
+    labels: Sequence[str],
+) -> Images:
+    """Return the images of a split that a store knows, those with captions if there are any."""
+    stored = set(known)
+    records = [each for each in captioned if each.split == split and each.id in stored]
+    if tokens:
+        records = [each for each in records if each.captions]
+    own = np.array([[each in labels_of(record) for each in labels] for record in records], dtype=bool)
+    words = [[tokens.read(each) for each in record.caption_ids] for record in records] if tokens else None
+    captions = CaptionedImages.of([each.id for each in records], words) if words else None
+    return Images(records, captions, own.reshape(len(records), len(labels)))
+
+
+def labels_of(record: Captioned) -> set[str]:
+    """Return the tags of an image, or the folder it is in."""
+    folder = record.id.rpartition("/")[0]
+    return set(record.tags) or ({folder} if folder else set())
+
+
+def known_labels(captioned: Sequence[Captioned], most: int) -> tuple[list[str], bool]:
+    """Return the labels to probe, and whether every image has exactly one."""
+    own = [labels_of(record) for record in captioned if record.split == "train"]
+    counts = Counter(label for labels in own for label in labels)
+    enough = [label for label, count in counts.items() if LEAST <= count < len(own)]
+    known = sorted(sorted(enough), key=lambda label: -counts[label])[:most]
+    judged = [labels_of(record) for record in captioned if record.split == "val"]
+    single = all(len(each & set(known)) == 1 for each in [*own, *judged])
+    return known, single and len(known) > 1

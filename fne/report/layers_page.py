@@ -1,0 +1,62 @@
+"""The page about layers: recall of each, alone and together, what they share, and what they call similar."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fne.probing.results import chosen, interval, table
+from fne.report.page import render_page
+from fne.report.sources import History
+from fne.store.artifact import Lineage
+
+PAGE = "layers_page"  # in records
+KINDS = {
+    "layer": "Each layer alone",
+    "block": "Blocks of layers",
+    "last": "From a layer to the last one",
+    "first": "From the first layer to a layer",
+    "all": "All layers",
+}
+CELL, LEFT, TOP = 22, 110, 8  # pixels of the map
+
+
+def pictured(found: Mapping[str, Any]) -> list[str]:
+    """Return the ids of the images that the page shows."""
+    near = found["neighbors"]
+    every = {image for own in near.values() for images in own.values() for image in images}
+    return sorted(every | set(near))
+
+
+def render_layers(
+    found: Mapping[str, Any],
+    lineage: Lineage,
+    head: Mapping[str, str],
+    thumbnails: Mapping[str, str],
+    record: str,
+) -> str:
+    """Return the page as HTML, from what `fne.probing.measure` measured."""
+    sets = [each for each in found["sets"] if each["rsum"] is not None]
+    highest = max((each["high"] for each in sets), default=1.0)
+    names = [layer["name"] for layer in found["layers"]]
+    values = {
+        "split": "val",
+        "found": found,
+        "facts": dict(head),
+        "groups": [
+            (title, [(each, interval(each)) for each in sets if each["kind"] == kind])
+            for kind, title in KINDS.items()
+            if any(each["kind"] == kind for each in sets)
+        ],
+        "scale": 100 / max(highest, 1.0),
+        "best": max(sets, key=lambda each: float(each["rsum"]), default=None),
+        "chosen": None,
+        "statements": chosen(dict(found)),
+        "rows": table(dict(found)),
+        "names": names,
+        "cells": [
+            (LEFT + CELL * column, TOP + CELL * row, value, f"{names[row]} and {names[column]}")
+            for row, line in enumerate(found["cka"])
+            for column, value in enumerate(line)
+        ],
+        "side": (LEFT, TOP, CELL, LEFT + CELL * len(names) + 8, TOP + CELL * len(names) + 100),
+    }
+    return render_page("layers_page.html", values, lineage, History({}), thumbnails, record, ("sort.js",))
