@@ -153,14 +153,16 @@ class _Run:
         self._add(moments, self.fitted, spread, shown)
         chosen, probes = self._choose(moments)
         self._add(moments, self.held, spread, shown)
-        lengths, nearest = self._second_pass(moments, shown)
-        judged = self._columns(self._features(self.validation.ids), self.validation)
+        features = self._features(self.validation.ids)
+        lengths, nearest = self._second_pass(moments, torch.from_numpy(features), shown)
+        judged = self._columns(features, self.validation)
+        own = [torch.from_numpy(features[:, place]) for place in self.places]
         sets = []
         for part, regularization in zip(self.parts, chosen, strict=True):
             sets.append(self._closed_form(moments, part, regularization, judged))
             shown.update(1)
         similar = cka_map(moments, [*self.columns, *[self.text_columns] * bool(self.text)], lengths)
-        mutual = self._mutual_neighbors(judged)
+        mutual = self._mutual_neighbors(own, judged[:, self.text_columns])
         layers = [
             {
                 "name": name,
@@ -191,7 +193,7 @@ class _Run:
                 for key in ("cka_text", "mutual_neighbors", "effective_rank")
                 if self.text
             },
-            "neighbors": self._pictures(judged),
+            "neighbors": self._pictures(own),
         }
 
     def _read(self, images: Sequence[str], shown: Progress | None = None) -> Iterator[tuple[int, np.ndarray]]:
@@ -358,7 +360,9 @@ class _Run:
             low, high = percentiles(100 * np.concatenate(found))
         return _round(low), _round(high)
 
-    def _second_pass(self, moments: Moments, shown: Progress) -> tuple[Tensor, dict[str, np.ndarray]]:
+    def _second_pass(
+        self, moments: Moments, judged: Tensor, shown: Progress
+    ) -> tuple[Tensor, dict[str, np.ndarray]]:
         """Return squared lengths of centered rows (images, layers and text), and nearest training images.
 
         Neighbors are those of each validation image in each layer (layers, images, neighbors), by the cosine
@@ -367,7 +371,6 @@ class _Run:
         columns = [*self.columns, *[self.text_columns] * bool(self.text)]
         mean = moments.mean.float()
         lengths = torch.zeros((len(self.training.records), len(columns)), dtype=torch.float64)
-        judged = torch.from_numpy(self._features(self.validation.ids)) if self.labels else None
         kept = {distance: [Nearest(self.settings.neighbors) for _ in self.names] for distance in DISTANCES}
         for start, block in self._read(self.training.ids, shown):
             chosen = self.training.select(np.arange(start, start + len(block)))
@@ -375,40 +378,36 @@ class _Run:
             for number, each in enumerate(columns):
                 own = centered[:, each].square().sum(dim=1, dtype=torch.float64)
                 lengths[start : start + len(block), number] = own
-            if judged is None:
-                continue
-            for number, place in enumerate(self.places):
+            for number, place in enumerate(self.places if self.labels else []):
                 layer = torch.from_numpy(block[:, place])
                 for distance, near in DISTANCES.items():
                     kept[distance][number].add(near(judged[:, place], layer), start)
-        if judged is None:
+        if not self.labels:
             return lengths, {}
         return lengths, {
             distance: np.stack([each.places.numpy() for each in own]) for distance, own in kept.items()
         }
 
-    def _mutual_neighbors(self, judged: Tensor) -> list[float]:
+    def _mutual_neighbors(self, layers: Sequence[Tensor], text: Tensor) -> list[float]:
         """Return the mean share of neighbors that each layer has in common with the captions."""
         if not self.text:
             return []
-        count = min(self.settings.neighbors, len(judged) - 1)
-        by_text = neighbors(judged[:, self.text_columns], count)
+        count = min(self.settings.neighbors, len(text) - 1)
+        by_text = neighbors(text, count)
         found = []
-        for columns in self.columns:
-            both = (neighbors(judged[:, columns], count)[:, :, None] == by_text[:, None, :]).sum(dim=(1, 2))
+        for rows in layers:
+            both = (neighbors(rows, count)[:, :, None] == by_text[:, None, :]).sum(dim=(1, 2))
             found.append(_round(float(both.double().mean()) / count, 4))
         return found
 
-    def _pictures(self, judged: Tensor) -> Json:
+    def _pictures(self, rows: Sequence[Tensor]) -> Json:
         """Return the nearest validation images of a few, by an early, a middle and a late layer."""
         random = np.random.default_rng(self.settings.seed)
         count = len(self.names)
         layers = sorted({round(place * (count - 1) / (SHOWN - 1)) for place in range(SHOWN)})
-        queries = np.sort(random.permutation(len(judged))[:PICTURES])
         ids = self.validation.ids
-        near = {
-            layer: neighbors(judged[:, self.columns[layer]], min(MATCHES, len(ids) - 1)) for layer in layers
-        }
+        queries = np.sort(random.permutation(len(ids))[:PICTURES])
+        near = {layer: neighbors(rows[layer], min(MATCHES, len(ids) - 1)) for layer in layers}
         return {
             ids[query]: {self.names[layer]: [ids[each] for each in near[layer][query]] for layer in layers}
             for query in queries

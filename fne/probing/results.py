@@ -11,7 +11,8 @@ from fne.store.checksums import check_metrics, parse_metrics, write_metrics
 
 NAME = "layers"  # in lineages and records
 SECTIONS: Sections = {"layers": {}, "embed.source": {}}
-REMEDY = "run `dvc repro pipelines/layers/dvc.yaml`"
+PIPELINE = "pipelines/layers/dvc.yaml"
+REMEDY = f"run `dvc repro {PIPELINE}`"
 # Titles of what layers have, in the order of the table; what no layer has is left out.
 COLUMNS = {
     "features": "features",
@@ -30,8 +31,7 @@ COLUMNS = {
 
 def write_layers(path: Path, found: dict[str, Any], settings: dict[str, Any], lineage: Lineage) -> None:
     """Write what `measure` returned, with its settings and what it was made from."""
-    origin = {name: entry["digest"] for name, entry in lineage.items()}
-    write_metrics(path, found | {"made_with": settings, "made_from": origin})
+    write_metrics(path, found | {"made_with": settings, "made_from": lineage})
 
 
 def read_layers(path: Path) -> tuple[dict[str, Any], Artifact]:
@@ -39,9 +39,10 @@ def read_layers(path: Path) -> tuple[dict[str, Any], Artifact]:
     content = read_bytes(path)
     try:
         found = parse_metrics(content)
-        lineage = {name: {"digest": digest, "settings": {}} for name, digest in found["made_from"].items()}
-        digest, settings = hashlib.sha256(content).hexdigest(), found["made_with"]
-        artifact = Artifact(path, NAME, digest, settings, lineage, sections=SECTIONS)
+        digest = hashlib.sha256(content).hexdigest()
+        artifact = Artifact(
+            path, NAME, digest, found["made_with"], found["made_from"], sections=SECTIONS, pipeline=PIPELINE
+        )
         [(each["name"], each["features"]) for each in [*found["layers"], *found["sets"]]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path}: damaged ({error}); {REMEDY}") from None

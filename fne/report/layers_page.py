@@ -10,11 +10,10 @@ from fne.store.artifact import Lineage
 
 PAGE = "layers_page"  # in records
 KINDS = {
-    "layer": "Each layer alone",
-    "block": "Blocks of layers",
-    "last": "From a layer to the last one",
-    "first": "From the first layer to a layer",
-    "all": "All layers",
+    ("layer",): "Each layer alone",
+    ("block", "all"): "Blocks of layers, and all",
+    ("last",): "From a layer to the last one",
+    ("first",): "From the first layer to a layer",
 }
 CELL, LEFT, TOP = 22, 110, 8  # pixels of the map
 
@@ -42,9 +41,9 @@ def render_layers(
         "found": found,
         "facts": dict(head),
         "groups": [
-            (title, [(each, interval(each)) for each in sets if each["kind"] == kind])
-            for kind, title in KINDS.items()
-            if any(each["kind"] == kind for each in sets)
+            (title, [(each, interval(each)) for each in sets if each["kind"] in kinds])
+            for kinds, title in KINDS.items()
+            if any(each["kind"] in kinds for each in sets)
         ],
         "scale": 100 / max(highest, 1.0),
         "best": max(sets, key=lambda each: float(each["rsum"]), default=None),
