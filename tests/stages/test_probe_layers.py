@@ -43,7 +43,6 @@ def test_layers_are_measured_listed_verified_and_drawn(project):
     assert page.count("data:image/jpeg") >= 3
     listed = run(cli, ["inspect", "metrics/layers.json"])
     assert "all    all layers" in listed.output
-    assert "linear probe" in listed.output
     checked = run(cli, ["verify", "metrics/layers.json", "report/layers.html"])
     assert checked.exit_code == 0, checked.output
 
