@@ -23,6 +23,7 @@ WRITTEN = ("all", "test", "val")  # the images that get tags or captions: of the
 SELECT = {"bleu_4": "BLEU-4", "cider": "CIDEr-D", "likelihood": "word_probability"}
 
 Width = Annotated[int, Field(ge=1, le=65536)]
+HeadRate = Annotated[float, Field(ge=0, lt=1000)]
 Beam = Annotated[int, Field(ge=1, le=1000)]
 LengthPower = Annotated[float, Field(ge=0, le=10)]
 MaxLength = Annotated[int, Field(ge=1, le=1000)]
@@ -133,8 +134,11 @@ class DescribingSection(TrainingSection):
         description="what a phase trains: both parts separately, the decoder from true concepts; "
         "both jointly; or one of them alone",
     )
-    concept_head_rate: Annotated[list[Rate], PerPhase] = Field(
-        [0.0003], description="the learning rate of the concept head"
+    concept_head_rate: Annotated[list[HeadRate], PerPhase] = Field(
+        [0.0003], description="the learning rate of the concept head; 0: it stays as it is"
+    )
+    iterations: Annotated[list[Annotated[int, Field(ge=0)]], PerPhase] = Field(
+        [0], description="batches of a phase at most; 0: as many as its epochs have"
     )
     # Variants of `concept_head` and `cell`.
     hidden: Hidden = Hidden()
@@ -189,7 +193,8 @@ class DescribingSection(TrainingSection):
 
     def phase_keys(self) -> dict[str, list[Any]]:
         """Return the values of every key that may have one per phase."""
-        own: dict[str, list[Any]] = {"learns": self.learns, "concept_head_rate": self.concept_head_rate}
+        names = ("learns", "concept_head_rate", "iterations")
+        own: dict[str, list[Any]] = {name: getattr(self, name) for name in names}
         return own | super().phase_keys()
 
     def titles(self) -> list[str]:
@@ -213,8 +218,8 @@ class TrainTagger(DescribingSection):
     learning_rate: Annotated[list[Rate], PerPhase] = Field(
         [0.008], description="the learning rate of the decoder"
     )
-    concept_head_rate: Annotated[list[Rate], PerPhase] = Field(
-        [0.0002], description="the learning rate of the concept head"
+    concept_head_rate: Annotated[list[HeadRate], PerPhase] = Field(
+        [0.0002], description="the learning rate of the concept head; 0: it stays as it is"
     )
     epochs: Annotated[list[Count], PerPhase] = Field([15], description="epochs at most")
     patience: Annotated[list[Count], PerPhase] = Field(

@@ -522,7 +522,7 @@ def test_captioners_differ_in_what_their_names_say():
     ours = "captions-S-CNN-RNN"
     assert difference(ours, "NIC-F-state") == {"condition", "concept_loss", "learns"}
     assert difference("NIC-F", "NIC-F-state") == {"inject"}
-    assert difference(ours, "captions-S-CNN-RNN-joint") == {"learns"}
+    assert difference(ours, "captions-S-CNN-RNN-joint") == {"learns", "concept_head_rate"}
     assert chosen("semantic/NIC-deeply")["condition"] == "hidden"
     assert [chosen(f"semantic/{ours}", each)["units"] for each in ("coco", "flickr8k")] == [512, 256]
     slides, code = chosen("slides/M-RNN"), chosen("slides/M-RNN", following="code")
