@@ -8,12 +8,14 @@ Tags: the `tags` in the order in which they were written, the likeliest concepts
 shortest number that gives the same float32 again. What a tagger lacks is null: without a decoder it writes no
 tags, without a concept head it has no probabilities.
 
-Captions: the `sentences`, the best first, and the likeliest `concepts` with their probabilities.
+Captions: the `sentences`, the best first, and the likeliest `concepts` with their probabilities. COCO's
+server takes the best sentences in a file of its own, with the numbers that COCO gives to images.
 """
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from fne.store.checksums import is_sealed, seal_text
 
 TAGS_FORMAT, TAGS = Format("fne-tags", 3), "tags"  # the name is that in lineages
 CAPTIONS_FORMAT, CAPTIONS = Format("fne-written-captions", 2), "written_captions"
+COCO_NUMBER = re.compile(r"([0-9]{1,18})(\.\w+)?$")
 DIGITS = 4  # decimals of the probabilities of the likeliest concepts
 
 FAULTS = (ValueError, TypeError, KeyError, IndexError, RecursionError)  # what a file of another format raises
@@ -115,6 +118,25 @@ def read_written(path: Path, ids: Collection[str] | None = None) -> tuple[dict[s
         return {each.id: each for each in records}, _artifact(path, CAPTIONS, content, header)
     except FAULTS as error:
         raise InputError(f"{path}: not a file of written captions ({error}); {repair_hint(path)}") from None
+
+
+def write_coco_results(path: Path, written: Mapping[str, Written], source: Path) -> None:
+    """Write the best sentences as COCO's caption server takes them: a list of `image_id` and `caption`.
+
+    The number of an image is at the end of its name, as in `COCO_val2014_000000000042.jpg`.
+    """
+    ids: dict[int, str] = {}
+    for image in written:
+        number = COCO_NUMBER.search(image)
+        if number is None:
+            raise InputError(f"{source}: image {image!r} has no number at the end of its name, as COCO's have")
+        other = ids.setdefault(int(number[1]), image)
+        if other != image:
+            raise InputError(f"{source}: images {other!r} and {image!r} have the same number {int(number[1])}")
+    if path.exists():
+        raise InputError(f"{path}: exists already; remove it, or choose another name with --output")
+    results = [{"image_id": number, "caption": written[ids[number]].caption} for number in sorted(ids)]
+    write_text(path, json.dumps(results, ensure_ascii=False) + "\n")
 
 
 def _write(path: Path, header: dict[str, Any], images: Iterable[Tagged | Written]) -> None:
