@@ -19,7 +19,9 @@ COCO = "coco-results"  # of written captions, which are no store
 
 @click.command()
 @click.argument("store", type=INPUT)
-@click.option("--to", "form", type=click.Choice(sorted([*FORMS, COCO])), required=True, help="The format to write.")
+@click.option(
+    "--to", "form", type=click.Choice(sorted([*FORMS, COCO])), required=True, help="The format to write."
+)
 @click.option(
     "--output",
     type=INPUT,
@@ -31,8 +33,8 @@ def export(store: Path, form: str, output: Path | None) -> None:
     STORE is the folder of a row store, such as features/activations, features/embeddings, vectors/images or
     vectors/captions. It is written as Parquet, as NumPy files or in the layout of clip-retrieval. Values and
     ids are exactly those of the store, and `fne import` reads Parquet and NumPy files back. With
-    `--to coco-results`, STORE is annotations/captions.jsonl, and the file is the one that COCO's caption server
-    takes. docs/data.md shows how pandas, DuckDB, datasets and faiss open the others.
+    `--to coco-results`, STORE is annotations/captions.jsonl, and the file is the one that COCO's caption
+    server takes. docs/data.md shows how pandas, DuckDB, datasets and faiss open the others.
     """
     if form == COCO:
         target, captions = output or Path("exported", f"{store.stem}_results.json"), read_written(store)[0]

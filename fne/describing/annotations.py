@@ -129,10 +129,14 @@ def write_coco_results(path: Path, written: Mapping[str, Written], source: Path)
     for image in written:
         number = COCO_NUMBER.search(image)
         if number is None:
-            raise InputError(f"{source}: image {image!r} has no number at the end of its name, as COCO's have")
+            raise InputError(
+                f"{source}: image {image!r} has no number at the end of its name, as COCO's have"
+            )
         other = ids.setdefault(int(number[1]), image)
         if other != image:
-            raise InputError(f"{source}: images {other!r} and {image!r} have the same number {int(number[1])}")
+            raise InputError(
+                f"{source}: images {other!r} and {image!r} have the same number {int(number[1])}"
+            )
     if path.exists():
         raise InputError(f"{path}: exists already; remove it, or choose another name with --output")
     results = [{"image_id": number, "caption": written[ids[number]].caption} for number in sorted(ids)]

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from fne.core.settings import PerPhase, Section, one_of
-from fne.training.settings import Count, Rate, TrainingSection
+from fne.training.settings import Count, Rate, Seed, TrainingSection
 
 TAGGER, CAPTIONER = "tagger", "captioner"  # in lineages
 NONE = "none"  # no loss of the concepts, and no user tags
@@ -120,6 +120,9 @@ class DescribingSection(TrainingSection):
     cell: Annotated[str, one_of(("gru", "lstm", "lstm_relu", "rnn_relu"))] = Field(
         "lstm", description="the recurrent cell of the decoder"
     )
+    input_activation: Annotated[str, one_of((NONE, "relu"))] = Field(
+        NONE, description="activation of the mapped condition and of mapped words, of cell rnn_relu only"
+    )
     units: Width = Field(128, description="units of the decoder's state")
     word_dim: Width = Field(128, description="values of the vector of a word or tag")
     dropout: float = Field(
@@ -148,6 +151,15 @@ class DescribingSection(TrainingSection):
     @model_validator(mode="after")
     def _phases_fit(self) -> Self:
         self.phase_values()
+        return self
+
+    @model_validator(mode="after")
+    def _the_cell_has_one_map(self) -> Self:
+        if self.input_activation != NONE and self.cell != "rnn_relu":
+            raise ValueError(
+                f"input_activation '{self.input_activation}' needs cell 'rnn_relu', not '{self.cell}': the "
+                "maps of other cells are gates"
+            )
         return self
 
     @model_validator(mode="after")
@@ -314,14 +326,25 @@ class WriteTags(Section):
     top_k: Count = Field(3, description="how many of the likeliest concepts are an answer of fixed length")
 
 
+class Sampled(Section):
+    """Words that are drawn."""
+
+    seed: Seed = Field(0, description="random seed of the words")
+
+
 class Writing(Section):
     """How sentences are written: the number of hypotheses, the most words, the correction for the length."""
 
-    beam: Beam = Field(3, description="hypotheses of the beam search; 1: greedy")
+    words: Annotated[str, one_of(("likeliest", "sampled"))] = Field(
+        "likeliest",
+        description="a beam search for the likeliest words, or words drawn by their probabilities",
+    )
+    beam: Beam = Field(3, description="hypotheses of the beam search, 1: greedy; or sentences that are drawn")
     max_length: MaxLength = Field(20, description="words of a caption at most")
     length_power: LengthPower = Field(
         0.0, description="log probabilities are divided by the length to this power; 0: not, as published"
     )
+    sampled: Sampled = Sampled()  # a variant of `words`
 
 
 class WriteCaptions(Writing):
