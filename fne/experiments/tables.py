@@ -64,8 +64,8 @@ LEGEND = (
     "chosen; spread: standard deviation over seeds"
 )
 EMPHASIS = (
-    "bold (*): the best of the state of the art, and of the paper's own; underlined (_): the better one of FC7 "
-    "and FNE, as the paper's captions say"
+    "bold (*): the best of the state of the art, and of the paper's own; underlined (_): the better one of "
+    "FC7 and FNE, as the paper's captions say"
 )
 CHOSEN = "best by validation"
 FEW_IMAGES = "few images, says little"
