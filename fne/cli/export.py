@@ -33,13 +33,15 @@ def export(store: Path, form: str, output: Path | None) -> None:
     STORE is the folder of a row store, such as features/activations, features/embeddings, vectors/images or
     vectors/captions. It is written as Parquet, as NumPy files or in the layout of clip-retrieval. Values and
     ids are exactly those of the store, and `fne import` reads Parquet and NumPy files back. With
-    `--to coco-results`, STORE is annotations/captions.jsonl, and the file is the one that COCO's caption
+    `--to coco-results`, STORE is annotations/captions.jsonl, and the files are those that COCO's caption
     server takes. docs/data.md shows how pandas, DuckDB, datasets and faiss open the others.
     """
     if form == COCO:
-        target, captions = output or Path("exported", f"{store.stem}_results.json"), read_written(store)[0]
-        write_coco_results(target, captions, store)
-        say(f"{target}: captions of {len(captions)} images")
+        captions = read_written(store)[0]
+        files = write_coco_results(output or Path("exported", store.stem), captions, store)
+        say(f"captions of {len(captions)} images")
+        for file in files:
+            say(f"  {file}")
         return
     rows = Rows.open(store)
     target = output or Path("exported", f"{store.resolve().name}{ENDINGS[form]}")

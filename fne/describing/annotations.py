@@ -9,7 +9,7 @@ shortest number that gives the same float32 again. What a tagger lacks is null: 
 tags, without a concept head it has no probabilities.
 
 Captions: the `sentences`, the best first, and the likeliest `concepts` with their probabilities. COCO's
-server takes the best sentences in a file of its own, with the numbers that COCO gives to images.
+server takes the best sentences in files of its own, with the numbers that COCO gives to images.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fne.core.errors import InputError
-from fne.core.files import read_bytes, write_text
+from fne.core.files import read_bytes, replacing_folder, write_text
 from fne.describing.concepts import Concepts
 from fne.store.artifact import Artifact, Format, Lineage, describe, described, repair_hint
 from fne.store.checksums import is_sealed, seal_text
@@ -120,27 +120,33 @@ def read_written(path: Path, ids: Collection[str] | None = None) -> tuple[dict[s
         raise InputError(f"{path}: not a file of written captions ({error}); {repair_hint(path)}") from None
 
 
-def write_coco_results(path: Path, written: Mapping[str, Written], source: Path) -> None:
-    """Write the best sentences as COCO's caption server takes them: a list of `image_id` and `caption`.
+def write_coco_results(target: Path, written: Mapping[str, Written], source: Path) -> list[Path]:
+    """Write the best sentences as COCO's caption server takes them: lists of `image_id` and `caption`.
 
-    The number of an image is at the end of its name, as in `COCO_val2014_000000000042.jpg`.
+    A file per folder of images, such as `captions_val2014_fne_results.json` of `val2014/`. The number of an
+    image is at the end of its name, as in `COCO_val2014_000000000042.jpg`.
     """
-    ids: dict[int, str] = {}
-    for image in written:
+    results: dict[str, dict[int, str]] = {}
+    for image, own in written.items():
         number = COCO_NUMBER.search(image)
         if number is None:
             raise InputError(
                 f"{source}: image {image!r} has no number at the end of its name, as COCO's have"
             )
-        other = ids.setdefault(int(number[1]), image)
-        if other != image:
+        folder = Path(image).parent.name
+        others = results.setdefault("_".join(filter(None, ["captions", folder, "fne_results.json"])), {})
+        if int(number[1]) in others:
             raise InputError(
-                f"{source}: images {other!r} and {image!r} have the same number {int(number[1])}"
+                f"{source}: several images of {folder or 'the data set'} have the number {number[1]}"
             )
-    if path.exists():
-        raise InputError(f"{path}: exists already; remove it, or choose another name with --output")
-    results = [{"image_id": number, "caption": written[ids[number]].caption} for number in sorted(ids)]
-    write_text(path, json.dumps(results, ensure_ascii=False) + "\n")
+        others[int(number[1])] = own.caption
+    if target.exists():
+        raise InputError(f"{target}: exists already; remove it, or choose another name with --output")
+    with replacing_folder(target) as temporary:
+        for name, captions in results.items():
+            listed = [{"image_id": number, "caption": captions[number]} for number in sorted(captions)]
+            write_text(temporary / name, json.dumps(listed, ensure_ascii=False) + "\n")
+    return [target / name for name in results]
 
 
 def _write(path: Path, header: dict[str, Any], images: Iterable[Tagged | Written]) -> None:
