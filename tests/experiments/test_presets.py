@@ -60,7 +60,7 @@ def test_there_are_presets_for_tables_1_and_5_and_for_the_methods_the_paper_buil
     assert {"FC7-SH", "FNE-SH-bl", "FNE-PH", "FNE-MOE-bl-abs", "UVS", "Order", "VSE0", "VSE++"} <= set(
         names()
     )
-    assert len(every_preset()) == 2 * (4 * 25 + 2 * 4) + 2 * 4 * (15 + 24)
+    assert len(every_preset()) == 2 * (4 * 25 + 2 * 4) + 2 * 4 * (15 + 32)
 
 
 @pytest.mark.parametrize("name", ["FNE-POE", "VSE++", "two-branch/ResNet50-K1", "dual-path/ResNet50-I"])
@@ -523,6 +523,12 @@ def test_captioners_differ_in_what_their_names_say():
     assert difference(ours, "NIC-F-state") == {"condition", "concept_loss", "learns"}
     assert difference("NIC-F", "NIC-F-state") == {"inject"}
     assert difference(ours, "captions-S-CNN-RNN-joint") == {"learns", "concept_head_rate"}
+    printed = chosen(f"semantic/{ours}")
+    assert (printed["batch"], printed["learning_rate"]) == (32, 0.0001)
+    assert printed["iterations"] == [30_000, 1_000_000, 500_000]
+    assert printed["learns"] == ["concept_head", "separately", "jointly"]
+    assert 32 * max(printed["iterations"]) < 82_783 * 5 * printed["epochs"]
+    assert chosen("semantic/V2L")["inject"] == "input"
     assert chosen("semantic/NIC-deeply")["condition"] == "hidden"
     assert [chosen(f"semantic/{ours}", each)["units"] for each in ("coco", "flickr8k")] == [512, 256]
     slides, code = chosen("slides/M-RNN"), chosen("slides/M-RNN", following="code")
