@@ -37,7 +37,7 @@ def main(model: Path, embeddings: Path, captions: Path, written: Path, params: P
     lineage = recorded_lineage(file.artifact, rows.artifact, artifact, train)
     records = images_to_describe(captioned, rows, "write_captions", settings.images)
     writer = Writer(captioner.to(device), file.vocabulary, file.artifact.digest, runtime.scratch_folder())
-    how = caption_search(settings.beam, settings.max_length, settings.length_power)
+    how = caption_search(settings)
     sentences = writer.caption_store(rows, [record.id for record in records], how, settings.concepts)
     write_written(written, sentences, settings.model_dump(), lineage)
     say(f"captions of {len(sentences)} images")

@@ -86,7 +86,8 @@ FAMILIES = {
 }
 # Keys with a few fixed values, which code compares.
 CHOICES = {
-    "activations", "choose_on", "concept_bias", "concept_head", "device", "hardest", "images", "initial", "keep",
+    "activations", "choose_on", "concept_bias", "concept_head", "device", "hardest", "images", "initial",
+    "input_activation", "keep",
     "last_batch", "learns", "meteor", "missing_store", "negatives", "output_bias", "restval", "select",
     "source", "split", "stop_words", "text", "user_tags", "views", "vocabulary", "words",
 }  # fmt: skip

@@ -231,6 +231,7 @@ def faults_between(sections: Mapping[str, Any], tunable: bool) -> list[str]:
     faults = _no_fixed_words(sections["tokenize"], sections["train"])
     faults += _too_few_positions(sections["tokenize"], sections["train"])
     faults += _missing_layer(sections["extract"], sections["embed"])
+    faults += _unwritten(sections, "tags") + _unwritten(sections, "captions")
     return faults + (_untunable(sections) if tunable else [])
 
 
@@ -396,6 +397,17 @@ def _unused_vectors(folder: Path, tokenize: Tokenize | None, train: Train | None
         return []
     fault = unused_vectors_message(train, tokenize.vectors)
     return [f"section 'tokenize': {fault}"] if fault else []
+
+
+def _unwritten(sections: Mapping[str, Any], what: str) -> list[str]:
+    """Find scores of images about which nothing is written."""
+    write, score = sections[f"write_{what}"], sections[f"score_{what}"]
+    if not write or not score or write.images in (score.split, "all"):
+        return []
+    return [
+        f"section 'score_{what}': split: '{score.split}' is scored, but write_{what}.images is "
+        f"'{write.images}'; use {score.split} or all there"
+    ]
 
 
 def _too_few_positions(tokenize: Tokenize | None, train: Train | None) -> list[str]:

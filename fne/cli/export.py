@@ -1,4 +1,4 @@
-"""`fne export`: the rows of a store in the forms of other programs."""
+"""`fne export`: the rows of a store, or written captions, in the forms of other programs."""
 
 from pathlib import Path
 
@@ -7,17 +7,21 @@ import click
 from fne.core.options import INPUT
 from fne.core.settings import load_key
 from fne.core.terminal import say
+from fne.describing.annotations import read_written, write_coco_results
 from fne.features.export_features import FORMS, OF_CAPTIONS, Shown, export_rows
 from fne.store.catalog import CAPTIONS_FILE, IMAGES_FILE, image_root, read_captions, read_images
 from fne.store.rows import Rows
 
 PARAMS = Path("params.yaml")
 ENDINGS = {"clip-retrieval": "", "npy": ".npy", "parquet": ".parquet"}
+COCO = "coco-results"  # of written captions, which are no store
 
 
 @click.command()
 @click.argument("store", type=INPUT)
-@click.option("--to", "form", type=click.Choice(sorted(FORMS)), required=True, help="The format to write.")
+@click.option(
+    "--to", "form", type=click.Choice(sorted([*FORMS, COCO])), required=True, help="The format to write."
+)
 @click.option(
     "--output",
     type=INPUT,
@@ -28,9 +32,17 @@ def export(store: Path, form: str, output: Path | None) -> None:
 
     STORE is the folder of a row store, such as features/activations, features/embeddings, vectors/images or
     vectors/captions. It is written as Parquet, as NumPy files or in the layout of clip-retrieval. Values and
-    ids are exactly those of the store, and `fne import` reads Parquet and NumPy files back. docs/data.md
-    shows how pandas, DuckDB, datasets and faiss open them.
+    ids are exactly those of the store, and `fne import` reads Parquet and NumPy files back. With
+    `--to coco-results`, STORE is annotations/captions.jsonl, and the files are those that COCO's caption
+    server takes. docs/data.md shows how pandas, DuckDB, datasets and faiss open the others.
     """
+    if form == COCO:
+        captions = read_written(store)[0]
+        files = write_coco_results(output or Path("exported", store.stem), captions, store)
+        say(f"captions of {len(captions)} images")
+        for file in files:
+            say(f"  {file}")
+        return
     rows = Rows.open(store)
     target = output or Path("exported", f"{store.resolve().name}{ENDINGS[form]}")
     written = export_rows(rows, form, target, _shown(rows) if form == "clip-retrieval" else {})

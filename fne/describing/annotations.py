@@ -8,24 +8,27 @@ Tags: the `tags` in the order in which they were written, the likeliest concepts
 shortest number that gives the same float32 again. What a tagger lacks is null: without a decoder it writes no
 tags, without a concept head it has no probabilities.
 
-Captions: the `sentences`, the best first, and the likeliest `concepts` with their probabilities.
+Captions: the `sentences`, the best first, and the likeliest `concepts` with their probabilities. COCO's
+server takes the best sentences in files of its own, with the numbers that COCO gives to images.
 """
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fne.core.errors import InputError
-from fne.core.files import read_bytes, write_text
+from fne.core.files import read_bytes, replacing_folder, write_text
 from fne.describing.concepts import Concepts
 from fne.store.artifact import Artifact, Format, Lineage, describe, described, repair_hint
 from fne.store.checksums import is_sealed, seal_text
 
 TAGS_FORMAT, TAGS = Format("fne-tags", 3), "tags"  # the name is that in lineages
 CAPTIONS_FORMAT, CAPTIONS = Format("fne-written-captions", 2), "written_captions"
+COCO_NUMBER = re.compile(r"([0-9]{1,18})(\.\w+)?$")
 DIGITS = 4  # decimals of the probabilities of the likeliest concepts
 
 FAULTS = (ValueError, TypeError, KeyError, IndexError, RecursionError)  # what a file of another format raises
@@ -115,6 +118,35 @@ def read_written(path: Path, ids: Collection[str] | None = None) -> tuple[dict[s
         return {each.id: each for each in records}, _artifact(path, CAPTIONS, content, header)
     except FAULTS as error:
         raise InputError(f"{path}: not a file of written captions ({error}); {repair_hint(path)}") from None
+
+
+def write_coco_results(target: Path, written: Mapping[str, Written], source: Path) -> list[Path]:
+    """Write the best sentences as COCO's caption server takes them: lists of `image_id` and `caption`.
+
+    A file per folder of images, such as `captions_val2014_fne_results.json` of `val2014/`. The number of an
+    image is at the end of its name, as in `COCO_val2014_000000000042.jpg`.
+    """
+    results: dict[str, dict[int, str]] = {}
+    for image, own in written.items():
+        number = COCO_NUMBER.search(image)
+        if number is None:
+            raise InputError(
+                f"{source}: image {image!r} has no number at the end of its name, as COCO's have"
+            )
+        folder = Path(image).parent.name
+        others = results.setdefault("_".join(filter(None, ["captions", folder, "fne_results.json"])), {})
+        if int(number[1]) in others:
+            raise InputError(
+                f"{source}: several images of {folder or 'the data set'} have the number {number[1]}"
+            )
+        others[int(number[1])] = own.caption
+    if target.exists():
+        raise InputError(f"{target}: exists already; remove it, or choose another name with --output")
+    with replacing_folder(target) as temporary:
+        for name, captions in results.items():
+            listed = [{"image_id": number, "caption": captions[number]} for number in sorted(captions)]
+            write_text(temporary / name, json.dumps(listed, ensure_ascii=False) + "\n")
+    return [target / name for name in results]
 
 
 def _write(path: Path, header: dict[str, Any], images: Iterable[Tagged | Written]) -> None:

@@ -107,7 +107,7 @@ class _Search:
 
     def run(self, model: WordModel[S], repeats: bool, first: int) -> list[list[Hypothesis]]:
         images = len(self.conditions)
-        logits, state = model.begin(_padded(self.conditions))
+        logits, state = model.begin(padded(self.conditions))
         rows = torch.arange(images, device=self.conditions.device)  # the image of each unfinished hypothesis
         live = torch.zeros_like(self.ended)
         live[:, 0] = True
@@ -119,8 +119,8 @@ class _Search:
             live = torch.isfinite(self.totals) & ~self.ended
             if step + 1 == self.max_length or not live.any():
                 break
-            sources = _padded(held.gather(1, parents)[live])
-            logits, state = model.advance(model.select(state, sources), _padded(words[live]))
+            sources = padded(held.gather(1, parents)[live])
+            logits, state = model.advance(model.select(state, sources), padded(words[live]))
             rows = torch.arange(int(live.sum()), device=rows.device)
         return self._hypotheses()
 
@@ -211,7 +211,7 @@ def _top(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return highest, columns
 
 
-def _padded(rows: Tensor) -> Tensor:
+def padded(rows: Tensor) -> Tensor:
     """Repeat the first row until the number of rows is a multiple of `_ROWS`."""
     missing = -len(rows) % _ROWS
     return torch.cat([rows, rows[:1].expand(missing, *rows.shape[1:])]) if missing else rows

@@ -82,15 +82,17 @@ class Decoder(nn.Module):
         cell: str,
         inject: str,
         forget_bias: float = 1.0,
+        rectified: bool = False,
     ) -> None:
         """Make a decoder of so many outputs, START not included, for conditions of a width.
 
-        `cell` is a key of `fne.describing.recurrent_cells.CELLS`, `inject` one of `INJECTIONS`.
+        `cell` is a key of `fne.describing.recurrent_cells.CELLS`, `inject` one of `INJECTIONS`. If
+        `rectified`, the mapped condition and mapped words pass a ReLU.
         """
         super().__init__()
         self.table: Tensor | None = None  # the map of every word (outputs + 1, cell width), if prepared
         self.words = nn.Parameter(torch.empty(outputs + 1, word_dim).uniform_(-0.1, 0.1))
-        self.cell = Cell(cell, word_dim, units, forget_bias)
+        self.cell = Cell(cell, word_dim, units, forget_bias, rectified)
         self.injection = INJECTIONS[inject]
         width = self.injection.width(Widths(units, word_dim, self.cell.width))
         self.condition = nn.Linear(condition, width)
@@ -124,7 +126,8 @@ class Decoder(nn.Module):
         # The caption at each position.
         sequence = torch.cat([torch.arange(size) for size in sizes]).to(conditions.device)
         order = targets.sorted_indices
-        entries = self.injection.enter(self.condition(conditions if order is None else conditions[order]))
+        ordered = conditions if order is None else conditions[order]
+        entries = self.injection.enter(self.cell.activate(self.condition(ordered)))
         previous = _previous(targets.data, sizes, self.start)
         if dropout is not None:
             factors = pack_like(dropout.words, targets)
@@ -162,19 +165,19 @@ class Decoder(nn.Module):
         """
         twin = copy.copy(self)
         with torch.no_grad():
-            twin.table = aligned_linear(self.cell.input_map, self.words)
+            twin.table = self._map_input(self.words)
         return twin
 
     def begin(self, conditions: Tensor) -> tuple[Tensor, Running]:
         """Return the logits of the first outputs (images, outputs) and the sequences begun."""
-        entries = self.injection.enter(aligned_linear(self.condition, conditions))
+        entries = self.injection.enter(self.cell.activate(aligned_linear(self.condition, conditions)))
         mapped = self._mapped(torch.full((len(conditions),), self.start, device=conditions.device))
         for each in (entries.first, entries.every):
             mapped = mapped if each is None else mapped + each
         hidden = mapped.new_zeros(len(conditions), self.cell.units)
         state = self.cell.begin(hidden if entries.hidden is None else entries.hidden)
         if entries.word is not None:
-            state = self._step(state, aligned_linear(self.cell.input_map, entries.word))
+            state = self._step(state, self._map_input(entries.word))
         running = Running(self._step(state, mapped), entries.every, entries.output)
         return self._logits(running), running
 
@@ -198,8 +201,11 @@ class Decoder(nn.Module):
 
     def _mapped(self, words: Tensor) -> Tensor:
         if self.table is None:
-            return aligned_linear(self.cell.input_map, self.words[words])
+            return self._map_input(self.words[words])
         return self.table[words]
+
+    def _map_input(self, vectors: Tensor) -> Tensor:
+        return self.cell.activate(aligned_linear(self.cell.input_map, vectors))
 
     def _step(self, state: State, mapped: Tensor) -> State:
         return self.cell.update(mapped, aligned_linear(self.cell.state_map, state[0]), state)

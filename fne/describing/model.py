@@ -39,6 +39,7 @@ class DescribingShape:
     units: int  # the width of the decoder's state
     cell: str  # a key of `fne.describing.recurrent_cells.CELLS`
     inject: str  # a key of `fne.describing.decoder.INJECTIONS`
+    input_activation: str = "none"  # or `relu`, of the mapped condition and of mapped words
     user_tags: int = 0  # 0 if none are read
     user_tag_hidden: int = 0  # units of the hidden layer that reads them
     user_tag_sum: str = "logits"  # a key of `fne.describing.concept_head.USER_TAG_SUMS`
@@ -60,6 +61,7 @@ def shape_of(
         units=settings.units,
         cell=settings.cell,
         inject=settings.inject,
+        input_activation=settings.input_activation,
         user_tags=user_tags if reader else 0,
         user_tag_hidden=reader.hidden if reader else 0,
         user_tag_sum=reader.sum if reader else "logits",
@@ -167,6 +169,7 @@ class DescribingModel(nn.Module):
             shape.units,
             cell=shape.cell,
             inject=shape.inject,
+            rectified=shape.input_activation == "relu",
             forget_bias=forget_bias,
         )
 

@@ -38,10 +38,13 @@ class Kind:
 class Cell(nn.Module):
     """A recurrent cell of a kind of `CELLS`."""
 
-    def __init__(self, kind: str, inputs: int, units: int, forget_bias: float = 1.0) -> None:
-        """Make a cell; one without a forget gate ignores its bias."""
+    def __init__(
+        self, kind: str, inputs: int, units: int, forget_bias: float = 1.0, rectified: bool = False
+    ) -> None:
+        """Make a cell; one without a forget gate ignores its bias. `rectified`: mapped inputs pass a ReLU."""
         super().__init__()
         self.kind = kind
+        self.activate: Callable[[Tensor], Tensor] = torch.relu if rectified else _identity
         self.units = units
         gates = CELLS[kind].gates * units
         self.input_map = nn.Linear(inputs, gates)
@@ -60,8 +63,7 @@ class Cell(nn.Module):
 
     def map_input(self, vectors: Tensor) -> Tensor:
         """Map inputs (rows, inputs) to (rows, width)."""
-        mapped: Tensor = self.input_map(vectors)
-        return mapped
+        return self.activate(self.input_map(vectors))
 
     def begin(self, hidden: Tensor) -> State:
         """Return the state with this hidden state (rows, units) and empty memory."""
@@ -167,6 +169,10 @@ class PackedLstm(torch.autograd.Function):
             of_memory = inner * forget
             of_hidden = of_gates[step] @ weight
         return of_gates, of_hidden, of_memory, of_gates.T @ before, None, None
+
+
+def _identity(values: Tensor) -> Tensor:
+    return values
 
 
 def _relu_slope(gradient: Tensor, activated: Tensor) -> Tensor:

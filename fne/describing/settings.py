@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from fne.core.settings import PerPhase, Section, one_of
-from fne.training.settings import Count, Rate, TrainingSection
+from fne.training.settings import Count, Rate, Seed, TrainingSection
 
 TAGGER, CAPTIONER = "tagger", "captioner"  # in lineages
 NONE = "none"  # no loss of the concepts, and no user tags
@@ -23,6 +23,7 @@ WRITTEN = ("all", "test", "val")  # the images that get tags or captions: of the
 SELECT = {"bleu_4": "BLEU-4", "cider": "CIDEr-D", "likelihood": "word_probability"}
 
 Width = Annotated[int, Field(ge=1, le=65536)]
+HeadRate = Annotated[float, Field(ge=0, lt=1000)]
 Beam = Annotated[int, Field(ge=1, le=1000)]
 LengthPower = Annotated[float, Field(ge=0, le=10)]
 MaxLength = Annotated[int, Field(ge=1, le=1000)]
@@ -119,6 +120,9 @@ class DescribingSection(TrainingSection):
     cell: Annotated[str, one_of(("gru", "lstm", "lstm_relu", "rnn_relu"))] = Field(
         "lstm", description="the recurrent cell of the decoder"
     )
+    input_activation: Annotated[str, one_of((NONE, "relu"))] = Field(
+        NONE, description="activation of the mapped condition and of mapped words, of cell rnn_relu only"
+    )
     units: Width = Field(128, description="units of the decoder's state")
     word_dim: Width = Field(128, description="values of the vector of a word or tag")
     dropout: float = Field(
@@ -133,8 +137,11 @@ class DescribingSection(TrainingSection):
         description="what a phase trains: both parts separately, the decoder from true concepts; "
         "both jointly; or one of them alone",
     )
-    concept_head_rate: Annotated[list[Rate], PerPhase] = Field(
-        [0.0003], description="the learning rate of the concept head"
+    concept_head_rate: Annotated[list[HeadRate], PerPhase] = Field(
+        [0.0003], description="the learning rate of the concept head; 0: it stays as it is"
+    )
+    iterations: Annotated[list[Annotated[int, Field(ge=0)]], PerPhase] = Field(
+        [0], description="batches of a phase at most; 0: as many as its epochs have"
     )
     # Variants of `concept_head` and `cell`.
     hidden: Hidden = Hidden()
@@ -144,6 +151,15 @@ class DescribingSection(TrainingSection):
     @model_validator(mode="after")
     def _phases_fit(self) -> Self:
         self.phase_values()
+        return self
+
+    @model_validator(mode="after")
+    def _the_cell_has_one_map(self) -> Self:
+        if self.input_activation != NONE and self.cell != "rnn_relu":
+            raise ValueError(
+                f"input_activation '{self.input_activation}' needs cell 'rnn_relu', not '{self.cell}': the "
+                "maps of other cells are gates"
+            )
         return self
 
     @model_validator(mode="after")
@@ -189,7 +205,8 @@ class DescribingSection(TrainingSection):
 
     def phase_keys(self) -> dict[str, list[Any]]:
         """Return the values of every key that may have one per phase."""
-        own: dict[str, list[Any]] = {"learns": self.learns, "concept_head_rate": self.concept_head_rate}
+        names = ("learns", "concept_head_rate", "iterations")
+        own: dict[str, list[Any]] = {name: getattr(self, name) for name in names}
         return own | super().phase_keys()
 
     def titles(self) -> list[str]:
@@ -213,8 +230,8 @@ class TrainTagger(DescribingSection):
     learning_rate: Annotated[list[Rate], PerPhase] = Field(
         [0.008], description="the learning rate of the decoder"
     )
-    concept_head_rate: Annotated[list[Rate], PerPhase] = Field(
-        [0.0002], description="the learning rate of the concept head"
+    concept_head_rate: Annotated[list[HeadRate], PerPhase] = Field(
+        [0.0002], description="the learning rate of the concept head; 0: it stays as it is"
     )
     epochs: Annotated[list[Count], PerPhase] = Field([15], description="epochs at most")
     patience: Annotated[list[Count], PerPhase] = Field(
@@ -309,14 +326,25 @@ class WriteTags(Section):
     top_k: Count = Field(3, description="how many of the likeliest concepts are an answer of fixed length")
 
 
+class Sampled(Section):
+    """Words that are drawn."""
+
+    seed: Seed = Field(0, description="random seed of the words")
+
+
 class Writing(Section):
     """How sentences are written: the number of hypotheses, the most words, the correction for the length."""
 
-    beam: Beam = Field(3, description="hypotheses of the beam search; 1: greedy")
+    words: Annotated[str, one_of(("likeliest", "sampled"))] = Field(
+        "likeliest",
+        description="a beam search for the likeliest words, or words drawn by their probabilities",
+    )
+    beam: Beam = Field(3, description="hypotheses of the beam search, 1: greedy; or sentences that are drawn")
     max_length: MaxLength = Field(20, description="words of a caption at most")
     length_power: LengthPower = Field(
         0.0, description="log probabilities are divided by the length to this power; 0: not, as published"
     )
+    sampled: Sampled = Sampled()  # a variant of `words`
 
 
 class WriteCaptions(Writing):

@@ -24,6 +24,8 @@ from fne.describing.decoder import Decoder
 from fne.describing.inputs import user_tag_labels
 from fne.describing.model import DescribingModel
 from fne.describing.model_file import Vocabulary
+from fne.describing.sampling import sample
+from fne.describing.settings import Writing
 from fne.store.catalog import Captioned
 from fne.store.layout import mean_of_views
 from fne.store.rows import Rows
@@ -40,13 +42,21 @@ ALL = "all"  # images of the catalog
 
 @dataclass(frozen=True)
 class Search:
-    """How sequences are searched, as `fne.describing.beam.search` takes it."""
+    """How sequences are searched or drawn, as `fne.describing.beam.search` and `sample` take it."""
 
     beam: int
     max_length: int
     length_power: float = 0.0
     never: tuple[int, ...] = ()
     repeats: bool = True
+    seed: int | None = None  # of words that are drawn; None searches for the likeliest
+
+    def run(self, decoder: Decoder, conditions: Tensor) -> list[list[Hypothesis]]:
+        """Write about images, given the conditions of the decoder."""
+        common = {key: getattr(self, key) for key in ("beam", "max_length", "never", "length_power")}
+        if self.seed is None:
+            return search(decoder, conditions, end=END, repeats=self.repeats, **common)
+        return sample(decoder, conditions, end=END, seed=self.seed, **common)
 
 
 def tag_search(model: DescribingModel) -> Search:
@@ -54,9 +64,10 @@ def tag_search(model: DescribingModel) -> Search:
     return Search(1, model.shape.outputs - 1, repeats=False)
 
 
-def caption_search(beam: int, max_length: int, length_power: float = 0.0) -> Search:
-    """Write the most probable sentences, without unknown words."""
-    return Search(beam, max_length, length_power, (UNKNOWN,))
+def caption_search(settings: Writing) -> Search:
+    """Write sentences, the most probable ones or drawn ones, without unknown words."""
+    seed = settings.sampled.seed if settings.words == "sampled" else None
+    return Search(settings.beam, settings.max_length, settings.length_power, (UNKNOWN,), seed=seed)
 
 
 class Tags(NamedTuple):
@@ -115,7 +126,7 @@ def write_block(
     if decoder is None or how is None:
         return Words(probabilities, None)
     conditions = model.condition(seen)[:count]
-    return Words(probabilities, search(decoder, conditions, end=END, **asdict(how)))
+    return Words(probabilities, how.run(decoder, conditions))
 
 
 class Writer:

@@ -3,12 +3,15 @@
 import csv
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 
 from fne.core.files import plain_cell
 
 GENERATOR = '<meta name="generator" content="fne table">'
+
+
+Cells = frozenset[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,8 @@ class Grid:
     text_columns: int = 1  # aligned to the left; the others hold numbers, aligned to the right
     legend: str = ""
     notes: list[str] = field(default_factory=list)  # numbered from 1
+    bold: Cells = frozenset()  # the row and the column of each cell, counted from 0
+    underlined: Cells = frozenset()
 
 
 class Footnotes:
@@ -86,14 +91,29 @@ td, th {{ padding: .15rem .6rem; text-align: right; border-bottom: 1px solid #88
 </html>"""
 
 
+def _drawn(grid: Grid, bold: tuple[str, str], underlined: tuple[str, str]) -> list[list[str]]:
+    """Return the rows with marks around the cells that are bold or underlined."""
+
+    def cell(value: str, place: tuple[int, int]) -> str:
+        for cells, (before, after) in ((grid.underlined, underlined), (grid.bold, bold)):
+            value = f"{before}{value}{after}" if place in cells else value
+        return value
+
+    return [
+        [cell(value, (number, column)) for column, value in enumerate(row)]
+        for number, row in enumerate(grid.rows)
+    ]
+
+
 def _text(grid: Grid) -> list[str]:
-    widths = [max(map(len, cells)) for cells in zip(grid.columns, *grid.rows, strict=True)]
+    rows = _drawn(grid, ("*", ""), ("_", ""))
+    widths = [max(map(len, cells)) for cells in zip(grid.columns, *rows, strict=True)]
     lines = [
         "  ".join(
             cell.ljust(width) if position < grid.text_columns else cell.rjust(width)
             for position, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
-        for row in [grid.columns, *grid.rows]
+        for row in [grid.columns, *rows]
     ]
     return [grid.title, *filter(None, [grid.legend]), *lines, *numbered(grid.notes)]
 
@@ -103,19 +123,22 @@ def _markdown(grid: Grid) -> list[str]:
         return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
     marks = ["---" if position < grid.text_columns else "---:" for position in range(len(grid.columns))]
+    rows = _drawn(grid, ("**", "**"), ("<u>", "</u>"))
     notes = [line for note in [grid.legend, *numbered(grid.notes)] if note for line in ("", note)]
-    return [f"**{grid.title}**", "", line(grid.columns), line(marks), *map(line, grid.rows), *notes]
+    return [f"**{grid.title}**", "", line(grid.columns), line(marks), *map(line, rows), *notes]
 
 
 def _html(grid: Grid) -> list[str]:
     def line(cells: Sequence[str], tag: str) -> str:
         cells_html = [
-            f"<{tag}{' class=name' if position < grid.text_columns else ''}>{escape(cell)}</{tag}>"
+            f"<{tag}{' class=name' if position < grid.text_columns else ''}>{cell}</{tag}>"
             for position, cell in enumerate(cells)
         ]
         return f"<tr>{''.join(cells_html)}</tr>"
 
-    body = [line(grid.columns, "th"), *(line(row, "td") for row in grid.rows)]
+    escaped = replace(grid, rows=[[escape(cell) for cell in row] for row in grid.rows])
+    rows = _drawn(escaped, ("<b>", "</b>"), ("<u>", "</u>"))
+    body = [line([*map(escape, grid.columns)], "th"), *(line(row, "td") for row in rows)]
     notes = [f"<p>{escape(note)}</p>" for note in [grid.legend, *numbered(grid.notes)] if note]
     return [f"<h2>{escape(grid.title)}</h2>", "<div><table>", *body, "</table></div>", *notes]
 

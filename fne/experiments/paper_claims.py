@@ -15,12 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from fne.core.errors import InputError
+from fne.evaluation.metrics.recall import RECALLS
 from fne.evaluation.paired import ENOUGH_SEEDS
 from fne.experiments.comparable import Origin, find_methods, matching_methods, origin
 from fne.experiments.compare import compare
 from fne.experiments.grids import Grid
 from fne.experiments.presets import FNE, FOLLOWING, load, split_address
-from fne.experiments.runs import RECALL_POSITIONS, Run
+from fne.experiments.runs import RECALL_POSITIONS, Numbers, Run
 from fne.experiments.tables import STARTS, group_by_experiment, printed_rows, printed_starts
 
 COLUMNS = ["data set", "A", "B", "printed", "better", "ours", "interval", "seeds", "verdict"]
@@ -31,6 +32,7 @@ LEGEND = (
     f"{ENOUGH_SEEDS} seeds or more on both sides"
 )
 TABLES = ("2", "3", "4")  # tables of results
+TASKS = ("annotation", "retrieval")  # the halves of these tables
 NO_RUNS = "no runs"
 NOT_SHOWN = "not shown"
 
@@ -50,10 +52,11 @@ class Own:
 
 
 def claims_tables(runs: Iterable[Run]) -> list[Grid]:
-    """Return a table for each claim: every pair and data set, printed and ours; then how often MOE starts."""
+    """Return a table for each claim, printed and ours: pairs, the gap, and how often MOE starts."""
     known = list(runs)
     groups, others = own_groups(known), other_groups(known)
-    return [*(_claim(claim, groups, others) for claim in load("claims")["claims"]), _starts(groups, others)]
+    claims = [_claim(claim, groups, others) for claim in load("claims")["claims"]]
+    return [*claims, _gap(groups), _starts(groups, others)]
 
 
 def printed_difference(table: str, model_a: str, model_b: str) -> tuple[float, int]:
@@ -188,6 +191,57 @@ def _own_cells(found: Own | None) -> list[str]:
 
 def _of(own: Sequence[float], pairs: Sequence[object]) -> str:
     return f"{len(own)} of {len(pairs)} pairs run"
+
+
+def printed_gap(table: str, models: Sequence[str], task: int) -> tuple[str, str, float]:
+    """Return the best and the worst of some printed rows by the mean recall of a task, and their difference.
+
+    Example:
+        >>> best, worst, gap = printed_gap("4", ["FNE-SH", "FNE-MH", "FNE-POE"], task=1)
+        >>> best, worst, round(gap, 2)
+        ('FNE-POE', 'FNE-SH', 2.2)
+    """
+    numbers = {row.model: row.numbers for row in printed_rows(table)}
+    return _best_and_worst({model: _mean_recall(numbers[model], task) for model in models})
+
+
+def _best_and_worst(means: dict[str, float]) -> tuple[str, str, float]:
+    best, worst = max(means, key=lambda model: means[model]), min(means, key=lambda model: means[model])
+    return best, worst, means[best] - means[worst]
+
+
+def _mean_recall(numbers: Numbers, task: int) -> float:
+    chosen = RECALL_POSITIONS[task * len(RECALLS) : (task + 1) * len(RECALLS)]
+    return float(np.mean([numbers[position] for position in chosen]))
+
+
+def _gap(groups: Groups) -> Grid:
+    claim, body = load("claims")["gap"], list[list[str]]()
+    for table in TABLES:
+        dataset = load(f"table{table}")["dataset"]
+        title, gaps = load("datasets")[dataset]["title"], []
+        found = {model: _own_runs(groups, dataset, model) for model in claim["models"]}
+        for task, name in enumerate(TASKS):
+            best, worst, printed = printed_gap(table, claim["models"], task)
+            gaps.append(printed)
+            own = ["", "", NO_RUNS]
+            if all(found.values()):
+                means = {
+                    model: float(np.mean([_mean_recall(run.results[0].numbers, task) for run in runs]))
+                    for model, runs in found.items()
+                }
+                first, last, ours = _best_and_worst(means)
+                own = [first, last, f"{ours:.2f}"]
+            body.append([title, name, best, worst, f"{printed:.2f}", *own])
+        body.append([title, "mean", "", "", f"{np.mean(gaps):.2f}", "", "", ""])
+    columns = ["data set", "task", "best", "worst", "printed", "best of ours", "worst of ours", "ours"]
+    return Grid(claim["title"], columns, body, text_columns=4, notes=[str(claim["says"])])
+
+
+def _own_runs(groups: Groups, dataset: str, model: str) -> list[Run]:
+    """Return our runs of a model that have results: those that follow the paper, or else its code."""
+    found = ([run for run in groups.get((dataset, each, model), []) if run.results] for each in FOLLOWING)
+    return next(filter(None, found), [])
 
 
 def _starts(groups: Groups, others: Others) -> Grid:

@@ -378,6 +378,7 @@ def _description_preset(paper: str, name: str, dataset: str, following: str) -> 
     overrides |= pipeline.get("datasets", {}).get(dataset, {})
     if dataset == DEMO:
         overrides |= {key: value for key, value in pipeline["demo"].items() if key in overrides}
+    overrides = {key: for_dataset(value, dataset) for key, value in overrides.items()}
     section = next(key.partition(".")[0] for key in overrides if key.endswith(".epochs"))
     overrides[f"{section}.patience"] = overrides[f"{section}.epochs"]
     about_dataset = pipeline.get("notes_for", rules["notes_for"])[dataset]
@@ -434,13 +435,16 @@ def _main_settings(chosen: Preset) -> str:
     losses, rates = _listed(value["loss"]), _listed(value["learning_rate"])
     k = f"({value['top_k_hinge.k']})" if value["loss"] == "top_k_hinge" else ""
     absolute = " abs" if value["absolute"] else ""
-    loss = "+".join(each.removesuffix("_hinge") for each in losses) + k
+    ranks = any(_listed(value["rank_weight"]))  # without a ranking loss there is no margin
+    terms = [*["+".join(each.removesuffix("_hinge") for each in losses) + k] * ranks]
+    terms += ["instance"] * any(_listed(value["image_class_weight"]) + _listed(value["text_class_weight"]))
+    loss = "+".join(terms)
     tuning = chosen.overrides.get(TUNING)
     tuned = f", then tuning {'+'.join(map(str, _listed(tuning)))}" if tuning else ""
     return (
-        f"{loss:<10}{value['similarity'] + absolute:<11}"
+        f"{loss:<13}{value['similarity'] + absolute:<11}"
         f"dim {value['embed_dim']:<5} word {value.get('word_dim', '-'):<5} "
-        f"rate {', '.join(f'{rate:g}' for rate in rates):<14} margin {value['margin']:<5} "
+        f"rate {', '.join(f'{rate:g}' for rate in rates):<14} margin {value['margin'] if ranks else '-':<5} "
         f"epochs {'+'.join([str(value['epochs'])] * max(len(losses), len(rates)))}{tuned}"
     )
 

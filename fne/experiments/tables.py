@@ -10,7 +10,7 @@ this project appears in their rows.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -29,12 +29,13 @@ from fne.experiments.comparable import (
     find_methods,
     matching_methods,
 )
-from fne.experiments.grids import GENERATOR, Footnotes, Grid
+from fne.experiments.grids import GENERATOR, Cells, Footnotes, Grid
 from fne.experiments.presets import FNE, FOLDER, Preset, description_papers, load, papers, split_address
 from fne.experiments.runs import (
     CAPTIONS,
     DIRECTIONS,
     METRIC_KEYS,
+    RECALL_POSITIONS,
     DescribedRun,
     Numbers,
     RecordedRuns,
@@ -61,6 +62,10 @@ LEGEND = (
     "a: annotation, sentences for an image; r: retrieval, images for a sentence; recalls in percent, median "
     "ranks; chance: the sum of recalls by chance; val: the sum of validation recalls, by which runs are "
     "chosen; spread: standard deviation over seeds"
+)
+EMPHASIS = (
+    "bold (*): the best of the state of the art, and of the paper's own; underlined (_): the better one of "
+    "FC7 and FNE, as the paper's captions say"
 )
 CHOSEN = "best by validation"
 FEW_IMAGES = "few images, says little"
@@ -271,7 +276,9 @@ def results_table(address: str, runs: Iterable[Run]) -> list[Grid]:
     groups = [(group, find_methods(group[0], dataset, paper, split)) for group in group_by_experiment(runs)]
     printed = printed_rows(address)
     body: list[list[str]] = []
+    places: dict[str, int] = {}  # of the printed rows
     for row in printed:
+        places[row.model] = len(body)
         cells = [*_cells(_with_sum(row.numbers)), chance, "", ""]
         body.append([row.model, "paper", *cells, notes.marks(row.notes)])
         for group, methods in groups if row.is_paper_method else []:
@@ -284,9 +291,32 @@ def results_table(address: str, runs: Iterable[Run]) -> list[Grid]:
     others = [group for group, methods in groups if not any(each.name in in_rows for each in methods)]
     # Runs on another data set of the paper belong to the table of that data set.
     shown = [group for group in others if dataset_of(group[0], paper) in (None, dataset)]
-    legend = "; ".join([LEGEND, *_how_recognized(paper, dataset)])
-    grid = Grid(table_title(address), COLUMNS, body, text_columns=2, legend=legend, notes=notes.texts)
+    marks = _emphasis(table["rows"], printed, places) if paper == FNE else {}
+    legend = "; ".join([LEGEND, *[EMPHASIS] * bool(marks), *_how_recognized(paper, dataset)])
+    grid = Grid(table_title(address), COLUMNS, body, 2, legend, notes.texts, **marks)
     return _with_others(grid, OTHERS, _other_rows(shown))
+
+
+def _emphasis(
+    rows: Sequence[Mapping[str, Any]], printed: Sequence[PrintedRow], places: Mapping[str, int]
+) -> dict[str, Cells]:
+    """Return the cells that the FNE paper prints bold or underlines, given the row of each model."""
+    numbers = {row.model: row.numbers for row in printed}
+    own, earlier = ({row["model"] for row in rows if row["group"] == group} for group in ("paper", "sota"))
+    pairs = [{model, f"FNE-{model.removeprefix('FC7-')}"} for model in own if model.startswith("FC7-")]
+    bold = _best_cells(numbers, own, places) | _best_cells(numbers, earlier, places)
+    underlined = [_best_cells(numbers, pair, places) for pair in pairs]
+    return {"bold": bold, "underlined": frozenset().union(*underlined)}
+
+
+def _best_cells(numbers: Mapping[str, Numbers], models: Set[str], places: Mapping[str, int]) -> Cells:
+    """Return the best cell of some models in each column: the highest recall, the lowest median rank."""
+    found = set()
+    for column in range(len(METRIC_KEYS) * len(DIRECTIONS)):
+        values = {model: value for model in models if (value := numbers[model][column]) is not None}
+        best = max if column in RECALL_POSITIONS else min
+        found |= {(places[model], column + 2) for model in values if values[model] == best(values.values())}
+    return frozenset(found)
 
 
 def starts_table(runs: Iterable[Run], dataset: str) -> list[Grid]:

@@ -13,7 +13,7 @@ CROP = 224  # side of a crop, in pixels
 # The convolutions of each block.
 VGG_CONVOLUTIONS = {"vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)}
 # The convolutions of a block, and the blocks of each stage.
-RESNET_BLOCKS = {"resnet18": (2, 2, 2, 2, 2), "resnet50": (3, 3, 4, 6, 3)}
+RESNET_BLOCKS = {"resnet18": (2, 2, 2, 2, 2), "resnet50": (3, 3, 4, 6, 3), "resnet152": (3, 3, 8, 36, 3)}
 
 ModuleLister = Callable[["nn.Module"], dict[str, "nn.Module"]]
 

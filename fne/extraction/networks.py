@@ -12,7 +12,7 @@ Every network of timm is a backbone too, under the name `timm/NAME`; see `fne.ex
 
 from torch import nn
 
-from fne.extraction.layers import OUTPUTS, TAPS, VGG_CONVOLUTIONS, Backbone
+from fne.extraction.layers import OUTPUTS, RESNET_BLOCKS, TAPS, VGG_CONVOLUTIONS, Backbone
 from fne.extraction.settings import is_timm
 from fne.extraction.timm_networks import build_timm, open_timm
 
@@ -79,8 +79,7 @@ def _resnet_modules(model: nn.Module) -> dict[str, nn.Module]:
 # The filters of each block of a VGG network.
 _VGG_FILTERS = (64, 128, 256, 512, 512)
 
-_MODULES = {"alexnet": _vgg_modules, "resnet18": _resnet_modules, "resnet50": _resnet_modules}
 BACKBONES = {
-    name: Backbone(taps, _MODULES.get(name, _vgg_modules), OUTPUTS.get(name, ()))
+    name: Backbone(taps, _resnet_modules if name in RESNET_BLOCKS else _vgg_modules, OUTPUTS.get(name, ()))
     for name, taps in TAPS.items()
 }

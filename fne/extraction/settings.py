@@ -131,7 +131,9 @@ class ExtractorSettings(Section):
 
     backbone: Annotated[
         str,
-        AfterValidator(BackboneName(("alexnet", "resnet18", "resnet50", "timm/NAME", "vgg16", "vgg19"))),
+        AfterValidator(
+            BackboneName(("alexnet", "resnet152", "resnet18", "resnet50", "timm/NAME", "vgg16", "vgg19"))
+        ),
     ] = Field("vgg16", description="the network; `timm/NAME` is any network of timm")
     activations: Annotated[str, one_of(("post_relu", "pre_relu"))] = Field(
         "post_relu", description="whether values are taken before or after ReLU"

@@ -184,7 +184,7 @@ def describe_captions(
 
     writer, words = Writer(file.load(), file.vocabulary), file.vocabulary.words
     assert words is not None, "a captioner has words"
-    how = caption_search(**wanted.writing.model_dump()) if wanted.writing else None
+    how = caption_search(wanted.writing) if wanted.writing else None
     written = writer.write(rows, None, how)
     found = []
     for number in range(len(images)):

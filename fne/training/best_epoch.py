@@ -17,6 +17,11 @@ class Phase:
     learning_rate: float
     epochs: int  # at most
     patience: int  # how many epochs without a better validation end it
+    iterations: int = 0  # at most; 0: as many as the epochs have
+
+    def steps(self, per_epoch: int) -> int:
+        """Return the number of steps at most, given that of an epoch."""
+        return min(self.epochs * per_epoch, self.iterations or self.epochs * per_epoch)
 
 
 def expand_phases(values: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

@@ -1,14 +1,14 @@
 """The training loop: phases of epochs of steps, for any task.
 
 A phase starts from the weights that the previous one passed on (the best so far, or the last). It ends after
-its epochs, or when its own validation has not improved for `patience` of them. The run can be saved after any
-step and resumed from there, bit for bit.
+its epochs or iterations, or when its own validation has not improved for `patience` epochs. The run can be
+saved after any step and resumed from there, bit for bit.
 """
 
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic
 
 import torch
@@ -144,10 +144,12 @@ class Trainer(Generic[AnyBatch]):
         steps, warned = self.task.steps(), False
         title = f"train, phase {progress.phase + 1} of {len(self.schedule.phases)} ({phase.title})"
         done = progress.epoch_in_phase * steps + progress.step
-        total, first = phase.epochs * steps, self.processes.first
+        total, first = phase.steps(steps), self.processes.first
+        phase = replace(phase, epochs=-(-total // steps))
         with show_progress(title, total, done, "step", at_most=True, shown=first) as shown:
             while not self._phase_is_over(phase):
-                batches = self.task.batches(progress.epoch)
+                # The last epoch ends with the last iteration.
+                batches = self.task.batches(progress.epoch)[: total - progress.epoch_in_phase * steps]
                 last = progress.epoch_in_phase == phase.epochs - 1
                 for batch in batches[progress.step :]:
                     progress.add_step(*self.step(batch), len(batch))

@@ -32,7 +32,9 @@ def schedule_of(settings: TrainingSection, titles: Sequence[str], validate_start
     """Return how to train, with a title per phase for the progress bar."""
     own = getattr(settings, settings.optimizer, None)
     phases = [
-        Phase(title, values["learning_rate"], values["epochs"], values["patience"])
+        Phase(
+            title, values["learning_rate"], values["epochs"], values["patience"], values.get("iterations", 0)
+        )
         for title, values in zip(titles, settings.phase_values(), strict=True)
     ]
     return Schedule(

@@ -1,3 +1,4 @@
+import json
 import random
 
 import pytest
@@ -9,6 +10,7 @@ from fne.describing.annotations import (
     WrittenSentence,
     read_tagged,
     read_written,
+    write_coco_results,
     write_tagged,
     write_written,
 )
@@ -88,3 +90,37 @@ def test_other_files_are_refused(tmp_path):
     (tmp_path / "x").write_text('{"format": "other"}\n')
     with pytest.raises(InputError, match="its seal is missing"):
         read_written(tmp_path / "x")
+
+
+def sentences(*names):
+    return {name: Written(name, WRITTEN[0].sentences, {}) for name in names}
+
+
+def test_results_for_cocos_server_have_the_numbers_of_images_and_their_best_sentences(tmp_path):
+    target = tmp_path / "results"
+    names = ("val2014/COCO_val2014_000000000042.jpg", "val2014/000000000007.jpg", "test2014/42.jpg")
+    files = write_coco_results(target, sentences(*names), tmp_path)
+    assert [file.name for file in files] == [
+        "captions_val2014_fne_results.json",
+        "captions_test2014_fne_results.json",
+    ]
+    assert json.loads(files[0].read_text()) == [
+        {"image_id": 7, "caption": "a dog"},
+        {"image_id": 42, "caption": "a dog"},
+    ]
+    assert json.loads(files[1].read_text()) == [{"image_id": 42, "caption": "a dog"}]
+    with pytest.raises(InputError, match="exists already"):
+        write_coco_results(target, sentences(*names), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "fault"),
+    [
+        (("dog.jpg",), r"'dog\.jpg' has no number at the end"),
+        (("a/COCO_0042.jpg", "a/42.png"), "several images of a have the number 42"),
+    ],
+)
+def test_images_without_numbers_of_coco_are_refused(tmp_path, names, fault):
+    with pytest.raises(InputError, match=fault):
+        write_coco_results(tmp_path / "results", sentences(*names), tmp_path)
+    assert not (tmp_path / "results").exists()

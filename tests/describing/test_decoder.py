@@ -13,14 +13,15 @@ from fne.describing.recurrent_cells import CELLS
 from fne.evaluation.metrics.tag_metrics import label_metrics, mean_average_precision
 
 FAMILY = list(itertools.product(CELLS, INJECTIONS))
+RECTIFIED = [*((*each, False) for each in FAMILY), *(("rnn_relu", inject, True) for inject in INJECTIONS)]
 OUTPUTS, CONDITION, WORD, UNITS = 6, 5, 4, 3
 TARGETS = torch.tensor([[2, 3, 0, 0], [4, 5, 2, 0], [1, 0, 0, 0], [3, 0, 0, 0]])
 LENGTHS = torch.tensor([3, 4, 1, 2])
 
 
-def drawn_decoder(cell, inject, seed=0):
+def drawn_decoder(cell, inject, seed=0, rectified=False):
     torch.manual_seed(seed)
-    decoder = Decoder(OUTPUTS, CONDITION, WORD, UNITS, cell=cell, inject=inject).double()
+    decoder = Decoder(OUTPUTS, CONDITION, WORD, UNITS, cell=cell, inject=inject, rectified=rectified).double()
     for parameter in decoder.parameters():
         torch.nn.init.uniform_(parameter, -1, 1)
     return decoder
@@ -36,9 +37,9 @@ def losses(decoder, rows, dropout=None):
     return word_losses(states, decoder.output.weight, decoder.output.bias, packed.data)
 
 
-@pytest.mark.parametrize(("cell", "inject"), FAMILY)
-def test_reading_a_true_sequence_gives_what_writing_it_step_by_step_gives(cell, inject):
-    decoder, rows = drawn_decoder(cell, inject), conditions()
+@pytest.mark.parametrize(("cell", "inject", "rectified"), RECTIFIED)
+def test_reading_a_true_sequence_gives_what_writing_it_step_by_step_gives(cell, inject, rectified):
+    decoder, rows = drawn_decoder(cell, inject, rectified=rectified), conditions()
     expected = 0.0
     for row, targets, length in zip(rows, TARGETS, LENGTHS, strict=True):
         logits, state = decoder.begin(row[None])
@@ -48,9 +49,9 @@ def test_reading_a_true_sequence_gives_what_writing_it_step_by_step_gives(cell, 
     assert losses(decoder, rows).sum().item() == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("cell", "inject"), FAMILY)
-def test_a_prepared_decoder_gives_the_same_logits(cell, inject):
-    decoder, rows = drawn_decoder(cell, inject), conditions()
+@pytest.mark.parametrize(("cell", "inject", "rectified"), RECTIFIED)
+def test_a_prepared_decoder_gives_the_same_logits(cell, inject, rectified):
+    decoder, rows = drawn_decoder(cell, inject, rectified=rectified), conditions()
     prepared = decoder.prepared()
     words = torch.tensor([1, 2, 3, 4])
     for ours, theirs in ((decoder, prepared),):
@@ -121,6 +122,18 @@ def test_two_steps_of_the_multimodal_rnn_are_those_of_its_equations():
     logits, state = everywhere.begin(rows)
     third = torch.relu(decoder.cell.input_map(decoder.words[[2] * 4]) + decoder.cell.state_map(first) + image)
     assert torch.allclose(everywhere.advance(state, torch.tensor([2] * 4))[0], decoder.output(third))
+
+
+def test_a_rectified_decoder_passes_the_image_and_the_words_through_the_activation_too():
+    decoder, rows = drawn_decoder("rnn_relu", "bias", rectified=True), conditions()
+    cell, words = decoder.cell, decoder.words
+    weight, bias = cell.input_map.weight, cell.input_map.bias
+    start, second = (torch.relu(words[number] @ weight.T + bias) for number in (decoder.start, 2))
+    first = torch.relu(start + torch.relu(decoder.condition(rows)))
+    logits, state = decoder.begin(rows)
+    assert torch.allclose(logits, decoder.output(first))
+    after = torch.relu(second + cell.state_map(first))
+    assert torch.allclose(decoder.advance(state, torch.tensor([2] * 4))[0], decoder.output(after))
 
 
 def test_the_state_of_an_image_is_the_first_hidden_state():

@@ -6,6 +6,7 @@ import torch
 
 from fne.describing import write
 from fne.describing.run import start_describing_model
+from fne.describing.settings import Writing
 from fne.describing.write import Writer, caption_search, written_mask
 from fne.store.rows import Rows
 from tests.support import tagging
@@ -28,7 +29,7 @@ def captioner(read, tmp_path):
 def written(captioner, read, world, ids, **choices):
     rows = Rows.open(world / EMBEDDINGS)
     top = choices.pop("top", 10)
-    how = caption_search(**{"beam": 3, "max_length": 8} | choices)
+    how = caption_search(Writing(**{"beam": 3, "max_length": 8} | choices))
     return Writer(captioner, read.vocabulary).caption_store(rows, ids, how, top)
 
 
@@ -38,6 +39,20 @@ def test_a_caption_does_not_depend_on_the_other_images(captioner, read, world):
     alone = [written(captioner, read, world, [each])[0] for each in ids]
     assert together == alone
     assert len({each.caption for each in together}) > 5
+
+
+def test_drawn_captions_depend_on_the_seed_and_not_on_the_other_images(captioner, read, world):
+    ids = read.training.ids
+    together, other = (
+        written(captioner, read, world, ids, words="sampled", sampled={"seed": seed}) for seed in (0, 1)
+    )
+    assert together == [
+        written(captioner, read, world, [each], words="sampled", sampled={"seed": 0})[0] for each in ids
+    ]
+    assert together != other
+    assert all(
+        list(each.sentences) == sorted(each.sentences, key=lambda one: -one.score) for each in together
+    )
 
 
 def test_scores_with_the_default_injection_do_not_depend_on_the_other_images(read, world, tmp_path):
@@ -51,7 +66,7 @@ def test_an_image_with_several_views_is_described_by_their_mean(captioner, read,
     rows = Rows.open(world / EMBEDDINGS)
     one = rows.read(rows.ids[:5]).astype(np.float32)
     several = np.concatenate([one + 1, one - 1, one], axis=1).astype(np.float16)
-    how, writer = caption_search(3, 8), Writer(captioner, read.vocabulary)
+    how, writer = caption_search(Writing(beam=3, max_length=8)), Writer(captioner, read.vocabulary)
     mean = several.astype(np.float32).reshape(5, 3, -1).mean(axis=1)
     assert writer.caption(rows.ids[:5], several, how, 4) == writer.caption(rows.ids[:5], mean, how, 4)
 
@@ -80,7 +95,9 @@ def test_a_captioner_without_a_concept_head_names_no_concepts(read, world, tmp_p
         settings(tmp_path, condition="embedding", concept_loss="none", learns="jointly"), read
     ).eval()
     rows = np.zeros((2, 8), dtype=np.float64)
-    found = Writer(made, read.vocabulary).caption(["a", "b"], rows, caption_search(1, 3), top=10)
+    found = Writer(made, read.vocabulary).caption(
+        ["a", "b"], rows, caption_search(Writing(beam=1, max_length=3)), top=10
+    )
     assert [each.concepts for each in found] == [{}, {}]
 
 
@@ -131,7 +148,7 @@ def test_captions_that_were_written_are_kept(captioner, read, world, tmp_path, m
     rows, ids = Rows.open(world / EMBEDDINGS), read.training.ids
 
     def captions(digest="model", beam=3):
-        how = caption_search(beam, 8)
+        how = caption_search(Writing(beam=beam, max_length=8))
         return Writer(captioner, read.vocabulary, digest, tmp_path).caption_store(rows, ids, how, top=4)
 
     expected = captions()

@@ -1,4 +1,5 @@
 import csv
+from dataclasses import replace
 from html.parser import HTMLParser
 
 from fne.experiments.grids import FORMATS, Grid
@@ -18,6 +19,15 @@ def test_markdown_escapes_vertical_bars():
     assert FORMATS["markdown"]([GRID]).splitlines()[2:6] == [
         "| model | R@1 |", "| --- | ---: |", r"| a \| b | 5.0 |", "| <script> | 12.0 |",
     ]  # fmt: skip
+
+
+def test_bold_and_underlined_cells_are_marked_in_all_formats_but_csv():
+    grid = replace(GRID, bold=frozenset({(0, 1)}), underlined=frozenset({(0, 1), (1, 1)}))
+    assert [line[-6:] for line in FORMATS["text"]([grid]).splitlines()[3:5]] == ["  *_5.0"[-6:], " _12.0"]
+    assert "| **<u>5.0</u>** |" in FORMATS["markdown"]([grid])
+    assert "<td><b><u>5.0</u></b></td>" in FORMATS["html"]([grid])
+    assert "<td><u>12.0</u></td>" in FORMATS["html"]([grid])
+    assert FORMATS["csv"]([grid]) == FORMATS["csv"]([GRID])
 
 
 def test_csv_has_one_header_and_the_rows_of_all_tables():

@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from fne.experiments.paper_claims import claims_tables, own_difference, own_groups, printed_difference
 from fne.experiments.presets import load
 from fne.experiments.tables import printed_rows
-from tests.support.paper_runs import CAFFE, ranks, run
+from tests.support.paper_runs import CAFFE, NUMBERS, ranks, run
 
 
 @pytest.fixture
@@ -136,3 +138,22 @@ def test_starts_of_our_runs_are_shown_beside_table_5(caffe):
     assert list(own_groups(runs)) == [("flickr8k", "paper", "FNE-MOE-abs")]
     rows_of_starts = {row[0]: row[1:] for row in claims_tables(runs)[-1].rows}
     assert rows_of_starts["FNE-MOE-abs"] == ["4 of 5", "2 of 3, paper"]
+
+
+def test_the_gap_between_the_best_and_the_worst_method_is_recomputed_for_each_task():
+    rows = [row for row in claims_tables([])[-2].rows if row[0] == "MSCOCO"]
+    assert [row[1:5] for row in rows] == [
+        ["annotation", "FNE-MH", "FNE-MOE", "2.07"],
+        ["retrieval", "FNE-POE", "FNE-SH", "2.20"],
+        ["mean", "", "", "2.13"],
+    ]
+    assert {row[-1] for row in rows} == {"no runs", ""}
+
+
+def test_the_gap_of_our_runs_is_shown_once_all_methods_were_run(caffe):
+    names = load("claims")["gap"]["models"]
+    results = [replace(run().results[0], numbers=(20.0 + number, *NUMBERS[1:])) for number in range(6)]
+    runs = [run(name, result=result) for name, result in zip(names, results, strict=True)]
+    ours = [row[-3:] for row in claims_tables(runs)[-2].rows if row[0] == "Flickr8k"]
+    assert ours[0] == ["FNE-POE", "FNE-SH", "1.67"]
+    assert next(row[-1] for row in claims_tables(runs[:-1])[-2].rows if row[0] == "Flickr8k") == "no runs"

@@ -60,7 +60,7 @@ def test_there_are_presets_for_tables_1_and_5_and_for_the_methods_the_paper_buil
     assert {"FC7-SH", "FNE-SH-bl", "FNE-PH", "FNE-MOE-bl-abs", "UVS", "Order", "VSE0", "VSE++"} <= set(
         names()
     )
-    assert len(every_preset()) == 2 * (4 * 25 + 2 * 4) + 2 * 4 * (15 + 24)
+    assert len(every_preset()) == 2 * (4 * 25 + 2 * 4) + 2 * 4 * (15 + 32)
 
 
 @pytest.mark.parametrize("name", ["FNE-POE", "VSE++", "two-branch/ResNet50-K1", "dual-path/ResNet50-I"])
@@ -209,6 +209,7 @@ def test_nearly_every_key_can_have_another_valid_value():
     # Other values of these do not fit the others of their sections.
     assert same == {
         "embed.thresholds", "train.rectified", "train_captioner.condition", "train_tagger.condition",
+        "train_captioner.input_activation", "train_tagger.input_activation",
     }  # fmt: skip
 
 
@@ -311,7 +312,7 @@ def test_no_two_methods_have_the_same_settings(dataset):
     found = [str(sorted(arguments(each.overrides))) for each in every_preset() if each.dataset == dataset]
     # The five methods that the paper builds on do not depend on `following`, nor do dual-path networks but on
     # Flickr with ResNet-50. The launcher of FC7-SOE-bl on Flickr8k makes it the same as FC7-SOE.
-    same = {"flickr8k": 5 + 8 + 1, "flickr30k": 5 + 8, "coco": 5 + 24}
+    same = {"flickr8k": 5 + 8 + 1, "flickr30k": 5 + 8, "coco": 5 + 32}
     assert len(set(found)) == len(found) - same[dataset]
 
 
@@ -357,7 +358,7 @@ def test_systems_of_another_paper_are_an_encoder_and_a_method_or_a_method_alone(
 
 def test_stage_one_of_the_dual_path_networks_is_that_of_the_published_code():
     own = [name for name in names() if name.startswith("dual-path/")]
-    assert len(own) == 8 * 2 + 8
+    assert len(own) == 8 * 3 + 8
     found = settings("dual-path/ResNet50-I", "flickr30k", "code")
     rate = found["train.learning_rate"]
     rates = [rate * found[f"train.{key}_rate"] for key in ("words", "classifier", "gain")]
@@ -522,7 +523,13 @@ def test_captioners_differ_in_what_their_names_say():
     ours = "captions-S-CNN-RNN"
     assert difference(ours, "NIC-F-state") == {"condition", "concept_loss", "learns"}
     assert difference("NIC-F", "NIC-F-state") == {"inject"}
-    assert difference(ours, "captions-S-CNN-RNN-joint") == {"learns"}
+    assert difference(ours, "captions-S-CNN-RNN-joint") == {"learns", "concept_head_rate"}
+    printed = chosen(f"semantic/{ours}")
+    assert (printed["batch"], printed["learning_rate"]) == (32, 0.0001)
+    assert printed["iterations"] == [30_000, 1_000_000, 500_000]
+    assert printed["learns"] == ["concept_head", "separately", "jointly"]
+    assert 32 * max(printed["iterations"]) < 82_783 * 5 * printed["epochs"]
+    assert chosen("semantic/V2L")["inject"] == "input"
     assert chosen("semantic/NIC-deeply")["condition"] == "hidden"
     assert [chosen(f"semantic/{ours}", each)["units"] for each in ("coco", "flickr8k")] == [512, 256]
     slides, code = chosen("slides/M-RNN"), chosen("slides/M-RNN", following="code")

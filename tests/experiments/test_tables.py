@@ -260,6 +260,18 @@ def test_without_runs_the_table_is_as_printed():
     assert grid.notes[0].startswith("The two halves of this row are swapped")
 
 
+def test_the_better_one_of_a_pair_is_underlined_and_the_best_method_is_bold():
+    grid = results_table("2", [])[0]
+    place = {row[0]: number for number, row in enumerate(grid.rows)}
+    first = 2  # the column of recall at 1
+    assert (place["FNE-MH"], first) in grid.bold & grid.underlined
+    assert (place["2WayNet"], first) in grid.bold
+    assert (place["FC7-MOE-bl"], first) in grid.underlined - grid.bold
+    assert (place["FC7-MH"], first) not in grid.bold | grid.underlined
+    assert {(place[name], first + 3) for name in ("FNE-MH", "FNE-MOE", "FNE-PH")} <= grid.bold
+    assert not results_table("two-branch/1", [])[0].bold
+
+
 def test_our_seeds_are_below_the_printed_row_with_spread_and_difference():
     runs = [run(seed=0, result=scored(26.0)), run(seed=1, result=scored(28.0))]
     [grid] = results_table("2", runs)

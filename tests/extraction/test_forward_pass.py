@@ -62,7 +62,8 @@ def test_activations_are_those_of_torchvisions_own_extractor(tmp_path, alexnet, 
 
 
 @pytest.mark.parametrize(
-    ("backbone", "features"), [("vgg16", 12416), ("vgg19", 13696), ("alexnet", 9344), ("resnet50", 26560)]
+    ("backbone", "features"),
+    [("vgg16", 12416), ("vgg19", 13696), ("alexnet", 9344), ("resnet50", 26560), ("resnet152", 75712)],
 )
 def test_a_network_has_as_many_features_as_filters_and_units(tmp_path, backbone, features):
     network = build_network(backbone, weights(tmp_path, empty_state(backbone)), CPU)

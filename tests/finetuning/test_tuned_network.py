@@ -126,5 +126,5 @@ def test_a_network_of_timm_is_refused():
         trained_taps("timm/resnet10t", "conv2", "all")
     assert error.value.message == (
         "params.yaml: finetune.first: timm/resnet10t cannot be tuned; set extract.backbone to one of "
-        "alexnet, resnet18, resnet50, vgg16, vgg19"
+        "alexnet, resnet152, resnet18, resnet50, vgg16, vgg19"
     )

@@ -13,7 +13,7 @@ from fne.cli import main
 from fne.core.errors import InputError
 from fne.datasets.readers.table import read_table
 from fne.describing.model_file import read_describing_file, read_describing_model
-from fne.describing.settings import CAPTIONER, TAGGER
+from fne.describing.settings import CAPTIONER, TAGGER, Writing
 from fne.describing.write import Writer, caption_search
 from fne.search.describe_photo import Described, Wanted, check_table, describe_tags
 from fne.store.catalog import read_captions, write_captions
@@ -247,7 +247,7 @@ def test_the_sentence_is_what_the_captioner_writes(captioned):
     ids = ["blue-line.png", "red-circle.png"]
     rows = Rows.open(Path("features/embeddings")).read(ids)
     for beam in (1, 3, 7):
-        expected = writer.caption(ids, rows, caption_search(beam, 20), top=3)
+        expected = writer.caption(ids, rows, caption_search(Writing(beam=beam)), top=3)
         found = json.loads(said(*ids, "--json", "--only", "caption", "--beam", str(beam)))
         for each, written in zip(found, expected, strict=True):
             assert each.keys() == {"image", "file", "caption", "sentences"}

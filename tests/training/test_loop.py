@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -270,9 +271,9 @@ TAG_PHASES = (
 )
 
 
-def tags_trainer(checkpoints=None, processes=ALONE, **choices):
+def tags_trainer(checkpoints=None, processes=ALONE, phases=None, **choices):
     usual = {"seed": 0, "optimizer": optimizer(), "clip": 2.0, "clip_by": "global", "validate_every": 0}
-    schedule = Schedule(TAG_PHASES, **(usual | choices))
+    schedule = Schedule(phases or TAG_PHASES, **(usual | choices))
     return Trainer(TagsTask(processes=processes), schedule, checkpoints, processes)
 
 
@@ -289,6 +290,27 @@ def test_another_task_resumes_at_every_step_bit_for_bit():
         assert again == points
         found = resumed.task.trained.state_dict()
         assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("iterations", [1, 7, 10, 1000])
+def test_a_phase_ends_after_its_iterations_and_validates_there(iterations):
+    """An epoch has five steps; the first phase has three epochs."""
+    per_epoch = tags_trainer().task.steps()
+    first = replace(TAG_PHASES[0], iterations=iterations)
+    expected = min(iterations, first.epochs * per_epoch)
+
+    def trained(checkpoints):
+        made, points = tags_trainer(checkpoints, phases=[first]), []
+        made.train(points.append)
+        return made, points
+
+    saved = MemoryCheckpoints(always=True)
+    made, points = trained(saved)
+    assert made.progress.updates == len(saved.saved) == expected
+    assert [point.epoch for point in points] == list(range(1, -(-expected // per_epoch) + 1))
+    for checkpoint in saved.saved:
+        again, resumed = trained(MemoryCheckpoints(start=checkpoint))
+        assert (again.progress.updates, resumed) == (expected, points)
 
 
 def test_the_terms_of_an_objective_are_recorded_by_name():

@@ -1,7 +1,7 @@
 """The demo data set: drawn scenes with their sentences, in the format of Flickr8k.
 
-The folder has `images/*.jpg` and `dataset.json` in Karpathy's format, with the true tags of each image. JPEG
-files are smaller than PNG files and do not depend on the build of zlib.
+The folder has `images/*.jpg` and `dataset.json` in Karpathy's format, with the true tags of each image, and
+noisy ones as users give them. JPEG files are smaller than PNG files and do not depend on the build of zlib.
 """
 
 import json
@@ -81,6 +81,7 @@ def describe_dataset(settings: Render) -> dict[str, Any]:
                     for raw, sentid in zip(raws, ids, strict=True)
                 ],
                 "tags": scene.tags,
+                "user_tags": scene.user_tags(generator(settings.seed, number, "user tags")),
             }
         )
     return {"dataset": "demo", "images": images}

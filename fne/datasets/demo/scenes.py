@@ -32,6 +32,10 @@ BACKGROUNDS = {
     "wood": ("orange", "red"),
 }
 
+# What users might write beside what is visible, and how often they name what is visible and what is not.
+HABITS = ("2016", "art", "colors", "drawing", "fun", "geometry", "minimal", "poster")
+NAMED, WRONG = 0.6, 0.05
+
 Point = tuple[float, float]
 
 
@@ -67,6 +71,11 @@ class Scene:
         """Sorted names of what is visible: the shapes, their colors and the background."""
         looks = (name for thing in self.things for name in (thing.color, thing.shape))
         return sorted({self.background, *looks})
+
+    def user_tags(self, rng: Random) -> list[str]:
+        """Return sorted noisy tags, as a user might give them: some of the tags, and others."""
+        names = sorted({*SHAPES, *COLORS, *BACKGROUNDS, *HABITS})
+        return [name for name in names if rng.random() < (NAMED if name in self.tags else WRONG)]
 
 
 @dataclass(frozen=True)

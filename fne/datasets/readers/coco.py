@@ -37,7 +37,7 @@ class _Caption(BaseModel):
 
 class _Captions(BaseModel):
     images: list[_Image]
-    annotations: list[_Caption]
+    annotations: list[_Caption] = []  # the files of test images have none
 
 
 class _Object(BaseModel):

@@ -1,7 +1,8 @@
 """Karpathy's JSON format: `images[]` with `filename`, `split` and `sentences[].raw`.
 
 The images of COCO also have a `filepath`, the folder of the file, and its additional training images have the
-split `restval`. An image can have `tags`, a list of names, which Karpathy's own files do not have.
+split `restval`. An image can have `tags` and noisy `user_tags`, lists of names, which Karpathy's own files
+do not have.
 """
 
 from pathlib import Path
@@ -22,6 +23,7 @@ class _Image(BaseModel):
     split: str
     sentences: list[_Sentence] = []
     tags: list[str] = []
+    user_tags: list[str] = []
 
 
 class _Dataset(BaseModel):
@@ -38,5 +40,5 @@ def read_karpathy(root: Path, annotations: list[Path]) -> Reading:
 def _record(image: _Image, source: Path, number: int) -> Record:
     name = f"{image.filepath}/{image.filename}" if image.filepath else image.filename
     captions = tuple(sentence.raw for sentence in image.sentences)
-    tags = sorted_tags(image.tags)
-    return Record(normalize_path(name), image.split, captions, tags, source, f"image {number}")
+    tags, user_tags = sorted_tags(image.tags), sorted_tags(image.user_tags)
+    return Record(normalize_path(name), image.split, captions, tags, source, f"image {number}", user_tags)

@@ -83,7 +83,7 @@ def test_the_splits_have_their_fractions():
 
 def test_the_records_are_those_of_karpathys_format():
     image = describe_dataset(SMALL)["images"][2]
-    assert sorted(image) == ["filename", "imgid", "sentences", "sentids", "split", "tags"]
+    assert sorted(image) == ["filename", "imgid", "sentences", "sentids", "split", "tags", "user_tags"]
     assert (image["imgid"], image["filename"], image["sentids"]) == (
         2,
         "scene-0002.jpg",
@@ -186,3 +186,12 @@ def test_the_tags_are_the_shapes_colors_and_background_of_the_scene():
     names = {tag for image in images for tag in image["tags"]}
     assert names == {*SHAPES, *COLORS, *BACKGROUNDS}
     assert len(names) == 22
+
+
+def test_user_tags_name_more_than_half_of_what_is_visible_and_some_of_what_is_not():
+    images = describe_dataset(DEFAULT)["images"]
+    true = sum(len(image["tags"]) for image in images)
+    named = sum(len({*image["tags"]} & {*image["user_tags"]}) for image in images)
+    wrong = sum(len({*image["user_tags"]} - {*image["tags"]}) for image in images)
+    assert 0.5 < named / true < 0.7
+    assert 0.1 < wrong / (named + wrong) < 0.5
