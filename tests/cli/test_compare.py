@@ -66,10 +66,7 @@ def test_tables_have_other_formats(compare, form):
             ["HEAD~1", "HEAD~2"],
             "Error: 'HEAD~1' and 'HEAD~2' are the same experiment, except for the seed; name two different ones\n",
         ),
-        (
-            ["HEAD", "nothing"],
-            "Error: there is no experiment or revision 'nothing'; available: workspace\n",
-        ),
+        (["HEAD", "nothing"], "Error: there is no experiment or revision 'nothing'; available: workspace\n"),
     ],
 )
 def test_wrong_arguments_are_refused(compare, given, message):

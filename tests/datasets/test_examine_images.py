@@ -76,13 +76,7 @@ def test_an_image_that_was_written_a_moment_ago_is_read_again(tmp_path, seen, mo
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"\xff\0",
-        b"[]",
-        b'{"decoder": 1, "finding": 1, "entries": {"/a": 7}}',
-    ],
+    "content", [b"", b"\xff\0", b"[]", b'{"decoder": 1, "finding": 1, "entries": {"/a": 7}}']
 )
 def test_a_damaged_memory_is_ignored_and_used_again(tmp_path, seen, content):
     write_images(tmp_path, "a.jpg")

@@ -53,10 +53,7 @@ def test_both_sides_of_a_catalog_are_computed_imported_and_evaluated(run, tmp_pa
     found = Rows.open(Path("features/imported_captions")).read([f"{text['id']}#2"])
     assert np.allclose(found, expected.numpy(), atol=1e-5)
     change_params(
-        tmp_path,
-        {
-            "imported": {"images": "features/imported", "captions": "features/imported_captions"},
-        },
+        tmp_path, {"imported": {"images": "features/imported", "captions": "features/imported_captions"}}
     )
     result = run("evaluate_imported")
     assert result.exit_code == 0, result.output

@@ -52,9 +52,7 @@ def test_all_contents_are_read_on_request(project):
 @pytest.mark.parametrize("path", ["model.bin", "rows/3.bin", "rows"])
 def test_a_missing_object_is_named_with_the_command_that_repairs_it(project, path):
     remote_object(project, path).unlink()
-    assert faults() == [
-        f"{path} ({oid(project, path)}) is missing; fix: fne verify --remote team --repair",
-    ]
+    assert faults() == [f"{path} ({oid(project, path)}) is missing; fix: fne verify --remote team --repair"]
 
 
 def test_a_wrong_size_is_found_without_reading(project):

@@ -142,14 +142,7 @@ class FakeWorker:
         )
 
 
-def run(
-    ray: FakeRay,
-    images: int = 20,
-    workers: int = 3,
-    batch: int = 4,
-    worker=FakeWorker,
-    log=print,
-):
+def run(ray: FakeRay, images: int = 20, workers: int = 3, batch: int = 4, worker=FakeWorker, log=print):
     """Return a generator of what the driver computes with fake workers, and the job."""
     catalog = [Image(str(number), f"{number}.png", "0" * 64, 1, 1, 1) for number in range(images)]
     job = Job(ImageFiles(catalog, Path("root"), EXTRACTOR.resize), EXTRACTOR, images)
