@@ -126,7 +126,7 @@ def test_the_bits_of_an_image_do_not_depend_on_its_batch(name):
     images = smooth_images(3)
     rows = ALGORITHMS[name](narrow_vgg(units=64), "ten")
     alone = torch.cat([rows(images[number : number + 1]) for number in range(3)])
-    for order in ([0, 1], [1, 0], [0, 1, 2], [2, 0, 1]):
+    for order in ([1, 0], [2, 0, 1]):
         assert torch.equal(rows(images[order]), alone[order])
 
 

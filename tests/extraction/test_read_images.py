@@ -54,7 +54,7 @@ with graceful_stop(print) as stopping:
 
 def test_sigterm_to_the_process_group_ends_as_the_main_process_decides():
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    for _ in range(3):
+    for _ in range(2):
         with subprocess.Popen([sys.executable, "-c", READING], start_new_session=True, **pipes) as process:
             assert process.stdout.readline() == "reading\n"
             os.killpg(process.pid, signal.SIGTERM)
