@@ -29,11 +29,11 @@ def project(tmp_path, monkeypatch):
     noise = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
     noise[:, 2:] = 0.1 * noise[:, 2:] + np.where(DOGS, 1, -1)[:, None]
     shown = np.where(DOGS[:, None], 1, -1).astype(np.int8).repeat(4, axis=1)
-    write_rows(
-        Path("features/embeddings"), "embeddings", [Layer("conv", 4)], "ternary", [(0, IDS, shown)], {}, {}
-    )
-    layers = [Layer("conv", 2), Layer("fc7", 4)]
-    write_rows(Path("features/activations"), "activations", layers, "float32", [(0, IDS, noise)], {}, {})
+    for name, layers, dtype, values in (
+        ("embeddings", [Layer("conv", 4)], "ternary", shown),
+        ("activations", [Layer("conv", 2), Layer("fc7", 4)], "float32", noise),
+    ):
+        write_rows(Path("features", name), name, layers, dtype, [(0, IDS, values)], {}, {})
     write_captions(Path("data/captions.jsonl"), catalog())
 
 
@@ -98,9 +98,7 @@ def test_images_without_tags_are_labeled_by_their_folder():
 
 
 def test_too_few_images_are_an_error():
-    assert (
-        "no tag or folder has at least 20 images with it and 20 without it; use fewer --folds"
-        in run("--folds", "20").output
-    )
+    said = "no tag or folder has at least 20 images with it and 20 without it; use fewer --folds"
+    assert said in run("--folds", "20").output
     assert "no tag or folder has in the splits train and test" not in run("--split").stdout
     assert run("--split").exit_code == 1

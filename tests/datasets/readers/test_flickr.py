@@ -38,24 +38,14 @@ def test_the_short_names_of_flickr30k_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("lists", "parts"),
     [
-        (
-            {"trainImages": "a.jpg\nb.jpg\n", "testImages": "c.jpg\nb.jpg\n"},
-            (
-                "Flickr_8k.testImages.txt: line 2 'b.jpg' is also in Flickr_8k.trainImages.txt",
-                "remove the other",
-            ),
-        ),
-        ({"trainImages": "a.jpg\nb.jpg\na.jpg\n"}, ("line 3 'a.jpg' is also on line 1",)),
-        (
-            {"devImages": "a.jpg", "valImages": "b.jpg"},
-            ("several lists for split 'val': Flickr_8k.devImages.txt, Flickr_8k.val",),
-        ),
-        (
-            {},
-            ("no split list", "looked for *trainImages.txt, train.txt", "add trainImages.txt, devImages.txt"),
-        ),
+        ({"trainImages": "a.jpg\nb.jpg\n", "testImages": "c.jpg\nb.jpg\n"},
+         ["Flickr_8k.testImages.txt: line 2 'b.jpg' is also in Flickr_8k.trainImages.txt", "remove the other"]),
+        ({"trainImages": "a.jpg\nb.jpg\na.jpg\n"}, ["line 3 'a.jpg' is also on line 1"]),
+        ({"devImages": "a.jpg", "valImages": "b.jpg"},
+         ["several lists for split 'val': Flickr_8k.devImages.txt, Flickr_8k.val"]),
+        ({}, ["no split list", "looked for *trainImages.txt, train.txt", "add trainImages.txt, devImages.txt"]),
     ],
-)
+)  # fmt: skip
 def test_lists_that_are_missing_or_contradict_each_other_are_an_error(tmp_path, lists, parts):
     with refused(f"{tmp_path}", *parts):
         read(write(tmp_path, **lists))
