@@ -67,17 +67,13 @@ def test_artifacts_record_what_they_are_and_were_made_from(project, path, name, 
     assert contents.artifact.settings
 
 
-def test_a_captioner_is_described_with_its_weights_and_settings(project):
+def test_a_captioner_is_described_with_its_settings_and_written_captions_with_examples(project):
     lines = artifact_kind(MODEL).describe(MODEL)
     assert lines[0].startswith("models/captioner.safetensors: captioner, ")
     assert any(line.strip() == "condition: concepts" for line in lines)
-
-
-def test_written_captions_are_described_with_examples(project):
     lines = artifact_kind(SENTENCES).describe(SENTENCES)
-    assert lines[0].startswith(
-        "annotations/captions.jsonl: captions that a model wrote, 192 sentences for 64 images"
-    )
+    said = "annotations/captions.jsonl: captions that a model wrote, 192 sentences for 64 images"
+    assert lines[0].startswith(said)
     assert lines[2].startswith("  00.png: ")
 
 

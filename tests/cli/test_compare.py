@@ -1,24 +1,12 @@
 import pytest
-from click.testing import CliRunner
 
-from fne.cli import main
-from tests.support.paper_tables import project, run
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory):
-    """Make a project with two seeds of one method and one of another, each committed."""
-    folder = project(tmp_path_factory.mktemp("compare") / "project", "FNE-MOE-abs", "demo")
-    run(folder)
-    run(folder, "train.seed=1")
-    run(folder, "train.embed_dim=32")
-    return folder
+from tests.support.commands import fne, refused
 
 
 @pytest.fixture
 def compare(original, monkeypatch):
     monkeypatch.chdir(original)
-    return lambda *arguments: CliRunner().invoke(main, ["compare", *arguments])
+    return lambda *arguments: fne("compare", *arguments)
 
 
 def test_settings_metrics_and_queries_are_printed_and_one_seed_is_not_enough(compare):
@@ -46,17 +34,8 @@ def test_a_page_is_written_and_replaced_and_no_other_file_is(compare, tmp_path):
     assert "https://" not in text
     assert "Seed variance unknown" in text
     page.write_text("mine")
-    refused = compare("HEAD~1", "HEAD", "--html", str(page))
-    assert refused.exit_code == 2
-    assert "this command did not write it" in refused.stderr
+    assert "this command did not write it" in refused("compare", "HEAD~1", "HEAD", "--html", page)
     assert page.read_text() == "mine"
-
-
-@pytest.mark.parametrize("form", ["markdown", "csv"])
-def test_tables_have_other_formats(compare, form):
-    result = compare("HEAD~1", "HEAD", "--format", form)
-    assert result.exit_code == 0
-    assert ("metric,A,A interval,B" if form == "csv" else "| metric | A | A interval |") in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -64,14 +43,18 @@ def test_tables_have_other_formats(compare, form):
     [
         (
             ["HEAD~1", "HEAD~2"],
-            "Error: 'HEAD~1' and 'HEAD~2' are the same experiment, except for the seed; name two different ones\n",
+            "'HEAD~1' and 'HEAD~2' are the same experiment, except for the seed; name two",
         ),
-        (
-            ["HEAD", "nothing"],
-            "Error: there is no experiment or revision 'nothing'; available: workspace\n",
-        ),
+        (["HEAD", "nothing"], "there is no experiment or revision 'nothing'; available: workspace\n"),
     ],
 )
-def test_wrong_arguments_are_refused(compare, given, message):
-    result = compare(*given)
-    assert (result.exit_code, result.stderr) == (2, message)
+@pytest.mark.usefixtures("compare")
+def test_wrong_arguments_are_refused(given, message):
+    assert refused("compare", *given).startswith(f"Error: {message}")
+
+
+@pytest.mark.parametrize("form", ["markdown", "csv"])
+def test_tables_have_other_formats(compare, form):
+    result = compare("HEAD~1", "HEAD", "--format", form)
+    assert result.exit_code == 0
+    assert ("metric,A,A interval,B" if form == "csv" else "| metric | A | A interval |") in result.stdout

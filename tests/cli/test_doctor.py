@@ -6,12 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 
-from fne.cli import main
 from fne.extraction.finished_rows import Scratch
+from tests.support.commands import fne, refused
 from tests.support.imports import ROOT
-from tests.support.projects import change_params, dvc, git
+from tests.support.projects import change_params, dvc, new_repository
 
 DIGESTS = ["aa" + "0" * 62, "bb" + "0" * 62]
 
@@ -36,7 +35,7 @@ def fill(scratch: Scratch) -> None:
 
 
 def doctor(*arguments):
-    return CliRunner().invoke(main, ["doctor", *arguments])
+    return fne("doctor", *arguments)
 
 
 def test_the_machine_and_the_scratch_folder_are_described(scratch):
@@ -55,36 +54,27 @@ def test_unfinished_training_is_listed_with_its_size(scratch):
     assert "  unfinished training: 0.2 MB, in .fne/training\n" in doctor().output
 
 
-def test_rows_are_removed_by_name(scratch):
-    assert doctor("--prune", scratch.folder.name).output == "removed 1 kinds of rows, 0.0 MB\n"
-    assert scratch.rows(DIGESTS) == {}
-    assert len(doctor().output.splitlines()) == 4
-
-
-def test_all_rows_can_be_removed(scratch):
+def test_rows_are_removed_by_name_or_all(scratch):
     other = Scratch(scratch.folder.parent, {"crops": "five"}, features=3)
     fill(other)
+    said = refused("doctor", "--prune", "x")
+    assert said.startswith("Error: no rows 'x' in .fne; existing rows: ")
+    assert scratch.folder.name in said
+    assert doctor("--prune", scratch.folder.name).output == "removed 1 kinds of rows, 0.0 MB\n"
+    assert scratch.rows(DIGESTS) == {}
+    assert len(doctor().output.splitlines()) == 5
+    fill(scratch)
     assert doctor("--prune", "all").output.startswith("removed 2 kinds of rows, ")
     assert not list(Path(".fne").rglob("*.rows")) + list(Path(".fne").rglob("*.made"))
     assert {**scratch.rows(DIGESTS), **other.rows(DIGESTS)} == {}
 
 
-def test_an_unknown_name_is_refused_with_the_existing_ones(scratch):
-    result = doctor("--prune", "x")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        f"Error: no rows 'x' in .fne; existing rows: {scratch.folder.name}, training_runs\n",
-    )
-
-
 def test_rows_in_use_are_not_removed(scratch):
     ((journal, _, _),) = scratch.claims(["cc" + "0" * 62])  # locked, and nothing written yet
-    result = doctor("--prune", "all")
+    said = refused("doctor", "--prune", "all")
     journal.unlock()
-    assert result.exit_code == 2
-    assert result.stderr == (
-        f"Error: .fne/activations/{scratch.folder.name}: process {os.getpid()} is using it; wait for the process or stop it\n"
-    )
+    place = f".fne/activations/{scratch.folder.name}"
+    assert said.startswith(f"Error: {place}: process {os.getpid()} is using it; wait for the process or stop")
     assert len(scratch.rows(DIGESTS)) == 2
 
 
@@ -105,38 +95,36 @@ def test_settings_that_the_machine_does_not_support_are_reported(scratch, monkey
 def test_missing_weights_are_reported(scratch, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
     change("extract", weights="weights/imagenet.yaml")
-    assert doctor().output.splitlines()[4:] == [
-        "no problems found",
-        "advice, which nothing depends on:",
-        "  weights/imagenet.yaml: vgg16-397923af.pth is not downloaded yet; "
-        "fix: dvc repro extract, which downloads it",
-    ]
+    none, advice, said = doctor().output.splitlines()[4:]
+    assert (none, advice) == ("no problems found", "advice, which nothing depends on:")
+    assert said.startswith(
+        "  weights/imagenet.yaml: vgg16-397923af.pth is not downloaded yet; fix: dvc repro "
+    )
     change("extract", weights="mine.safetensors")
-    assert doctor().output.splitlines()[4:] == [
-        "extract.weights: mine.safetensors: no such file; fix: dvc pull mine.safetensors"
-    ]
+    said = "extract.weights: mine.safetensors: no such file; fix: dvc pull mine.safetensors"
+    assert doctor().output.splitlines()[4:] == [said]
 
 
 @pytest.fixture
 def project(scratch, tmp_path) -> Path:
     """Make a DVC project in the folder of the parameter file."""
-    git(tmp_path, "init", "--quiet")
-    git(tmp_path, "config", "user.name", "Test")
-    git(tmp_path, "config", "user.email", "test@example.org")
+    new_repository(tmp_path)
     dvc(tmp_path, "init", "--quiet")
     return tmp_path
 
 
-def test_problems_of_the_project_are_reported(project):
+def test_sharing_configures_folders_and_settings_and_deletes_no_rows_of_the_clone(project, tmp_path_factory):
     assert "no default remote" in doctor().output
-
-
-def test_sharing_configures_folders_and_settings(project, tmp_path_factory):
     shared = tmp_path_factory.mktemp("machine") / "shared"
+    share = ["--share", str(shared), "--group", grp.getgrgid(os.getgid()).gr_name]
+    said = refused("doctor", *share)
+    assert said.startswith(
+        f"Error: .fne: is a folder, and not a link to {shared}/scratch; copy its rows with "
+    )
+    assert f"`cp -rn .fne/. {shared}/scratch`" in said
     shutil.rmtree(project / ".fne")
     (project / ".dvc/cache").mkdir(exist_ok=True)
-    group = grp.getgrgid(os.getgid()).gr_name
-    output = doctor("--share", str(shared), "--group", group).output
+    output = doctor(*share).output
     assert f"  fne doctor --share {shared}\n" in output
     assert (project / ".fne").resolve() == (shared / "scratch").resolve()
     assert dvc(project, "cache", "dir").strip() == str(shared / "cache")
@@ -145,16 +133,6 @@ def test_sharing_configures_folders_and_settings(project, tmp_path_factory):
     assert "other clones and projects may" in output
     # Again, without the group, in a project that uses the folder already.
     assert doctor("--share", str(shared)).exit_code == 0
-
-
-def test_sharing_does_not_delete_rows_of_the_clone(project, tmp_path_factory):
-    shared = tmp_path_factory.mktemp("machine") / "shared"
-    result = doctor("--share", str(shared), "--group", grp.getgrgid(os.getgid()).gr_name)
-    assert (result.exit_code, result.stderr) == (
-        2,
-        f"Error: .fne: is a folder, and not a link to {shared}/scratch; copy its rows with "
-        f"`cp -rn .fne/. {shared}/scratch`, rename it (other clones may use it too), then run this again\n",
-    )
 
 
 def test_strays_in_the_scratch_folder_are_named_with_the_command_that_removes_them(scratch):
@@ -180,6 +158,6 @@ def test_a_project_without_git_is_described_with_what_is_missing(scratch):
 
 def test_folders_that_are_nested_too_deeply_are_one_line(scratch):
     Path(".fne/training", *["a"] * 150).mkdir(parents=True)
-    result = CliRunner().invoke(main, ["doctor"])
-    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-    assert "more than 100 folders are nested here, which is the limit" in result.stderr
+    said = refused("doctor")
+    assert said.count("\n") == 1
+    assert "more than 100 folders are nested here, which is the limit" in said

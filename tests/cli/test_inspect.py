@@ -3,9 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from fne.cli import main
 from fne.matching.classifier_file import write_classifier
 from fne.matching.instance_loss import Classes, new_instance
 from fne.matching.model import Shape, new_matcher
@@ -18,6 +16,8 @@ from fne.store.checksums import write_metrics
 from fne.store.layout import Layer
 from fne.store.rows import write_rows
 from fne.text.vocabulary import write_vocabulary
+from tests.support.commands import fne, refused
+from tests.support.features import write_store
 
 MADE_FROM = {"images": {"digest": "a" * 64, "settings": {}}}
 
@@ -28,58 +28,55 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+CONV = [Layer("conv", 3)]
+
+
 def inspect(*paths) -> list[str]:
-    result = CliRunner().invoke(main, ["inspect", *paths])
+    result = fne("inspect", *paths)
     assert result.exit_code == 0, result.output
     return result.output.splitlines()
 
 
 def fault(path) -> str:
-    result = CliRunner().invoke(main, ["inspect", path])
-    assert result.exit_code == 2
-    return result.stderr
+    return refused("inspect", path).removeprefix("Error: ")
 
 
-def test_a_row_store_tells_its_rows_layers_and_origin(folder):
-    rows = np.zeros((2, 3), dtype=np.float32)
+def write(name: str, ids, kind="activations", layers=CONV, **options) -> None:
+    """Write a row store of zeros."""
+    rows = dict.fromkeys(ids, np.zeros(sum(layer.features for layer in layers), np.float32))
+    write_store(Path(name), kind, layers, rows, **options)
+
+
+def test_a_row_store_tells_its_rows_layers_and_origin():
     layers = [Layer("conv", 1), Layer("fc", 2)]
-    write_rows(
-        folder / "s", "activations", layers, "float32", [(0, ["a", "b"], rows)], {"crops": "ten"}, MADE_FROM
-    )
+    write("s", "ab", layers=layers, settings={"crops": "ten"}, lineage=MADE_FROM)
     lines = inspect("s")
     assert lines[0].startswith("s: activations, 2 rows of 3 values, ")
-    assert lines[1:2] + lines[3:] == [
-        "  type      float32",
-        "  layers    conv 1, fc 2",
-        "  made with",
-        "    crops: ten",
-        "  made from",
-        f"    images         {'a' * 64}",
-    ]
+    assert lines[1] == "  type      float32"
+    said = ["  layers    conv 1, fc 2", "  made with", "    crops: ten", "  made from"]
+    assert lines[3:] == [*said, f"    images         {'a' * 64}"]
 
 
 def test_rows_are_counted_by_the_splits_of_the_catalog(folder):
     records = [Captioned("a", "train", ("x", "y"), ()), Captioned("b", "gallery", (), ())]
     write_captions(folder / "data/captions.jsonl", records)
-    for name, ids in (("images", ["a", "b", "c"]), ("captions", ["a#0", "a#1"])):
-        rows = np.zeros((len(ids), 3), dtype=np.float32)
-        write_rows(folder / name, "vectors", [Layer("joint", 3)], "float32", [(0, ids, rows)], {}, {})
+    write("images", "abc", "vectors")
+    write("captions", ["a#0", "a#1"], "vectors")
     lines = inspect("images", "captions")
     assert "  rows      1 train, 1 gallery, 1 not in the catalog" in lines
     assert "  rows      2 train" in lines
+
+
+def test_a_damaged_row_store_is_not_described_as_if_it_were_whole(folder):
+    write("s", "ab")
+    (folder / "s/shard-0000.h5").write_bytes(b"<html>")
+    assert fault("s").startswith("s/shard-0000.h5: damaged: expected ")
 
 
 def test_the_stage_that_makes_an_artifact_is_named(folder):
     Path("dvc.yaml").write_text("stages: {tokenize: {cmd: x, outs: [vocabulary.json]}}")
     write_vocabulary(folder / "vocabulary.json", ["<unk>", "a"], {})
     assert inspect("vocabulary.json")[-1] == "  made by   stage tokenize"
-
-
-def test_a_damaged_row_store_is_not_described_as_if_it_were_whole(folder):
-    rows = np.zeros((2, 3), dtype=np.float32)
-    write_rows(folder / "s", "activations", [Layer("conv", 3)], "float32", [(0, ["a", "b"], rows)], {}, {})
-    (folder / "s/shard-0000.h5").write_bytes(b"<html>")
-    assert fault("s").startswith("Error: s/shard-0000.h5: damaged: expected ")
 
 
 def test_a_file_of_arrays_tells_types_and_shapes(folder):
@@ -114,19 +111,18 @@ def test_catalog_files_and_vocabulary_tell_their_counts(folder):
     assert "  frequent  a dog" in lines
 
 
+RECALLS = {"R@1": 10.0, "R@5": 20.0, "R@10": 30.0}
+
+
+def figures(images: int, chance: float, **more: float) -> dict[str, object]:
+    both = dict.fromkeys(("image_to_text", "text_to_image"), RECALLS | more)
+    return both | {"rsum": 120.0, "chance": chance, "images": images, "captions": 5 * images}
+
+
 def test_metrics_come_as_a_table(folder):
-    direction = {"R@1": 10.0, "R@5": 20.0, "R@10": 30.0, "median_rank": 4.0, "mean_rank": 5.25}
-    metrics = {
-        "image_to_text": direction,
-        "text_to_image": direction,
-        "rsum": 120.0,
-        "chance": 62.2,
-        "images": 5,
-        "captions": 25,
-    }
-    write_metrics(folder / "m.json", {"test_full": metrics})
+    write_metrics(folder / "m.json", {"test_full": figures(50, 62.2, median_rank=4.0, mean_rank=5.25)})
     assert inspect("m.json") == [
-        "m.json: test_full, 5 images, 25 captions",
+        "m.json: test_full, 50 images, 250 captions",
         "                         R@1          R@5         R@10  median rank    mean rank",
         "  image to text         10.0         20.0         30.0          4.0          5.2",
         "  text to image         10.0         20.0         30.0          4.0          5.2",
@@ -134,70 +130,45 @@ def test_metrics_come_as_a_table(folder):
     ]
 
 
-def test_figures_of_the_split_that_chose_the_epoch_carry_a_warning(folder):
-    direction = {"R@1": 10.0}
-    metrics = {
-        "image_to_text": direction,
-        "text_to_image": direction,
-        "rsum": 20.0,
-        "chance": 6.4,
-        "captions": 250,
-    }
-    write_metrics(folder / "m.json", {"val_full": metrics | {"images": 50}})
-    assert inspect("m.json")[-1] == (
-        "  Warning: these images chose the epoch, so the figures are the best of many and too high; "
-        "report a test split"
-    )
-
-
-def test_what_chance_would_score_is_shown_beside_the_sum_of_recalls(folder):
-    direction = {"R@1": 10.0, "R@5": 20.0, "R@10": 30.0}
-    metrics = {"image_to_text": direction, "text_to_image": direction, "rsum": 120.0, "captions": 250}
-    for images, chance, more in (
-        (50, 62.2, []),
+@pytest.mark.parametrize(
+    ("split", "images", "chance", "warning"),
+    [
         (
+            "val_full",
+            50,
+            62.2,
+            "these images chose the epoch, so the figures are the best of many and too high",
+        ),
+        (
+            "test_full",
             4,
             429.0,
-            [
-                "  Warning: among 4 images chance scores 429.0 of 600, so the sum of recalls says little; "
-                "score 100 images or more"
-            ],
+            "among 4 images chance scores 429.0 of 600, so the sum of recalls says little",
         ),
-    ):
-        content = metrics | {"images": images, "chance": chance}
-        write_metrics(folder / "m.json", {"test_full": content})
-        expected = [f"  sum of recalls 120.0 of 600; chance {chance}", *more]
-        assert inspect("m.json")[-len(expected) :] == expected
+    ],
+)
+def test_figures_that_say_too_much_or_too_little_carry_a_warning(folder, split, images, chance, warning):
+    write_metrics(folder / "m.json", {split: figures(images, chance)})
+    *_, scored, said = inspect("m.json")
+    assert scored == f"  sum of recalls 120.0 of 600; chance {chance}"
+    assert said.startswith(f"  Warning: {warning}; ")
 
 
 def test_training_metrics_say_how_the_training_went(folder):
-    direction = {"R@1": 10.0, "R@5": 20.0, "R@10": 30.0}
-    figures = {"rsum": 120.0, "chance": 62.2, "images": 50, "captions": 250}
-    content = {
-        "validation": {"image_to_text": direction, "text_to_image": direction} | figures,
-        "best_epoch": 3,
-        "epochs": 12,
-        "updates": 1200,
-        "started": False,
-        "collapsed": True,
-    }
-    write_metrics(folder / "training.json", content)
+    went = {"best_epoch": 3, "epochs": 12, "updates": 1200, "started": False, "collapsed": True}
+    write_metrics(folder / "training.json", {"validation": figures(50, 62.2)} | went)
     found = inspect("training.json")
     assert found[0] == "training.json: validation, 50 images, 250 captions"
-    assert found[-1] == (
-        "  training  did not start, collapsed to one point; best epoch 3 of 12, 1,200 updates"
-    )
+    said = "  training  did not start, collapsed to one point; best epoch 3 of 12, 1,200 updates"
+    assert found[-1] == said
 
 
 def test_damaged_training_metrics_are_refused_in_one_line(folder):
-    for content, reason in (({}, "KeyError('started')"), (None, "it has no seal")):
-        if content is None:
-            (folder / "training.json").write_text("{}")
-        else:
-            write_metrics(folder / "training.json", content)
-        result = CliRunner().invoke(main, ["inspect", "training.json"])
-        expected = f"Error: training.json: damaged ({reason}); run `dvc repro train`\n"
-        assert (result.exit_code, result.stderr) == (2, expected)
+    write_metrics(folder / "training.json", {})
+    said = "training.json: damaged ({}); run `dvc repro train`\n".format
+    assert fault("training.json") == said("KeyError('started')")
+    (folder / "training.json").write_text("{}")
+    assert fault("training.json") == said("it has no seal")
 
 
 def test_the_report_tells_how_to_open_it(folder):
@@ -205,39 +176,26 @@ def test_the_report_tells_how_to_open_it(folder):
     assert inspect("index.html") == [f"index.html: the report; open file://{folder}/index.html in a browser"]
 
 
-def test_nothing_there_says_how_to_get_it():
-    assert fault("models/x") == (
-        "Error: models/x: no such file or folder; run `dvc repro`, or `dvc pull` to fetch it\n"
-    )
-
-
-@pytest.mark.parametrize("name", ["a.txt", "noext"])
-def test_something_else_is_refused_with_what_could_be_inspected(folder, name):
-    (folder / name).write_text("")
-    assert fault(name).startswith(
-        f"Error: {name}: not an artifact of the pipeline; known kinds: row stores, "
-    )
+UNKNOWN = "not an artifact of the pipeline; known kinds: row stores, "
 
 
 @pytest.mark.parametrize(
-    "content", ["{}", "[]", '{"test": 1}', '{"test": {"image_to_text": {"R@1": [1, 2]}}}']
+    ("name", "content", "said"),
+    [
+        ("models/x", None, "no such file or folder; run `dvc repro`, or `dvc pull` to fetch it\n"),
+        ("a.txt", "", UNKNOWN),
+        ("noext", "", UNKNOWN),
+        *(("x.json", content, UNKNOWN) for content in ("{}", "[]", '{"test": 1}')),
+        ("x.json", '{"test": {"image_to_text": {"R@1": [1, 2]}}}', UNKNOWN),
+        ("x.json", "{", "damaged ("),
+        *(("tuning.json", content, "damaged (") for content in ("{", "[]", '{"epochs": 1}')),
+        ("tuning.json", '{"epochs": 1, "sha256": ["0"]}', "damaged ("),
+    ],
 )
-def test_another_json_file_is_refused(folder, content):
-    (folder / "x.json").write_text(content)
-    assert fault("x.json").startswith(
-        "Error: x.json: not an artifact of the pipeline; known kinds: row stores, "
-    )
-
-
-def test_a_damaged_json_file_is_refused(folder):
-    (folder / "x.json").write_text("{")
-    assert fault("x.json").startswith("Error: x.json: damaged (")
-
-
-@pytest.mark.parametrize("content", ["{", "[]", '{"epochs": 1, "sha256": ["0"]}', '{"epochs": 1}'])
-def test_damaged_metrics_of_tuning_are_one_line(folder, content):
-    (folder / "tuning.json").write_text(content)
-    assert fault("tuning.json").startswith("Error: tuning.json: damaged (")
+def test_something_else_is_refused_with_what_could_be_inspected(folder, name, content, said):
+    if content is not None:
+        (folder / name).write_text(content)
+    assert fault(name).startswith(f"{name}: {said}")
 
 
 def test_whatever_else_a_stage_makes_tells_its_size_and_the_stage(folder):
@@ -258,7 +216,7 @@ def test_whatever_else_a_stage_makes_tells_its_size_and_the_stage(folder):
 
 def test_a_folder_without_a_store_is_refused(folder):
     (folder / "empty").mkdir()
-    assert fault("empty").startswith("Error: empty: not an artifact of the pipeline")
+    assert fault("empty").startswith("empty: not an artifact of the pipeline")
 
 
 @pytest.mark.parametrize(
@@ -266,8 +224,7 @@ def test_a_folder_without_a_store_is_refused(folder):
     [("EPYC", "EPYC"), ({"EPYC": ["a", "b"], "Xeon": ["c"]}, "EPYC (2 rows), Xeon (1 rows)")],
 )
 def test_the_processors_that_computed_a_row_store_are_printed(folder, processors, said):
-    rows = np.zeros((3, 1), dtype=np.float32)
-    shards = [(0, ["a", "b", "c"], rows)]
+    shards = [(0, ["a", "b", "c"], np.zeros((3, 1), np.float32))]
     write_rows(folder / "s", "activations", [Layer("conv", 1)], "float32", shards, {}, {}, processors)
     assert f"  computed  by {said}" in inspect("s")
 
@@ -276,21 +233,16 @@ def test_the_processors_that_computed_a_row_store_are_printed(folder, processors
 @pytest.mark.parametrize(
     "name", ["f.json", "f.h5", "f.safetensors", "images.jsonl", "rejects.csv", "vocabulary.json"]
 )
-def test_a_pipe_in_the_place_of_an_artifact_is_refused_at_once(tmp_path, monkeypatch, command, name):
-    monkeypatch.chdir(tmp_path)
+def test_a_pipe_in_the_place_of_an_artifact_is_refused_at_once(command, name):
     os.mkfifo(name)
-    result = CliRunner().invoke(main, [command, name])
-    assert result.exit_code == 2
-    assert "not a regular file" in result.stderr or "not an artifact" in result.stderr
+    said = refused(command, name)
+    assert "not a regular file" in said or "not an artifact" in said
 
 
 def test_a_classifier_tells_its_classes(folder):
-    made_from = Artifact(Path("m"), "model", "d" * 64, {}, {})
     settings = InstanceLoss(classes=0, dropout=0.5, bias=False, bias_rate=2.0)
     classes = Classes(new_instance(3, 4, settings, seed=0), {"a": 0, "b": 1, "c": 2})
-    path = folder / "classifier.safetensors"
-    write_classifier(path, classes, {"seed": 0}, made_from)
-    lines = inspect("classifier.safetensors")
-    assert lines[0].startswith(
-        "classifier.safetensors: classifier, 3 classes of 3 training images, 4 dimensions, "
-    )
+    made_from = Artifact(Path("m"), "model", "d" * 64, {}, {})
+    write_classifier(folder / "classifier.safetensors", classes, {"seed": 0}, made_from)
+    said = "classifier.safetensors: classifier, 3 classes of 3 training images, 4 dimensions, "
+    assert inspect("classifier.safetensors")[0].startswith(said)

@@ -35,19 +35,15 @@ def test_the_list_has_every_name_and_the_footnotes():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (
-            ["FNE-PEO"],
-            "Error: there is no preset 'FNE-PEO' (did you mean 'FNE-POE'?); see `fne preset --list`\n",
-        ),
-        ([], "Error: give the NAME of a preset, or --list\n"),
-        (["FNE-POE", "--list"], "Error: give the NAME of a preset, or --list\n"),
+        (["FNE-PEO"], "there is no preset 'FNE-PEO' (did you mean 'FNE-POE'?); see `fne preset --list`"),
+        ([], "give the NAME of a preset, or --list"),
+        (["FNE-POE", "--list"], "give the NAME of a preset, or --list"),
     ],
 )
 def test_wrong_arguments_are_refused(given, message):
     result = invoke(*given)
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert result.stderr.endswith(message)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith(f"Error: {message}\n")
 
 
 def test_a_system_that_describes_images_has_overrides_of_its_pipeline():

@@ -1,9 +1,8 @@
 import csv
 
 import pytest
-from click.testing import CliRunner
 
-from fne.cli import main
+from tests.support.commands import fne, refused
 from tests.support.studies import write_file, write_study
 
 
@@ -11,7 +10,7 @@ from tests.support.studies import write_file, write_study
 def study(tmp_path, monkeypatch):
     write_study(tmp_path)
     monkeypatch.chdir(tmp_path)
-    return lambda *arguments: CliRunner().invoke(main, ["study", *arguments])
+    return lambda *arguments: fne("study", *arguments)
 
 
 def test_a_study_is_run_shown_and_drawn(study, tmp_path):
@@ -39,14 +38,16 @@ def test_a_study_is_run_shown_and_drawn(study, tmp_path):
     assert "0 training runs were run" in again.stdout
 
 
-def test_a_changed_file_is_refused_with_exit_code_2(study, tmp_path):
+def test_a_changed_file_is_refused_and_no_file_of_the_user_is_replaced(study, tmp_path):
     assert study("run", "studies/small.yaml", "--only", "small/all/z").exit_code == 0
+    for name, option in (("mine.html", "--html"), ("mine.svg", "--figure"), ("mine.csv", "--cells")):
+        (tmp_path / name).write_text("mine")
+        assert "this command did not write it" in refused("study", "show", "studies/small.yaml", option, name)
     write_file(tmp_path / "studies/small.yaml", title="Another study")
     for command in ("run", "show"):
-        refused = study(command, "studies/small.yaml")
-        assert refused.exit_code == 2
-        assert "studies/small.yaml was recorded as " in refused.stderr
-        assert len(refused.stderr.splitlines()) == 1
+        said = refused("study", command, "studies/small.yaml")
+        assert "studies/small.yaml was recorded as " in said
+        assert said.count("\n") == 1
 
 
 def test_a_repetition_and_the_official_test_images_have_folders_of_their_own(study, tmp_path):
@@ -55,27 +56,13 @@ def test_a_repetition_and_the_official_test_images_have_folders_of_their_own(stu
         assert done.exit_code == 0, done.output
         assert f"`fne study show studies/small.yaml {' '.join(option)}`" in done.stdout
         assert study("show", "studies/small.yaml", *option).exit_code == 0
-    assert sorted(path.name for path in (tmp_path / "studies").iterdir()) == [
-        "small-official",
-        "small-seed-1",
-        "small.yaml",
-    ]
+    names = sorted(path.name for path in (tmp_path / "studies").iterdir())
+    assert names == ["small-official", "small-seed-1", "small.yaml"]
 
 
-def test_a_folder_of_the_user_is_left_alone(study, tmp_path):
+@pytest.mark.usefixtures("study")
+def test_a_folder_of_the_user_is_left_alone(tmp_path):
     (tmp_path / "mine/work").mkdir(parents=True)
-    refused = study("run", "studies/small.yaml", "--to", "mine")
-    assert (refused.exit_code, refused.stderr) == (
-        2,
-        "Error: mine: holds 'work' and no record of a study; choose another folder with --to\n",
-    )
+    said = "Error: mine: holds 'work' and no record of a study; choose another folder with --to\n"
+    assert refused("study", "run", "studies/small.yaml", "--to", "mine") == said
     assert (tmp_path / "mine/work").is_dir()
-
-
-def test_a_page_replaces_no_file_of_the_user(study, tmp_path):
-    study("run", "studies/small.yaml", "--only", "small/all/z")
-    for name, option in (("mine.html", "--html"), ("mine.svg", "--figure"), ("mine.csv", "--cells")):
-        (tmp_path / name).write_text("mine")
-        refused = study("show", "studies/small.yaml", option, name)
-        assert refused.exit_code == 2
-        assert "this command did not write it" in refused.stderr

@@ -1,27 +1,15 @@
 import csv
 
 import pytest
-from click.testing import CliRunner
 
-from fne.cli import main
 from fne.experiments.tables import addresses, is_described
-from tests.support.paper_tables import project, run
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory):
-    """Make a project with two seeds of one method and one of another, each committed."""
-    folder = project(tmp_path_factory.mktemp("table") / "project", "FNE-MOE-abs", "demo")
-    run(folder)
-    run(folder, "train.seed=1")
-    run(folder, "train.embed_dim=32")
-    return folder
+from tests.support.commands import fne, refused
 
 
 @pytest.fixture
 def table(original, monkeypatch):
     monkeypatch.chdir(original)
-    return lambda *arguments: CliRunner().invoke(main, ["table", *arguments])
+    return lambda *arguments: fne("table", *arguments)
 
 
 def test_results_that_are_not_those_of_the_paper_are_shown_below_its_table(table):
@@ -33,23 +21,13 @@ def test_results_that_are_not_those_of_the_paper_are_shown_below_its_table(table
 
 def test_the_tables_of_all_papers_are_listed_and_shown_by_their_addresses(table):
     listed = [line.split()[0] for line in table("--list").stdout.splitlines()[2:]]
-    of_dual_path = [f"dual-path/{name}" for name in ("4", "5", "coco", "flickr30k")]
-    assert listed == [
-        "2",
-        "3",
-        "4",
-        "5",
-        *of_dual_path,
+    others = [
+        *(f"dual-path/{name}" for name in ("4", "5", "coco", "flickr30k")),
         "two-branch/1",
         "two-branch/2",
-        *[each for each in addresses() if is_described(each)],
     ]
+    assert listed == ["2", "3", "4", "5", *others, *(each for each in addresses() if is_described(each))]
     assert table("two-branch/1").stdout.startswith("two-branch, Table 1: Results on Flickr30K\n")
-    result = table("two-branch/6")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: there is no table 'two-branch/6' (did you mean 'two-branch/2'?); see `fne table --list`\n",
-    )
 
 
 def test_a_table_is_written_to_a_file(table, tmp_path):
@@ -62,31 +40,23 @@ def test_a_table_is_written_to_a_file(table, tmp_path):
 @pytest.mark.parametrize("form", ["text", "markdown", "csv", "html"])
 def test_an_earlier_table_is_replaced_and_another_file_is_not(table, tmp_path, form):
     written = tmp_path / "table"
-    for arguments in (["3"], ["5"], ["2"]):
-        assert table(*arguments, "--format", form, "--output", str(written)).exit_code == 0
+    options = "--format", form, "--output", str(written)
+    for name in ("3", "5", "2"):
+        assert table(name, *options).exit_code == 0
     written.write_text("model,my own numbers\n")
-    refused = table("2", "--format", form, "--output", str(written))
-    assert refused.exit_code == 2
-    assert "this command did not write it" in refused.stderr
+    assert "this command did not write it" in refused("table", "2", *options)
     assert written.read_text() == "model,my own numbers\n"
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([], "Error: give a table (2, 3, 4, 5, …; see --list), claims, or --list\n"),
-        (["2", "--list"], "Error: give a table (2, 3, 4, 5, …; see --list), claims, or --list\n"),
-    ],
-)
-def test_wrong_arguments_are_refused(table, given, message):
-    result = table(*given)
-    assert result.exit_code == 2
-    assert result.stderr.endswith(message)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (
+            ["two-branch/6"],
+            "there is no table 'two-branch/6' (did you mean 'two-branch/2'?); see `fne table --list`",
+        ),
+        ([], "give a table (2, 3, 4, 5, …; see --list), claims, or --list"),
+        (["2", "--list"], "give a table (2, 3, 4, 5, …; see --list), claims, or --list"),
         (["2", "--model", "FNE-SH"], "--model, --seeds, --following and --own-rows need --dry"),
         (["5", "--seeds", "5"], "--model, --seeds, --following and --own-rows need --dry"),
         (["2", "--own-rows"], "--model, --seeds, --following and --own-rows need --dry"),
@@ -94,9 +64,8 @@ def test_wrong_arguments_are_refused(table, given, message):
         (["claims", "--dataset", "demo"], "--dry and --dataset need a table"),
     ],
 )
-def test_options_without_effect_are_refused(arguments, message):
-    result = CliRunner().invoke(main, ["table", *arguments])
-    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"Error: {message}")
+def test_wrong_arguments_and_options_without_effect_are_refused(arguments, message):
+    assert refused("table", *arguments).splitlines()[-1] == f"Error: {message}"
 
 
 def test_a_table_about_tags_is_shown_and_written_and_cannot_be_filled(table, tmp_path):
@@ -104,9 +73,8 @@ def test_a_table_about_tags_is_shown_and_written_and_cannot_be_filled(table, tmp
     for _ in range(2):
         written = str(tmp_path / "t.csv")
         assert table("semantic/1", "--format", "csv", "--output", written).exit_code == 0
-    result = table("semantic/1", "--dry")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: semantic/1: the networks of its rows were fine-tuned, so no run of this project can fill them; "
-        "for a row of its own, use `dvc exp run $(fne preset NAME) pipelines/tagging/dvc.yaml`\n",
+    message = refused("table", "semantic/1", "--dry")
+    assert message.startswith(
+        "Error: semantic/1: the networks of its rows were fine-tuned, so no run of this "
     )
+    assert "`dvc exp run $(fne preset NAME) pipelines/tagging/dvc.yaml`" in message

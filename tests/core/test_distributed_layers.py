@@ -74,9 +74,9 @@ def test_a_process_without_rows_takes_part():
         step = Step(torch.Generator(), 2, slice(start, processes.rank), processes)
         return normalize_twice(step, rows)[0].tolist()
 
-    expected = normalize_twice(Step(torch.Generator(), 2, slice(0, 2)), rows)[0]
-    assert [len(each) for each in in_processes(3, work)] == [0, 1, 1]
-    together = torch.tensor([row for part in in_processes(3, work) for row in part], dtype=torch.float64)
+    expected, found = normalize_twice(Step(torch.Generator(), 2, slice(0, 2)), rows)[0], in_processes(3, work)
+    assert [len(each) for each in found] == [0, 1, 1]
+    together = torch.tensor([row for part in found for row in part], dtype=torch.float64)
     assert torch.allclose(together, expected, rtol=0, atol=1e-10)
 
 

@@ -29,7 +29,6 @@ from fne.core.dvc import (
     recorded_stages,
     repair_advice,
 )
-from fne.core.errors import InputError
 from tests.support.projects import commit, dvc, new_repository
 from tests.support.refusals import refused
 
@@ -122,7 +121,7 @@ def test_a_stage_has_the_inputs_outputs_and_parameters_of_its_last_run(project):
     assert stage.params == {"params.yaml": {"draw": {"word": "drawn"}}}
     assert last_run(ONE).deps == {"source": content_md5(Path("source"))}
     assert last_run(HERE).deps == last_run(ONE).deps
-    with pytest.raises(InputError, match="^nowhere: no lock file records it; run `dvc repro`$"):
+    with refused("nowhere: no lock file records it; run `dvc repro`"):
         last_run(Path("nowhere"))
 
 
@@ -287,70 +286,70 @@ def test_pipeline_files_are_those_of_the_root_and_of_pipelines(project):
     assert pipeline_files() == pipeline_files(project) == ["dvc.yaml", "pipelines/below/dvc.yaml"]
 
 
-def lock_of(*, deps: object = None, params: object = None) -> bytes:
-    return json.dumps({"stages": {"make": {"deps": deps, "params": params}}}).encode()
+def lock_of(**recorded: object) -> bytes:
+    return json.dumps({"stages": {"make": recorded}}).encode()
 
 
-def fault_of(files: dict[str, bytes]) -> str:
-    with pytest.raises(InputError) as caught:
-        read_stages(["dvc.yaml"], files.get, "HEAD: ")
+NO_LIST, NO_PATH = "expected a list of files with digests", "an entry has no path"
+NO_PARAMS = "'params' is not a mapping of parameter files"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "fault"),
+    [
+        ({"deps": {"a": 1}}, NO_LIST),
+        ({"deps": ["a"]}, NO_LIST),
+        ({"deps": [{"md5": MD5}]}, NO_PATH),
+        ({"deps": [{"path": ["a"], "md5": MD5}]}, NO_PATH),
+        ({"deps": [{"path": "a"}]}, "'a' has no md5"),
+        ({"deps": [{"path": "a", "md5": 7}]}, "'a' has the md5 '7', which is not a digest"),
+        (
+            {"deps": [{"path": "a", "md5": "xx/etc/passwd"}]},
+            "'a' has the md5 'xx/etc/passwd', which is not a digest",
+        ),
+        ({"deps": [{"path": "a", "md5": "0" * 99}]}, f"'a' has the md5 '{'0' * 40}', which is not a digest"),
+        *(
+            ({"params": params}, NO_PARAMS)
+            for params in (["a"], {"params.yaml": 3}, {"params.yaml": ["train"]})
+        ),
+    ],
+)
+def test_an_entry_that_dvc_would_not_write_is_refused(recorded, fault):
+    with refused(f"HEAD: dvc.lock: stage 'make': {fault}; restore the file with `git checkout dvc.lock`"):
+        read_stages(["dvc.yaml"], {"dvc.lock": lock_of(**recorded)}.get, "HEAD: ")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "fault"),
+    [
+        ("dvc.lock", b"<<<<<<< HEAD\nstages: {}\n=======\n", "not valid YAML: "),
+        ("dvc.lock", b"stages: &a {make: *a}", "not valid YAML: aliases are not allowed here"),
+        ("dvc.lock", b"[]", "expected keys and values, found list"),
+        ("dvc.lock", b"stages: 7", "'stages' is not a mapping of stages; fix the file"),
+        ("dvc.lock", b"stages: {make: 7}", "'stages' is not a mapping of stages; fix the file"),
+        ("dvc.lock", b"stages: {1: {}}", "'stages' is not a mapping of stages; fix the file"),
+        ("dvc.lock", b"\xff", "not valid YAML: "),
+        (
+            "dvc.yaml",
+            b"stages: {make: {outs: 7}}",
+            "stage 'make': 'outs' is not a list of paths; fix the file",
+        ),
+        (
+            "dvc.yaml",
+            b"stages: {make: {metrics: [[a]]}}",
+            "stage 'make': 'metrics' holds ['a'], which is not a path",
+        ),
+        (
+            "dvc.yaml",
+            b"stages: {make: {plots: [{1: {}}]}}",
+            "stage 'make': 'plots' holds 1, which is not a path; fix",
+        ),
+    ],
+)
+def test_a_file_that_dvc_would_not_write_is_refused_in_one_line(file, content, fault):
+    with refused(f"HEAD: {file}: {fault}") as caught:
+        read_stages(["dvc.yaml"], {file: content}.get, "HEAD: ")
     assert "\n" not in caught.value.message
-    return caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("deps", "fault"),
-    [
-        ({"a": 1}, "expected a list of files with digests"),
-        (["a"], "expected a list of files with digests"),
-        ([{"md5": MD5}], "an entry has no path"),
-        ([{"path": ["a"], "md5": MD5}], "an entry has no path"),
-        ([{"path": "a"}], "'a' has no md5"),
-        ([{"path": "a", "md5": 7}], "'a' has the md5 '7', which is not a digest"),
-        ([{"path": "a", "md5": "xx/etc/passwd"}], "'a' has the md5 'xx/etc/passwd', which is not a digest"),
-        ([{"path": "a", "md5": "0" * 99}], f"'a' has the md5 '{'0' * 40}', which is not a digest"),
-    ],
-)
-def test_an_entry_that_dvc_would_not_write_is_refused(deps, fault):
-    assert fault_of({"dvc.lock": lock_of(deps=deps)}) == (
-        f"HEAD: dvc.lock: stage 'make': {fault}; restore the file with `git checkout dvc.lock`"
-    )
-
-
-@pytest.mark.parametrize("params", [["a"], {"params.yaml": 3}, {"params.yaml": ["train"]}])
-def test_parameters_that_dvc_would_not_write_are_refused(params):
-    assert fault_of({"dvc.lock": lock_of(params=params)}) == (
-        "HEAD: dvc.lock: stage 'make': 'params' is not a mapping of parameter files; "
-        "restore the file with `git checkout dvc.lock`"
-    )
-
-
-@pytest.mark.parametrize(
-    ("content", "fault"),
-    [
-        (b"<<<<<<< HEAD\nstages: {}\n=======\n", "not valid YAML: "),
-        (b"stages: &a {make: *a}", "not valid YAML: aliases are not allowed here"),
-        (b"[]", "expected keys and values, found list"),
-        (b"stages: 7", "'stages' is not a mapping of stages; fix the file"),
-        (b"stages: {make: 7}", "'stages' is not a mapping of stages; fix the file"),
-        (b"stages: {1: {}}", "'stages' is not a mapping of stages; fix the file"),
-        (b"\xff", "not valid YAML: "),
-    ],
-)
-def test_a_lock_file_that_dvc_would_not_write_is_refused_in_one_line(content, fault):
-    assert fault_of({"dvc.lock": content}).startswith(f"HEAD: dvc.lock: {fault}")
-
-
-@pytest.mark.parametrize(
-    ("content", "fault"),
-    [
-        (b"stages: {make: {outs: 7}}", "'outs' is not a list of paths; fix the file"),
-        (b"stages: {make: {metrics: [[a]]}}", "'metrics' holds ['a'], which is not a path; fix the file"),
-        (b"stages: {make: {plots: [{1: {}}]}}", "'plots' holds 1, which is not a path; fix the file"),
-    ],
-)
-def test_outs_that_are_no_paths_are_refused(content, fault):
-    assert fault_of({"dvc.yaml": content}) == f"HEAD: dvc.yaml: stage 'make': {fault}"
 
 
 @pytest.mark.parametrize("entry", [{"etag": "x"}, {"checksum": "x"}, {"files": []}, {"ds": {}}])
@@ -360,17 +359,11 @@ def test_entries_with_another_kind_of_digest_are_left_out(entry):
 
 
 def test_paths_start_at_the_root_whatever_folder_a_stage_runs_in():
+    deps = {"deps": [{"path": "e", "md5": MD5}, {"path": "/data/e", "md5": MD5}]}
     files = {
         "a/dvc.yaml": b"stages: {x: {wdir: ../b, outs: [c]}, y: {foreach: [1], do: {wdir: sub, outs: [d]}}, "
         b"z: {wdir: '${folder}'}}",
-        "a/dvc.lock": json.dumps(
-            {
-                "stages": {
-                    name: {"deps": [{"path": "e", "md5": MD5}, {"path": "/data/e", "md5": MD5}]}
-                    for name in ("x", "y@1", "z")
-                }
-            }
-        ).encode(),
+        "a/dvc.lock": json.dumps({"stages": dict.fromkeys(("x", "y@1", "z"), deps)}).encode(),
     }
     stages = {stage.address: stage for stage in read_stages(["a/dvc.yaml", "none/dvc.yaml"], files.get)}
     assert {address: list(stage.deps) for address, stage in stages.items()} == {

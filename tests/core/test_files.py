@@ -15,14 +15,19 @@ from fne.core.files import (
 from tests.support.refusals import refused
 
 
-def test_a_failed_writer_leaves_the_old_file_and_no_temporary_one(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("old")
-    with pytest.raises(RuntimeError), replacing(path) as temporary:
-        temporary.write_text("half")
-        raise RuntimeError
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["a.txt"]
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_failed_writer_leaves_the_old_file_or_folder_and_no_temporary_one(tmp_path, folder):
+    def write(text: str) -> None:
+        with (replacing_folder if folder else replacing)(tmp_path / "a") as temporary:
+            (temporary / "row" if folder else temporary).write_text(text)
+            if text == "half":
+                raise RuntimeError
+
+    write("old")
+    with pytest.raises(RuntimeError):
+        write("half")
+    assert (tmp_path / "a/row" if folder else tmp_path / "a").read_text() == "old"
+    assert os.listdir(tmp_path) == ["a"]
 
 
 def test_a_linked_cache_is_replaced_not_overwritten(tmp_path):
@@ -31,17 +36,6 @@ def test_a_linked_cache_is_replaced_not_overwritten(tmp_path):
     path.hardlink_to(cached)
     write_text(path, "new")
     assert (cached.read_text(), path.read_text()) == ("shared", "new")
-
-
-def test_a_failed_folder_leaves_the_old_one(tmp_path):
-    path = tmp_path / "store"
-    with replacing_folder(path) as temporary:
-        (temporary / "row").write_text("old")
-    with pytest.raises(RuntimeError), replacing_folder(path) as temporary:
-        (temporary / "row").write_text("half")
-        raise RuntimeError
-    assert (path / "row").read_text() == "old"
-    assert os.listdir(tmp_path) == ["store"]
 
 
 def test_the_files_of_a_killed_writer_are_removed(tmp_path):
@@ -61,9 +55,10 @@ def test_the_files_of_a_running_writer_stay(tmp_path):
         assert theirs.exists()
 
 
-def test_text_is_utf8_with_unix_line_ends(tmp_path):
+def test_text_is_utf8_with_unix_line_ends_and_its_digest_is_sha256(tmp_path):
     write_text(tmp_path / "a.txt", "é\n")
     assert (tmp_path / "a.txt").read_bytes() == b"\xc3\xa9\n"
+    assert file_digest(tmp_path / "a.txt") == hashlib.sha256(b"\xc3\xa9\n").hexdigest()
 
 
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path):
@@ -79,11 +74,6 @@ def test_a_folder_is_never_replaced_by_a_file_nor_read_as_one(tmp_path):
     for read in (file_digest, read_bytes):
         with refused("folder: cannot be read (Is a directory)"):
             read(tmp_path / "folder")
-
-
-def test_the_digest_is_sha256(tmp_path):
-    (tmp_path / "a").write_bytes(b"abc")
-    assert file_digest(tmp_path / "a") == hashlib.sha256(b"abc").hexdigest()
 
 
 @pytest.mark.parametrize("read", [file_digest, read_bytes])

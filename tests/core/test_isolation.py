@@ -33,12 +33,10 @@ def _no_process_is_left():
     assert psutil.Process().children() == before
 
 
-def test_items_arrive_in_order():
-    assert list(run_in_subprocess(iter, (["a", "b", "c"],), LONG)) == ["a", "b", "c"]
-
-
-def test_the_work_is_done_in_another_process():
-    [process] = run_in_subprocess(map, (eval, ["__import__('os').getpid()"]), LONG)
+def test_the_work_is_done_in_another_process_and_items_arrive_in_order():
+    items = ["'a'", "__import__('os').getpid()", "'c'"]
+    first, process, last = run_in_subprocess(map, (eval, items), LONG)
+    assert (first, last) == ("a", "c")
     assert process != os.getpid()
 
 
@@ -182,15 +180,9 @@ def test_a_file_that_kills_its_process_is_named_and_all_others_are_done(work, mo
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_one_worker_is_this_process(workers):
-    seen = []
-    assert list(crash_proof_map(seen.append, [Path("a"), Path("b")], workers)) == [
-        (Path("a"), None),
-        (Path("b"), None),
-    ]
-    assert seen == [Path("a"), Path("b")]
-
-
-def test_no_files_are_no_work():
+    seen, paths = [], [Path("a"), Path("b")]
+    assert list(crash_proof_map(seen.append, paths, workers)) == [(path, None) for path in paths]
+    assert seen == paths
     assert list(crash_proof_map(str, [], workers=2)) == []
 
 

@@ -51,19 +51,21 @@ def test_a_user_error_is_recorded_so_that_torchrun_does_not_restart(run_worker, 
     assert capsys.readouterr().out == ""
 
 
-def test_a_terminated_process_keeps_its_exit_code(run_worker):
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [("terminated", 143, ""), ("disconnected", 1, "process 1 has lost the connection to the others\n")],
+)
+def test_a_terminated_process_keeps_its_exit_code_and_one_that_lost_the_connection_fails_with_one_line(
+    run_worker, capsys, how, code, said
+):
     with pytest.raises(SystemExit) as ended:
-        run_worker("terminated")
-    assert ended.value.code == 143
+        run_worker(how)
+    assert (ended.value.code, capsys.readouterr().err) == (code, said)
 
 
-def test_a_process_that_lost_the_connection_fails_with_one_line(run_worker, capsys):
-    with pytest.raises(SystemExit) as ended:
-        run_worker("disconnected")
-    assert (ended.value.code, capsys.readouterr().err) == (
-        1,
-        "process 1 has lost the connection to the others\n",
-    )
+def test_any_other_failure_keeps_its_traceback(run_worker):
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        run_worker("broken")
 
 
 def test_a_process_that_lost_one_with_a_user_error_exits_cleanly(run_worker, monkeypatch, tmp_path, capsys):
@@ -87,11 +89,6 @@ def test_a_process_whose_launcher_has_ended_does_not_start(run_worker, monkeypat
     with pytest.raises(SystemExit):
         run_worker("fine")
     assert capsys.readouterr().out == ""
-
-
-def test_any_other_failure_keeps_its_traceback(run_worker):
-    with pytest.raises(RuntimeError, match="cannot be multiplied"):
-        run_worker("broken")
 
 
 @pytest.mark.parametrize(

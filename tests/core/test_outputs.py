@@ -15,27 +15,23 @@ def test_a_new_file_and_an_earlier_output_may_be_written(tmp_path):
     check_output(tmp_path / "old", "--to", is_own)
 
 
-def test_a_file_of_the_user_is_not_replaced(tmp_path):
+def test_what_is_not_an_earlier_output_is_not_replaced(tmp_path):
     (tmp_path / "thesis.txt").write_bytes(b"mine")
-    with refused("did not write it, so it is not replaced; choose another name with --to"):
-        check_output(tmp_path / "thesis.txt", "--to", is_own)
-
-
-def test_an_input_is_not_replaced_under_any_of_its_names(tmp_path):
-    (tmp_path / "input").write_bytes(b"own output")
-    (tmp_path / "link").symlink_to("input")
-    for name in ("input", "link"):
-        with refused("is an input of this command and is not replaced"):
-            check_output(tmp_path / name, "--to", is_own, tmp_path / "input")
-
-
-def test_a_pipe_a_folder_and_a_dangling_link_are_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
-    (tmp_path / "link").symlink_to("nowhere")
-    for name, fault in (("pipe", "regular"), ("folder", "regular"), ("link", "does not exist")):
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "input").write_bytes(b"own output")
+    (tmp_path / "link").symlink_to("input")
+    for name, fault in {
+        "thesis.txt": "did not write it, so it is not replaced; choose another name with --to",
+        "pipe": "regular",
+        "folder": "regular",
+        "dangling": "does not exist",
+        "input": "is an input of this command and is not replaced",
+        "link": "is an input of this command and is not replaced",
+    }.items():
         with refused(fault):
-            check_output(tmp_path / name, "--to", is_own)
+            check_output(tmp_path / name, "--to", is_own, tmp_path / "input")
 
 
 def test_a_sentence_that_is_too_long_for_a_name_is_no_input(tmp_path):

@@ -13,8 +13,10 @@ def test_partitions_cover_everything_once_and_in_order(total, count):
     assert [each for part in parts for each in part] == everything
 
 
-def test_one_process_gets_its_input_back():
+def test_without_torchrun_one_process_gets_its_input_back():
     rows, found = torch.ones(2, 3), ({"step": 1}, {"a": torch.zeros(2)})
+    with joined(torch.device("cpu")) as processes:
+        assert processes is ALONE
     assert ALONE.gather(rows) is rows
     assert ALONE.from_first(found) is found
     assert ALONE.any(True)
@@ -22,11 +24,6 @@ def test_one_process_gets_its_input_back():
     layer = torch.nn.Linear(2, 1)
     ALONE.add_gradients(layer.parameters())
     assert layer.weight.grad is None
-
-
-def test_without_torchrun_there_is_one_process():
-    with joined(torch.device("cpu")) as processes:
-        assert processes is ALONE
 
 
 def test_rows_of_all_processes_come_in_order_and_each_gets_the_gradient_of_its_own():
@@ -73,7 +70,7 @@ def test_all_processes_know_if_one_is_true(who):
     assert in_processes(2, lambda processes: processes.any(processes.rank == who)) == [who is not None] * 2
 
 
-def test_the_first_process_sends_json_data_and_tensors_of_any_type():
+def test_the_first_process_sends_json_data_and_tensors_of_any_type_or_nothing():
     sent = {
         "weights": torch.arange(6.0).reshape(2, 3).T,
         "step": torch.tensor(7.0),
@@ -82,20 +79,15 @@ def test_the_first_process_sends_json_data_and_tensors_of_any_type():
     }
 
     def work(processes):
-        description, tensors = processes.from_first(
-            ({"points": [{"loss": 0.1}]}, sent) if processes.first else None
-        )
-        return description, {name: (value.dtype, value.numpy()) for name, value in tensors.items()}
+        assert processes.from_first(None) is None
+        found = processes.from_first(({"points": [{"loss": 0.1}]}, sent) if processes.first else None)
+        return found[0], {name: (value.dtype, value.numpy()) for name, value in found[1].items()}
 
     for description, tensors in in_processes(2, work):
         assert description == {"points": [{"loss": 0.1}]}
         for name, value in sent.items():
             assert tensors[name][0] == value.dtype
             assert (tensors[name][1] == value.numpy()).all()
-
-
-def test_the_first_process_may_have_found_nothing():
-    assert in_processes(2, lambda processes: processes.from_first(None)) == [None, None]
 
 
 def test_only_the_first_process_logs(capsys):

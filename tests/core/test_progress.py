@@ -29,41 +29,43 @@ def lines(capsys):
     return capsys.readouterr().err.splitlines()
 
 
-def test_a_line_says_what_is_done_how_fast_and_how_long_it_still_takes(clock, capsys):
-    work = Progress("extract", 1000, unit="image", clock=clock)
-    clock.now += 60
-    work.update(90, "2 workers")
-    assert lines(capsys) == ["extract: 90 of 1,000 images (9%), 1.50 images/s, 10 min 7 s left, 2 workers"]
+@pytest.mark.parametrize(
+    ("title", "options", "seconds", "update", "line"),
+    [
+        ("extract", {"total": 1000, "unit": "image"}, 60, (90, "2 workers"),
+         "extract: 90 of 1,000 images (9%), 1.50 images/s, 10 min 7 s left, 2 workers"),
+        ("extract", {"total": 1000, "done": 800, "unit": "image"}, 100, (50,),
+         "extract: 850 of 1,000 images (85%), 0.50 images/s, 5 min 0 s left"),
+        ("verifying", {"total": 4_000_000, "unit": BYTES}, 100, (1_000_000,),
+         "verifying: 1.0 of 4.0 MB (25%), 0.0 MB/s, 5 min 0 s left"),
+        ("extract", {"total": 0}, 0, None, "extract: 0 of 0 items"),
+        ("verifying a\x1b[2J", {"total": 1}, 0, None, "verifying a\\u001b[2J: 0 of 1 items (0%)"),
+    ],
+)  # fmt: skip
+def test_a_line_says_what_is_done_how_fast_and_how_long_it_still_takes(
+    clock, capsys, title, options, seconds, update, line
+):
+    """The rate does not count what an earlier run did."""
+    work = Progress("", clock=clock, **options)
+    clock.now += seconds
+    work.rename(title)
+    work.update(*update) if update else work.mark()
+    assert lines(capsys) == [line]
 
 
-def test_there_is_a_line_per_minute_and_no_more(clock, capsys):
-    work = Progress("extract", 1000, unit="image", clock=clock)
-    for _ in range(300):
-        clock.now += 1
-        work.update()
-    work.close()
-    printed = lines(capsys)
-    assert [line.partition(" of ")[0] for line in printed] == [
-        f"extract: {done}" for done in (60, 120, 180, 240, 300)
-    ]
+def test_there_is_a_line_per_minute_and_a_last_one_but_none_of_short_work(clock, capsys):
+    def work(steps, total):
+        progress = Progress("extract", total, unit="image", clock=clock)
+        for _ in range(steps):
+            clock.now += 1
+            progress.update()
+        progress.close()
+        return lines(capsys)
 
-
-def test_the_last_line_says_that_all_is_done(clock, capsys):
-    work = Progress("extract", 70, unit="image", clock=clock)
-    for _ in range(70):
-        clock.now += 1
-        work.update()
-    work.close()
-    assert lines(capsys)[-1] == "extract: 70 of 70 images (100%), 1.00 images/s"
-
-
-def test_short_work_prints_nothing(clock, capsys):
-    work = Progress("extract", 50, clock=clock)
-    for _ in range(50):
-        clock.now += 1
-        work.update()
-    work.close()
-    assert lines(capsys) == []
+    printed = [line.partition(" of ")[0] for line in work(300, 1000)]
+    assert printed == [f"extract: {done}" for done in (60, 120, 180, 240, 300)]
+    assert work(70, 70)[-1] == "extract: 70 of 70 images (100%), 1.00 images/s"
+    assert work(50, 50) == []
 
 
 def test_a_mark_prints_a_line_at_once(clock, capsys):
@@ -73,26 +75,6 @@ def test_a_mark_prints_a_line_at_once(clock, capsys):
     work.mark("epoch 1/4")
     work.close()
     assert lines(capsys) == ["train: 10 of 40 steps (25%), 5.00 steps/s, at most 6 s left, epoch 1/4"]
-
-
-def test_the_rate_does_not_count_what_an_earlier_run_did(clock, capsys):
-    work = Progress("extract", 1000, done=800, unit="image", clock=clock)
-    clock.now += 100
-    work.update(50)
-    assert lines(capsys) == ["extract: 850 of 1,000 images (85%), 0.50 images/s, 5 min 0 s left"]
-
-
-def test_bytes_are_counted_in_megabytes(clock, capsys):
-    work = Progress("verifying", 4_000_000, unit=BYTES, clock=clock)
-    clock.now += 100
-    work.rename("verifying features")
-    work.update(1_000_000)
-    assert lines(capsys) == ["verifying features: 1.0 of 4.0 MB (25%), 0.0 MB/s, 5 min 0 s left"]
-
-
-def test_work_without_items_has_a_line_too(clock, capsys):
-    Progress("extract", 0, clock=clock).mark()
-    assert lines(capsys) == ["extract: 0 of 0 items"]
 
 
 def test_a_log_file_gets_lines(monkeypatch, capsys):
@@ -110,11 +92,6 @@ def test_only_the_first_process_prints(monkeypatch, capsys):
         shown.update()
         shown.mark("epoch 1/1")
     assert lines(capsys) == []
-
-
-def test_control_characters_of_a_title_do_not_reach_the_terminal(clock, capsys):
-    Progress("verifying a\x1b[2J", 1, clock=clock).mark()
-    assert lines(capsys) == ["verifying a\\u001b[2J: 0 of 1 items (0%)"]
 
 
 @pytest.mark.parametrize(

@@ -37,25 +37,22 @@ def test_work_that_has_saved_its_state_ends_as_if_terminated_and_says_that_it_ca
     assert (ended.value.code, logged) == (143, [f"terminated; {CONTINUES}"])
 
 
-def test_ctrl_c_is_delayed_until_the_work_exits():
-    with pytest.raises(KeyboardInterrupt), graceful_stop() as stop:
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
+def test_a_signal_is_delayed_until_the_work_exits_with_the_code_that_a_shell_reports(number, error):
+    with pytest.raises(error) as ended, graceful_stop() as stop:
         assert not stop()
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
         assert stop()
         stop.exit()
+    assert error is KeyboardInterrupt or ended.value.code == 143
 
 
 def test_ctrl_c_ends_saved_work_as_ctrl_c_does():
     with pytest.raises(KeyboardInterrupt), graceful_stop():
         os.kill(os.getpid(), signal.SIGINT)
         raise StoppedError
-
-
-def test_sigterm_ends_with_the_code_that_a_shell_reports():
-    with pytest.raises(SystemExit) as ended, graceful_stop() as stop:
-        os.kill(os.getpid(), signal.SIGTERM)
-        stop.exit()
-    assert ended.value.code == 143
 
 
 def test_only_the_named_signals_are_delayed():
@@ -91,15 +88,11 @@ def test_the_handler_of_a_library_is_replaced_and_the_first_one_restored():
     assert ended.value.code == 143
 
 
-def test_an_interrupt_says_that_the_same_command_continues(capsys):
+@pytest.mark.parametrize("rank", [None, "0", "1"])
+def test_an_interrupt_says_once_that_the_same_command_continues(monkeypatch, capsys, rank):
+    if rank is not None:
+        monkeypatch.setenv("RANK", rank)
     with pytest.raises(KeyboardInterrupt), explain_interrupt():
         raise KeyboardInterrupt
     line = "interrupted; finished work is kept, and the same command continues from there\n"
-    assert capsys.readouterr().err == line
-
-
-def test_of_several_processes_only_the_first_reports_the_interrupt(monkeypatch, capsys):
-    monkeypatch.setenv("RANK", "1")
-    with pytest.raises(KeyboardInterrupt), explain_interrupt():
-        raise KeyboardInterrupt
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == ("" if rank == "1" else line)

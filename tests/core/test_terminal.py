@@ -10,13 +10,13 @@ from tests.support.imports import ROOT
 HOSTILE = "a\x1b[2J\x9b31m\r\x07\u202egpj.\udcff\x00\u2028b"
 
 
-def test_no_control_character_reaches_the_terminal():
+def test_no_control_character_reaches_the_terminal_and_escapes_are_those_of_json(capsys):
     assert harmless(HOSTILE).isprintable()
     assert harmless(HOSTILE).encode()
-
-
-def test_escapes_are_those_of_json():
     assert json.loads(f'"{harmless(HOSTILE)}"') == HOSTILE
+    assert InputError(f"{HOSTILE}: no such file").format_message().isprintable()
+    say(HOSTILE, err=True)
+    assert capsys.readouterr().err.rstrip("\n").isprintable()
 
 
 def test_ordinary_text_of_any_language_stays_as_it_is():
@@ -28,18 +28,9 @@ def test_a_printable_text_is_one_line():
     assert printable("a\nb\t c\x1b") == "a b c"
 
 
-def test_an_error_that_quotes_a_file_name_is_harmless():
-    assert InputError(f"{HOSTILE}: no such file").format_message().isprintable()
-
-
 def test_a_line_break_in_the_name_of_a_file_forges_no_second_message():
     assert InputError("a\nError: b: no such file").format_message() == "a\\u000aError: b: no such file"
     assert LinesError("one\ntwo").format_message() == "one\ntwo"
-
-
-def test_what_is_printed_is_harmless(capsys):
-    say(HOSTILE, err=True)
-    assert capsys.readouterr().err.rstrip("\n").isprintable()
 
 
 @pytest.mark.parametrize("folder", ["fne", "stages"])

@@ -98,21 +98,16 @@ def warning(root, capsys):
     return capsys.readouterr().err
 
 
-def test_an_untracked_folder_in_the_repository_gives_a_warning(repository, capsys):
-    warned = warning(repository / "data/mine", capsys)
-    assert warned.startswith(
-        f"Warning: catalog.root: {repository}/data/mine is tracked neither by Git nor by DVC"
-    )
-    assert warned.endswith(f"run `dvc add {repository}/data/mine`, or use a folder outside the repository\n")
-
-
-def test_the_images_must_be_tracked_and_not_only_the_annotation_file(repository, capsys):
-    (repository / "data/mine/é.json").touch()
+def test_an_untracked_folder_gives_a_warning_also_if_only_its_annotation_file_is_tracked(repository, capsys):
+    folder = repository / "data/mine"
+    warned = warning(folder, capsys)
+    assert warned.startswith(f"Warning: catalog.root: {folder} is tracked neither by Git nor by DVC")
+    assert warned.endswith(f"run `dvc add {folder}`, or use a folder outside the repository\n")
+    (folder / "é.json").touch()
     subprocess.run(["git", "add", "data/mine/é.json"], check=True)
-    warned = warning(repository / "data/mine/é.json", capsys)
-    assert warned.startswith(f"Warning: catalog.root: {repository}/data/mine is tracked neither by Git nor ")
+    assert warning(folder / "é.json", capsys) == warned
     subprocess.run(["git", "add", "data/mine/a.jpg"], check=True)
-    assert warning(repository / "data/mine/é.json", capsys) == ""
+    assert warning(folder / "é.json", capsys) == ""
 
 
 @pytest.mark.parametrize(

@@ -236,25 +236,20 @@ def test_dropped_restval_images_are_neither_opened_nor_rejected(tmp_path):
     assert not result.rejects
 
 
-def test_the_first_images_of_val_stay_in_the_order_of_the_data_set(tmp_path):
+def test_the_first_images_of_val_and_the_first_usable_captions_of_an_image_stay(tmp_path):
     names = ["c.jpg", "a.jpg", "b.jpg"]
-    write_karpathy(tmp_path, entry("t.jpg"), *(entry(name, "val", f"A {name[0]}") for name in names))
-    result = build(tmp_path, splitting=Splitting("drop", 0, 0, 0, val_images=2))
+    training = entry("t.jpg", "train", "One", "...", "Two", "Three")
+    write_karpathy(tmp_path, training, *(entry(name, "val", f"A {name[0]}") for name in names))
+    splitting = Splitting("drop", 0, 0, 0, val_images=2)
+    result = build(tmp_path, splitting=splitting, captions_per_image=2)
     assert splits(result) == {"t.jpg": "train", "c.jpg": "val", "a.jpg": "val"}
-    assert result.counts[VAL_DROPPED] == 1
-
-
-def test_the_first_usable_captions_of_an_image_stay(tmp_path):
-    write_karpathy(tmp_path, entry("a.jpg", "train", "One", "...", "Two", "Three"))
-    result = build(tmp_path, captions_per_image=2)
     assert result.captioned[0].captions == ("One", "Two")
-    assert result.counts[CAPTIONS_DROPPED] == 1
+    assert (result.counts[VAL_DROPPED], result.counts[CAPTIONS_DROPPED]) == (1, 1)
 
 
 def test_equal_captions_of_different_images_are_counted(tmp_path):
-    write_karpathy(
-        tmp_path, entry("a.jpg", "train", "A dog", "A dog", "One"), entry("b.jpg", "train", "A dog", "Two")
-    )
+    one, two = entry("a.jpg", "train", "A dog", "A dog", "One"), entry("b.jpg", "train", "A dog", "Two")
+    write_karpathy(tmp_path, one, two)
     assert build(tmp_path).counts[ELSEWHERE] == 3
 
 
@@ -286,16 +281,19 @@ def test_nothing_that_can_be_used_is_an_error(tmp_path, images, parts):
         build(tmp_path, images=images)
 
 
-def test_an_empty_train_split_is_explained_by_its_rejects(tmp_path):
-    write_karpathy(tmp_path, entry("a.jpg"), entry("b.jpg", "train", "..."), entry("c.jpg", "val"))
+@pytest.mark.parametrize(
+    ("entries", "parts"),
+    [
+        ([entry("a.jpg"), entry("b.jpg", "train", "..."), entry("c.jpg", "val")],
+         ("is in the split 'train' (1 gallery, 1 val)", "rejected: 2, see the rejects file")),
+        ([entry("a.jpg", "restval"), entry("b.jpg", "val")],
+         ("is in the split 'train' (1 val)", "'restval' left out: 1, see catalog.restval")),
+    ],
+)  # fmt: skip
+def test_an_empty_train_split_is_explained_by_its_rejects_or_what_restval_left_out(tmp_path, entries, parts):
+    write_karpathy(tmp_path, *entries)
     (tmp_path / "images/a.jpg").unlink()
-    with refused("is in the split 'train' (1 gallery, 1 val)", "rejected: 2, see the rejects file"):
-        build(tmp_path)
-
-
-def test_an_empty_train_split_is_explained_by_what_restval_left_out(tmp_path):
-    write_karpathy(tmp_path, entry("a.jpg", "restval"), entry("b.jpg", "val"), images=False)
-    with refused("is in the split 'train' (1 val)", "'restval' left out: 1, see catalog.restval"):
+    with refused(*parts):
         build(tmp_path)
 
 
@@ -320,11 +318,8 @@ def test_fractions_are_exact_and_only_the_seed_decides_what_is_drawn():
     assert Counter(drawn.values()) == {"train": 35, "val": 5, "test": 10}
     assert draw_splits(IDS[::-1], splitting()) == drawn
     assert draw_splits(IDS, splitting(seed=1)) != drawn
-
-
-def test_the_draw_never_changes_from_version_to_version():
-    drawn = draw_splits(IDS[:10], splitting())
-    assert sorted(name for name, split in drawn.items() if split != "train") == ["2.jpg", "8.jpg", "9.jpg"]
+    held_out = [name for name, split in draw_splits(IDS[:10], splitting()).items() if split != "train"]
+    assert sorted(held_out) == ["2.jpg", "8.jpg", "9.jpg"], "the draw never changes from version to version"
 
 
 def test_restval_is_dropped_and_counted_or_added_to_train():
@@ -351,13 +346,10 @@ def test_training_images_are_held_out_for_a_data_set_without_test_images():
     assert Counter(unchanged.values()) == {"train": 50, "val": 1, "gallery": 1}
 
 
-def test_test_images_are_not_held_out_twice():
-    records = [record("a", "train"), record("b", "test")]
+def test_test_images_are_not_held_out_twice_and_splits_for_some_images_only_are_an_error():
     with refused("params.yaml: catalog.test_from_train is 0.5, but 1 images have the split 'test'", "to 0"):
+        records = [record("a", "train"), record("b", "test")]
         resolve_splits(records, {"a", "b"}, replace(splitting(), test_from_train=0.5))
-
-
-def test_splits_for_some_images_only_are_an_error():
     with refused(
         "table.csv: 1 of 2 images have no split (first 'b', line 2)", "every image a split, or none"
     ):
@@ -425,21 +417,22 @@ def test_different_spellings_of_the_root_are_the_same_folder(root):
     [
         (
             {"format": "voc"},
-            "format: 'voc' is not one of 'auto', 'coco', 'flickr', 'folder', 'karpathy', 'table', 'webdataset'",
+            "format: 'voc' is not one of 'auto', 'coco', 'flickr', 'folder', 'karpathy', 'table', ",
         ),
         ({"restval": "keep"}, "restval: 'keep' is not one of 'drop', 'train'"),
         ({"val_share": 1.0}, "val_share: input should be less than 1, got 1.0"),
         ({"test_share": -0.1}, "test_share: input should be greater than or equal to 0, got -0.1"),
         (
             {"val_share": 0.5, "test_share": 0.5},
-            "val_share 0.5 and test_share 0.5 leave nothing for train; their sum must be below 1",
+            "val_share 0.5 and test_share 0.5 leave nothing for train; their ",
         ),
         ({"max_rejects": -1}, "max_rejects: input should be greater than or equal to 0, got -1"),
         ({"root": None}, "root: input should be a valid string, got None"),
     ],
 )
 def test_a_value_out_of_bounds_is_reported(changes, message):
-    assert section(**changes)[1] == [message]
+    (fault,) = section(**changes)[1]
+    assert fault.startswith(message)
 
 
 def test_the_schema_is_loaded_without_torch():

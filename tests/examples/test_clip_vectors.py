@@ -41,10 +41,8 @@ def test_both_sides_of_a_catalog_are_computed_imported_and_evaluated(run, tmp_pa
         assert file["features"].shape == (20, 12)
         assert np.allclose(np.linalg.norm(file["features"], axis=1), 1, atol=1e-5)
     invoke(fne, "import", "clip_images.npz")
-    assert (
-        "all 100 captions of data/captions.jsonl have a row"
-        in invoke(fne, "import", "--captions", "clip_captions.npz").output
-    )
+    imported = invoke(fne, "import", "--captions", "clip_captions.npz").output
+    assert "all 100 captions of data/captions.jsonl have a row" in imported
     torch.manual_seed(0)
     model = open_clip.create_model("tiny").eval()
     text = json.loads(Path("data/captions.jsonl").read_text().splitlines()[1])
@@ -52,12 +50,8 @@ def test_both_sides_of_a_catalog_are_computed_imported_and_evaluated(run, tmp_pa
         expected = model.encode_text(open_clip.get_tokenizer("tiny")([text["captions"][2]]), normalize=True)
     found = Rows.open(Path("features/imported_captions")).read([f"{text['id']}#2"])
     assert np.allclose(found, expected.numpy(), atol=1e-5)
-    change_params(
-        tmp_path,
-        {
-            "imported": {"images": "features/imported", "captions": "features/imported_captions"},
-        },
-    )
+    stores = {"images": "features/imported", "captions": "features/imported_captions"}
+    change_params(tmp_path, {"imported": stores})
     result = run("evaluate_imported")
     assert result.exit_code == 0, result.output
     assert json.loads(Path("metrics/imported.json").read_text())["test_full"]["images"] == 6

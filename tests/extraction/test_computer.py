@@ -66,10 +66,9 @@ def test_batches_that_do_not_fit_are_halved_and_this_is_said_once():
     assert "set runtime.batch to 2" in said
     assert set(device.submitted) == {2}
     assert device.most <= 3
-
-
-def test_batches_that_fit_alone_are_not_halved():
-    device = SmallDevice(capacity=10)
+    for error in (MemoryError(), RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED")):
+        assert len(computed(SmallDevice(capacity=2, error=error), 9, 8)) == 1
+    device = SmallDevice(capacity=10)  # which holds each batch alone
     assert computed(device, 32, 8) == []
     assert set(device.submitted) == {8}
     assert device.released > 0
@@ -85,17 +84,9 @@ def test_memory_that_gets_scarce_later_halves_the_batches_from_then_on():
     assert np.concatenate(found).tolist() == list(range(32))
 
 
-@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED")])
-def test_other_errors_of_scarce_memory_halve_batches_too(error):
-    assert len(computed(SmallDevice(capacity=2, error=error), 9, 8)) == 1
-
-
-def test_one_image_that_does_not_fit_is_an_error_that_says_what_to_do():
+def test_one_image_that_does_not_fit_and_other_errors_are_errors():
     with refused("out of memory with one image per batch", "set runtime.device to cpu"):
         computed(SmallDevice(capacity=0), 3, 2)
-
-
-def test_other_errors_are_not_taken_for_scarce_memory():
     with pytest.raises(RuntimeError, match="illegal memory access"):
         computed(SmallDevice(capacity=1, error=RuntimeError("an illegal memory access")), 3, 2)
 

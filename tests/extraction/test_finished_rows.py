@@ -168,19 +168,15 @@ def test_the_name_of_a_cpu_is_its_model_and_its_instruction_set(tmp_path, monkey
     assert hardware_name("cuda") == "Some GPU"
 
 
-def test_the_last_recorded_hardware_of_a_row_counts(tmp_path):
+def test_the_last_recorded_hardware_of_a_row_counts_and_an_incomplete_line_affects_no_other(tmp_path):
+    path = tmp_path / "aa.made"
+    assert read_hardware(path) == {}
     for digest, name in (("01", "a b"), ("02", "a b"), ("01", "c")):
-        append_hardware(tmp_path / "aa.made", digest, name)
-    assert read_hardware(tmp_path / "aa.made") == {"01": "c", "02": "a b"}
-
-
-def test_an_incomplete_line_does_not_affect_other_rows(tmp_path):
-    assert read_hardware(tmp_path / "aa.made") == {}
-    append_hardware(tmp_path / "aa.made", "01", "a")
-    with (tmp_path / "aa.made").open("ab") as file:
-        file.write(b"\n02 half a nam")
-    append_hardware(tmp_path / "aa.made", "03", "b")
-    assert read_hardware(tmp_path / "aa.made") == {"01": "a", "03": "b"}
+        append_hardware(path, digest, name)
+    with path.open("ab") as file:
+        file.write(b"\n04 half a nam")
+    append_hardware(path, "03", "b")
+    assert read_hardware(path) == {"01": "c", "02": "a b", "03": "b"}
 
 
 @pytest.mark.parametrize("hardware", [{"1": "a", "2": "a"}, {"1": "a", "2": "b"}, {"2": "b"}, {}])
@@ -221,27 +217,19 @@ def test_the_hardware_that_computed_the_rows_is_reused_too():
 SECTION = {"backbone": "vgg16", "crops": "ten", "shards": 4}
 
 
-@pytest.fixture
-def recorded(monkeypatch):
-    """A lock file that names a store with its settings, and a default remote."""
+def test_a_store_that_the_cache_lacks_may_be_fetched_from_a_remote_as_the_lock_file_records(monkeypatch):
     lock = YAML(typ="safe").load(Path("dvc.lock"))
     lock["stages"]["extract"]["params"] = {"params.yaml": {"extract": SECTION}}
     YAML().dump(lock, Path("dvc.lock"))
     monkeypatch.setattr(finished_rows, "default_remote", lambda: "team")
-
-
-def test_a_store_that_the_cache_lacks_may_be_fetched(recorded):
     assert fetchable_from(STORE, SECTION) is None  # the cache has it
     shutil.rmtree("cache")
     assert fetchable_from(STORE, SECTION) == "team"
     assert fetchable_from(STORE, SECTION | {"shards": 9}) == "team"
     assert fetchable_from(STORE, SECTION | {"crops": "five"}) is None
-
-
-def test_without_a_remote_or_a_lock_nothing_can_be_fetched(recorded, monkeypatch):
-    shutil.rmtree("cache")
-    monkeypatch.setattr(finished_rows, "default_remote", lambda: None)
-    assert fetchable_from(STORE, SECTION) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(finished_rows, "default_remote", lambda: None)
+        assert fetchable_from(STORE, SECTION) is None
     Path("dvc.lock").unlink()
     assert fetchable_from(STORE, SECTION) is None
 
@@ -268,11 +256,9 @@ def test_a_listing_with_names_that_no_store_has_leaves_no_link(name, tmp_path, m
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     md5 = shard_object().parent.name + shard_object().name
     Path("listing").write_text(json.dumps([{"md5": md5, "relpath": name.format(tmp_path)}]))
-    content = YAML(typ="safe").load(Path("dvc.lock"))
-    digest = keep(Path("listing"))
+    digest, content = keep(Path("listing")), YAML(typ="safe").load(Path("dvc.lock"))
     content["stages"]["extract"]["outs"][0]["md5"] = f"{digest}.dir"
-    cached = Path("cache", digest[:2], digest[2:])
-    cached.rename(f"{cached}.dir")
+    Path("cache", digest[:2], digest[2:]).rename(f"cache/{digest[:2]}/{digest[2:]}.dir")
     YAML().dump(content, Path("dvc.lock"))
     before = set(tmp_path.rglob("*"))
     assert reused() == {}

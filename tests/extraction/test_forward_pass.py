@@ -73,12 +73,9 @@ def test_a_network_has_as_many_features_as_filters_and_units(tmp_path, backbone,
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_every_convolution_and_hidden_layer_is_kept_in_the_order_of_the_network(backbone):
     with torch.device("meta"):
-        model = build_backbone(backbone)
-    weighted = [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, torch.nn.Conv2d | torch.nn.Linear)
-    ]
+        modules = dict(build_backbone(backbone).named_modules())
+    kinds = torch.nn.Conv2d | torch.nn.Linear
+    weighted = [name for name, module in modules.items() if isinstance(module, kinds)]
     assert sorted(tap.weighted for tap in BACKBONES[backbone].taps) == sorted(weighted[:-1])
     assert len({tap.layer for tap in BACKBONES[backbone].taps}) == len(weighted) - 1
 
@@ -127,11 +124,9 @@ def test_weights_of_convolutions_only_give_a_network_of_those(tmp_path):
 def test_weights_with_a_missing_tensor_are_refused(tmp_path):
     state = empty_state("alexnet")
     del state["features.3.bias"]
-    for given, fault in (
-        (state, "layer conv2 is incomplete: 'features.3.bias' is missing; "),
-        ({}, "layer conv1 is incomplete: 'features.0.weight' is missing; "),
-    ):
-        with refused(f"{tmp_path}/w: ", fault, "use another weights file"):
+    for given, layer, name in ((state, "conv2", "features.3.bias"), ({}, "conv1", "features.0.weight")):
+        said = f"{tmp_path}/w: layer {layer} is incomplete: '{name}' is missing; "
+        with refused(said, "use another weights file"):
             build_network("alexnet", weights(tmp_path, given), CPU)
 
 

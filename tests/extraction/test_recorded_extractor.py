@@ -1,9 +1,9 @@
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fne.core.errors import InputError
 from fne.extraction.recorded_extractor import (
     Agreement,
     choose_photos,
@@ -15,9 +15,11 @@ from fne.extraction.recorded_extractor import (
 from fne.extraction.settings import CAFFE, TORCHVISION
 from fne.extraction.weights import Weights
 from fne.store.artifact import Artifact, merge
-from fne.store.layout import Layer, plan_shards
-from fne.store.rows import Rows, write_rows
+from fne.store.layout import Layer
+from fne.store.rows import Rows
 from tests.support.extraction import draw, red_extractor, redness
+from tests.support.features import write_store
+from tests.support.refusals import refused
 
 WEIGHTS = Weights(Artifact(Path("w"), "weights", "digest", {"kind": "file"}, {}), {})
 EXTRACTED = {
@@ -36,16 +38,13 @@ def photos(tmp_path, monkeypatch):
         draw(Path("photos"), number)
 
 
-def imported(scale: float = 1.0, layers=LAYERS, dtype: str = "float16") -> Path:
+def imported(scale: float = 1.0, layers=LAYERS) -> Path:
     """Write imported features of five images, of which three have photos."""
-    numbers = [1, 3, 5, 7, 9]
-    values = np.array([[redness(each), 2 * scale * redness(each)] for each in numbers], dtype=dtype)
-    ids = [f"{number}.png" for number in numbers]
-    shards = [
-        (number, own, values[[ids.index(each) for each in own]])
-        for number, own in plan_shards(ids, 1).items()
-    ]
-    write_rows(Path("store"), "activations", layers, dtype, shards, {"source": "x.npz"}, {})
+    values = {
+        f"{each}.png": np.array([redness(each), 2 * scale * redness(each)], "float16")
+        for each in (1, 3, 5, 7, 9)
+    }
+    write_store(Path("store"), "activations", layers, values, "float16", settings={"source": "x.npz"})
     return Path("store")
 
 
@@ -74,54 +73,35 @@ def test_a_new_image_can_then_be_extracted_as_the_record_says():
     assert recorded_extraction(embeddings)["backbone"] == "alexnet"
 
 
-def test_other_rows_are_refused_and_nothing_is_recorded():
-    with pytest.raises(InputError) as caught:
-        record_network(imported(scale=1.01), Path("photos"), red_extractor(), WEIGHTS)
-    assert caught.value.message == (
-        "photos/1.png: `extract` in params.yaml computes another row than that of store: b differs by 0.01 of "
-        "its length, more than 0.005; correct extract.weights, resize, crops or activations, or leave out "
-        "--photos"
-    )
+@pytest.mark.parametrize(
+    ("changes", "folder", "parts"),
+    [
+        ({"scale": 1.01}, "photos",
+         ["photos/1.png: `extract` in params.yaml computes another row than that of store: b differs by 0.01 of its ",
+          "more than 0.005; correct extract.weights, ", "or leave out --photos"]),
+        ({"layers": [Layer("a", 2)]}, "photos",
+         ["store: has other layers (1 layers, the last is a) than `extract` in params.yaml computes (2 layers, the ",
+          "is b); correct extract.backbone, ", "or leave out --photos"]),
+        ({}, "empty",
+         ["empty: has no photo of the 5 images of store, whose first id is '1.png'; name the folder that their ids "]),
+        ({}, "damaged", ["damaged/5.png: cannot be decoded (the file is empty); remove it from the folder"]),
+    ],
+)  # fmt: skip
+def test_photos_that_do_not_confirm_the_network_are_refused_and_nothing_is_recorded(changes, folder, parts):
+    Path("empty").mkdir()
+    shutil.copytree("photos", "damaged")
+    Path("damaged/5.png").write_bytes(b"")
+    with refused(*parts):
+        record_network(imported(**changes), Path(folder), red_extractor(), WEIGHTS)
     assert Rows.open(Path("store")).artifact.settings == {"source": "x.npz"}
 
 
-def test_other_layers_are_refused():
-    with pytest.raises(InputError) as caught:
-        record_network(imported(layers=[Layer("a", 2)]), Path("photos"), red_extractor(), WEIGHTS)
-    assert caught.value.message == (
-        "store: has other layers (1 layers, the last is a) than `extract` in params.yaml computes (2 layers, "
-        "the last is b); correct extract.backbone, weights or layers, or leave out --photos"
-    )
-
-
-def test_a_folder_without_photos_of_the_features_is_refused(tmp_path):
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError) as caught:
-        record_network(imported(), Path("empty"), red_extractor(), WEIGHTS)
-    assert caught.value.message == (
-        "empty: has no photo of the 5 images of store, whose first id is '1.png'; name the folder that their "
-        "ids start from"
-    )
-
-
-def test_a_damaged_photo_is_named():
-    Path("photos/5.png").write_bytes(b"")
-    with pytest.raises(InputError) as caught:
-        record_network(imported(), Path("photos"), red_extractor(), WEIGHTS)
-    assert caught.value.message == (
-        "photos/5.png: cannot be decoded (the file is empty); remove it from the folder"
-    )
-
-
 def test_photos_are_spread_over_the_images_and_never_outside_the_folder(tmp_path):
-    for number in range(100):
-        (tmp_path / "photos" / f"{number:03d}.jpg").touch()
-    (tmp_path / "secret.jpg").touch()
     ids = [f"{number:03d}.jpg" for number in range(100)]
+    for name in (*(f"photos/{each}" for each in ids), "secret.jpg"):
+        (tmp_path / name).touch()
     outside = ["../secret.jpg", str(tmp_path / "secret.jpg")]
-    assert choose_photos([*outside, *ids], Path("photos")) == [
-        f"{number:03d}.jpg" for number in range(0, 96, 6)
-    ]
+    assert choose_photos([*outside, *ids], Path("photos")) == ids[:96:6]
     assert choose_photos(outside, Path("photos")) == []
 
 
@@ -137,12 +117,10 @@ def origin(settings, **lineage):
 
 
 def test_a_new_image_cannot_be_embedded_like_imported_features():
-    with pytest.raises(InputError) as error:
+    with refused(
+        "features/embeddings was made from imported features, and the network that", "unknown; search with"
+    ):
         recorded_extraction(origin({}))
-    assert error.value.message == (
-        "features/embeddings was made from imported features, and the network that computed them is unknown; "
-        "search with an image of the catalog"
-    )
 
 
 @pytest.mark.parametrize("fed", [CAFFE, TORCHVISION])

@@ -244,7 +244,7 @@ def test_a_name_is_one_of_timm_only_with_a_network():
 @pytest.mark.parametrize("name", ["timm/test_resnet", "timm/test_vit"])
 def test_a_network_goes_through_all_stages_of_the_demo(run, tmp_path, name):
     small = {"images": 40, "side": 64, "val_share": 0.2, "test_share": 0.3}
-    extract_settings = {"backbone": name, "crops": "ten", "shards": 2}
+    extract_settings = {"backbone": name, "crops": "center", "shards": 2}
     change_params(tmp_path, {"render": small, "extract": extract_settings})
     lists = ["data/images.jsonl", "data/captions.jsonl", "data/rejects.csv", "data/catalog.json"]
     for stage, arguments in (

@@ -17,8 +17,8 @@ from fne.extraction import weights
 from fne.extraction.networks import BACKBONES
 from fne.extraction.settings import CAFFE, TORCHVISION, parse_weights
 from fne.extraction.weights import Description, load_weights, says_its_input
-
-ROOT = Path(__file__).parents[2]
+from tests.support.imports import ROOT
+from tests.support.refusals import refused
 
 
 def fault(path, backbone="alexnet") -> str:
@@ -27,42 +27,26 @@ def fault(path, backbone="alexnet") -> str:
     return caught.value.message
 
 
-def test_random_weights_depend_on_the_seed_only(tmp_path):
+def test_random_weights_are_untrained_keep_the_scale_of_their_input_and_depend_on_the_seed_only(tmp_path):
     (tmp_path / "other.yaml").write_text("kind: random\nseed: 1\n")
-    first, second = (load_weights(ROOT / "weights/random.yaml", "alexnet") for _ in range(2))
-    other = load_weights(tmp_path / "other.yaml", "alexnet")
+    (tmp_path / "same.yaml").write_text("# another comment\nseed: 0\nkind: random\n")
+    files = ROOT / "weights/random.yaml", tmp_path / "same.yaml", tmp_path / "other.yaml"
+    first, second, other = (load_weights(file, "alexnet") for file in files)
     assert all(torch.equal(first.state[name], second.state[name]) for name in first.state)
     assert not torch.equal(first.state["features.0.weight"], other.state["features.0.weight"])
     assert first.artifact.digest == second.artifact.digest != other.artifact.digest
+    assert first.artifact.settings["untrained"] is True
+    variance = first.state["features.3.weight"].var().item()
+    assert variance == pytest.approx(2 / (64 * 5 * 5), rel=0.02)
 
 
-def test_random_weights_are_marked_as_untrained():
-    assert load_weights(ROOT / "weights/random.yaml", "alexnet").artifact.settings["untrained"] is True
-
-
-def test_random_weights_keep_the_scale_of_their_input():
-    weight = load_weights(ROOT / "weights/random.yaml", "alexnet").state["features.3.weight"]
-    assert weight.var().item() == pytest.approx(2 / (64 * 5 * 5), rel=0.02)
-
-
-def test_a_comment_in_the_file_does_not_change_the_weights(tmp_path):
-    (tmp_path / "w.yaml").write_text("# another comment\nseed: 0\nkind: random\n")
-    original = load_weights(ROOT / "weights/random.yaml", "alexnet").artifact.digest
-    assert load_weights(tmp_path / "w.yaml", "alexnet").artifact.digest == original
-
-
-def test_a_safetensors_file_in_half_precision_is_read_as_float32(tmp_path):
-    save_file({"features.0.bias": torch.ones(64, dtype=torch.float16)}, tmp_path / "w.safetensors")
-    weights = load_weights(tmp_path / "w.safetensors", "vgg16", "torchvision")
+@pytest.mark.parametrize(("name", "save"), [("w.safetensors", save_file), ("w.pth", torch.save)])
+def test_a_file_in_half_precision_is_read_as_float32(tmp_path, name, save):
+    save({"features.0.bias": torch.ones(64, dtype=torch.float16)}, tmp_path / name)
+    weights = load_weights(tmp_path / name, "vgg16", "torchvision")
     assert weights.state["features.0.bias"].dtype == torch.float32
-    assert weights.artifact.settings == {"kind": "file", "file": "w.safetensors", "untrained": False}
-
-
-def test_a_state_dict_file_is_read(tmp_path):
-    torch.save({"features.0.bias": torch.ones(64)}, tmp_path / "w.pth")
-    assert (
-        load_weights(tmp_path / "w.pth", "vgg16", "torchvision").state["features.0.bias"].sum().item() == 64
-    )
+    assert weights.state["features.0.bias"].sum().item() == 64
+    assert weights.artifact.settings == {"kind": "file", "file": name, "untrained": False}
 
 
 class Evil:
@@ -74,10 +58,8 @@ def test_a_file_that_contains_code_is_refused_and_not_executed(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     torch.save({"features.0.bias": Evil()}, "w.pth")
     Path("plain.pth").write_bytes(pickle.dumps(Evil()))
-    assert (
-        fault(Path("w.pth"))
-        == "w.pth: refused, because it contains more than tensors (UnpicklingError); use another weights file"
-    )
+    said = "w.pth: refused, because it contains more than tensors (UnpicklingError); use another weights file"
+    assert fault(Path("w.pth")) == said
     assert "plain.pth: " in fault(Path("plain.pth"))
     assert not Path("executed").exists()
 
@@ -89,18 +71,15 @@ def test_a_file_without_weights_is_refused(tmp_path, name, content):
     assert fault(tmp_path / name).startswith(f"{tmp_path}/{name}: ")
 
 
-def test_a_file_of_something_else_is_refused(tmp_path):
-    torch.save([torch.ones(1)], tmp_path / "w.pth")
-    assert (
-        fault(tmp_path / "w.pth")
-        == f"{tmp_path}/w.pth: expected a dict of tensors, found list; use another weights file"
-    )
-
-
-def test_a_missing_file_is_refused(tmp_path):
-    assert fault(tmp_path / "w.pth") == (
-        f"{tmp_path}/w.pth: no such weights file; set extract.weights to a file, for example weights/random.yaml"
-    )
+def test_a_file_of_something_else_and_a_missing_one_are_refused(tmp_path):
+    path = tmp_path / "w.pth"
+    with refused(
+        f"{path}: no such weights file; set extract.weights to a file, for example weights/random.yaml"
+    ):
+        load_weights(path, "alexnet")
+    torch.save([torch.ones(1)], path)
+    with refused(f"{path}: expected a dict of tensors, found list; use another weights file"):
+        load_weights(path, "alexnet")
 
 
 @pytest.mark.parametrize("content", ["kind: magic", "seed: 0", "kind: random\nseed: -1", "kind: torchvision"])
@@ -115,11 +94,11 @@ def test_without_internet_the_error_says_where_to_save_the_file(tmp_path, monkey
 
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
     monkeypatch.setattr(torch.hub, "download_url_to_file", offline)
-    expected = Path(torch.hub.get_dir()) / "checkpoints" / "vgg16-397923af.pth"
-    assert fault(ROOT / "weights/imagenet.yaml", "vgg16").endswith(
-        "cannot download vgg16-397923af.pth (<urlopen error no network>); "
-        f"save the file as {expected}, or set extract.weights to a weights file"
-    )
+    file = "vgg16-397923af.pth"
+    with refused(
+        f"cannot download {file} (<urlopen error no network>); save the file as {tmp_path}/checkpoints/{file}"
+    ):
+        load_weights(ROOT / "weights/imagenet.yaml", "vgg16")
 
 
 def test_downloaded_weights_with_another_digest_are_refused(tmp_path, monkeypatch):
@@ -128,16 +107,14 @@ def test_downloaded_weights_with_another_digest_are_refused(tmp_path, monkeypatc
     file.parent.mkdir()
     file.write_bytes(b"other")
     found = hashlib.sha256(b"other").hexdigest()
-    assert fault(ROOT / "weights/imagenet.yaml", "vgg16").endswith(
-        f"397923af8e79cdbb6a7127f12361acd7a2f83e06b05044ddf496e83de57a5bf0, found {found}; "
-        "torch keeps this file for all programs: move it aside to download it again"
-    )
+    said = f"397923af8e79cdbb6a7127f12361acd7a2f83e06b05044ddf496e83de57a5bf0, found {found}; torch keeps this file"
+    with refused(said, "move it aside to download it again"):
+        load_weights(ROOT / "weights/imagenet.yaml", "vgg16")
 
 
 def test_a_backbone_without_named_weights_is_refused():
-    assert fault(ROOT / "weights/imagenet_features.yaml", "alexnet").endswith(
-        "has no weights for 'alexnet', only for vgg16; set extract.weights to another file"
-    )
+    with refused("has no weights for 'alexnet', only for vgg16; set extract.weights to another file"):
+        load_weights(ROOT / "weights/imagenet_features.yaml", "alexnet")
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
@@ -181,32 +158,25 @@ def test_the_input_of_torchvisions_weights_is_read_from_torchvision(tmp_path, mo
 
 
 def test_a_bare_file_needs_an_input(tmp_path):
-    save_file({"features.0.bias": torch.ones(64)}, tmp_path / "w.safetensors")
-    assert fault(tmp_path / "w.safetensors", "vgg16").startswith(
-        f"{tmp_path}/w.safetensors: does not say how its weights expect images (channel order, range, mean); set "
-        "extract.input to torchvision"
-    )
-    assert not says_its_input(tmp_path / "w.safetensors")
-    assert load_weights(tmp_path / "w.safetensors", "vgg16", "caffe").input == CAFFE
+    file = tmp_path / "w.safetensors"
+    save_file({"features.0.bias": torch.ones(64)}, file)
+    with refused(f"{file}: does not say how its weights expect images (", "set extract.input to torchvision"):
+        load_weights(file, "vgg16")
+    assert not says_its_input(file)
+    assert load_weights(file, "vgg16", "caffe").input == CAFFE
 
 
 def test_a_file_that_records_its_input_format_is_used_with_no_other(tmp_path):
     said = Description(input=CAFFE, source_sha256="a" * 64)
-    metadata = {"fne_weights": said.model_dump_json()}
-    file = tmp_path / "w.safetensors"
-    save_file({"features.0.bias": torch.ones(64)}, file, metadata)
+    file, state = tmp_path / "w.safetensors", {"features.0.bias": torch.ones(64)}
+    save_file(state, file, {"fne_weights": said.model_dump_json()})
     assert says_its_input(file)
     loaded = load_weights(file, "vgg16")
     assert (loaded.input, loaded.artifact.settings["source"]) == (CAFFE, "a" * 64)
-    with pytest.raises(
-        InputError, match="its weights expect BGR 0..255.*but extract.input asks for RGB 0..1"
-    ):
+    with refused("its weights expect BGR 0..255", "but extract.input asks for RGB 0..1"):
         load_weights(file, "vgg16", "torchvision")
-
-
-def test_metadata_that_describe_no_input_are_refused(tmp_path):
-    save_file({"features.0.bias": torch.ones(64)}, tmp_path / "w.safetensors", {"fne_weights": "{}"})
-    assert "its metadata describes no input (input: Field required)" in fault(tmp_path / "w.safetensors")
+    save_file(state, file, {"fne_weights": "{}"})
+    assert "its metadata describes no input (input: Field required)" in fault(file)
 
 
 def test_a_yaml_may_name_a_file_with_its_digest_and_input(tmp_path):

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fne.core.errors import InputError
 from fne.core.settings import parse_section
 from fne.features.embeddings import EMBEDDINGS, STEPS, THRESHOLDS, Choices, Embed, discretize, kept_layers
 from fne.features.standardize import Statistics, fit, standardize
@@ -17,11 +16,14 @@ from fne.store.layout import Layer, count_views, view_layers
 from fne.store.rows import Rows
 from tests.support.features import store
 from tests.support.imports import ROOT
+from tests.support.refusals import refused
 
 LAYERS = [Layer("conv1", 1), Layer("conv2", 1), Layer("fc6", 2)]
 VALUES = np.array([[1, 4, 0, 5], [3, 4, 0, 5], [2, 8, 0, 5], [2, 0, 0, 5]], dtype=np.float32)
 CHOICES = Choices(low=-0.25, high=0.15, layer="fc6")
 UNIT = replace(CHOICES, rows="unit")
+TERNARY = [[-1, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, -1, 0, 0]]
+RECORDED = {"low": -0.25, "high": 0.15, "layer": "fc6", "layers": "all", "rows": "none"}
 # Kinds that round their rows after scaling them.
 ROUNDED = {"raw_float16": "raw", "raw_int8": "raw", "zscore_int8": "zscore"}
 
@@ -38,22 +40,19 @@ def ordinary(rows) -> Statistics:
 
 def test_fne_marks_what_is_strong_or_weak_among_the_training_images(rows, ordinary):
     embedding = EMBEDDINGS["fne"](rows, ordinary, CHOICES)
-    assert embedding.transform(VALUES).tolist() == [[-1, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, -1, 0, 0]]
+    assert embedding.transform(VALUES).tolist() == TERNARY
     assert embedding.varies.tolist() == [True, True, False, False]
     assert embedding.found == {"z_low": -0.25, "z_high": 0.15}
 
 
-def test_zscore_keeps_the_z_scores_as_float16(rows, ordinary):
-    scores = EMBEDDINGS["zscore"](rows, ordinary, CHOICES).transform(VALUES)
+def test_zscore_keeps_finite_z_scores_as_float16(rows, ordinary):
+    embedding = EMBEDDINGS["zscore"](rows, ordinary, CHOICES)
+    scores = embedding.transform(VALUES)
     assert scores.dtype == np.float16
     expected = (VALUES[:, :2] - VALUES[:, :2].mean(axis=0)) / VALUES[:, :2].std(axis=0)
     assert np.allclose(scores[:, :2], expected, rtol=1e-3)
     assert not scores[:, 2:].any()
-
-
-def test_a_z_score_beyond_float16_stays_finite(rows, ordinary):
-    scores = EMBEDDINGS["zscore"](rows, ordinary, CHOICES).transform(np.full((1, 4), 1e9, dtype=np.float32))
-    assert scores.tolist() == [[65504, 65504, 0, 0]]
+    assert embedding.transform(np.full((1, 4), 1e9, dtype=np.float32)).tolist() == [[65504, 65504, 0, 0]]
 
 
 @pytest.mark.parametrize(("kind", "columns"), [("raw", [0, 1, 2, 3]), ("layer", [2, 3]), ("plain", [2, 3])])
@@ -89,52 +88,35 @@ def test_rounded_kinds_are_their_scaled_rows_up_to_the_step_of_their_type(rows, 
         assert [value * step for value in row] == pytest.approx(values, abs=0.51 * step if step < 1 else 1e-3)
 
 
-def test_an_embedding_of_one_byte_clips_what_is_sixteen_times_the_usual(rows, ordinary):
+def test_an_embedding_of_one_byte_clips_what_is_sixteen_times_the_usual_and_records_the_usual(rows, ordinary):
     embedding = EMBEDDINGS["raw_int8"](rows, ordinary, CHOICES)
-    assert embedding.transform(np.array([[0, 1, 1000, -1000]], dtype=np.float32)).tolist() == [
-        [0, 2, 127, -127]
-    ]
+    large = np.array([[0, 1, 1000, -1000]], dtype=np.float32)
+    assert embedding.transform(large).tolist() == [[0, 2, 127, -127]]
     assert embedding.found == {"rms": pytest.approx((np.square(VALUES).sum() / VALUES.size) ** 0.5)}
-
-
-def test_the_recorded_root_mean_square_is_used_without_training_images(rows, ordinary):
-    settings = {"low": -0.25, "high": 0.15, "layer": "fc6", "layers": "all", "rows": "none", "rms": 8.0}
     nothing = Statistics(ordinary.mean, ordinary.deviation, [])
-    embedding = EMBEDDINGS["raw_int8"](rows, nothing, Choices.recorded(settings))
-    assert embedding.transform(VALUES).tolist() == VALUES.astype(int).tolist()
+    recorded = EMBEDDINGS["raw_int8"](rows, nothing, Choices.recorded({**RECORDED, "rms": 8.0}))
+    assert recorded.transform(VALUES).tolist() == VALUES.astype(int).tolist()
 
 
 def test_an_embedding_of_zeros_has_no_root_mean_square(tmp_path):
     rows = store(tmp_path / "zeros", np.zeros((2, 4), dtype=np.float32), LAYERS)
-    with pytest.raises(InputError) as caught:
+    with refused(f"{tmp_path / 'zeros'}: all values of the embedding are 0; see `embed`"):
         EMBEDDINGS["raw_int8"](rows, fit(rows, rows.ids), CHOICES)
-    assert caught.value.message == f"{tmp_path / 'zeros'}: all values of the embedding are 0; see `embed`"
 
 
 def test_signs_are_one_bit_about_the_mean_of_the_training_images(rows, ordinary):
     embedding = EMBEDDINGS["sign"](rows, ordinary, CHOICES)
     assert embedding.dtype == "ternary"
-    assert embedding.transform(VALUES).tolist() == [
-        [-1, -1, 0, 0],
-        [1, -1, 0, 0],
-        [-1, 1, 0, 0],
-        [-1, -1, 0, 0],
-    ]
+    signs = [[-1, -1, 0, 0], [1, -1, 0, 0], [-1, 1, 0, 0], [-1, -1, 0, 0]]
+    assert embedding.transform(VALUES).tolist() == signs
 
 
 def test_rows_can_be_scaled_layer_by_layer_whatever_the_kind(rows, ordinary):
     choices = replace(CHOICES, rows="layers")
-    raw = EMBEDDINGS["raw"](rows, ordinary, choices)
-    assert np.array_equal(
-        raw.transform(VALUES), EMBEDDINGS["blocks"](rows, ordinary, CHOICES).transform(VALUES)
-    )
+    blocks = EMBEDDINGS["blocks"](rows, ordinary, CHOICES).transform(VALUES)
+    assert np.array_equal(EMBEDDINGS["raw"](rows, ordinary, choices).transform(VALUES), blocks)
     # A layer of one feature has length one, whatever its value.
-    assert EMBEDDINGS["fne"](rows, ordinary, choices).transform(VALUES).tolist() == [
-        [-1, 0, 0, 0],
-        [1, 0, 0, 0],
-        [0, 1, 0, 0],
-        [0, -1, 0, 0],
-    ]
+    assert EMBEDDINGS["fne"](rows, ordinary, choices).transform(VALUES).tolist() == TERNARY
 
 
 def test_one_number_scales_all_values_to_a_root_mean_square_of_one(rows, ordinary):
@@ -143,20 +125,36 @@ def test_one_number_scales_all_values_to_a_root_mean_square_of_one(rows, ordinar
     assert np.allclose(found / found[0, 3] * 5, VALUES)
 
 
+NAMES = ["conv1_1", "conv1_2", "fc6", "fc7"]
+
+
 @pytest.mark.parametrize(
     ("choice", "kept"),
-    [("first:1", ["conv1"]), ("last:2", ["conv2", "fc6"]), ("last:3", ["conv1", "conv2", "fc6"])],
+    [
+        ("all", NAMES), ("conv", NAMES[:2]), ("fc", NAMES[2:]), (["fc7", "conv1_1"], ["conv1_1", "fc7"]),
+        ("first:1", NAMES[:1]), ("last:2", NAMES[2:]), ("last:4", NAMES),
+    ],
+)  # fmt: skip
+def test_layers_are_kept_in_the_order_of_the_store(choice, kept):
+    assert kept_layers(NAMES, choice) == kept
+
+
+@pytest.mark.parametrize("kind", ["blocks", "fne", "raw", "zscore"])
+@pytest.mark.parametrize(
+    ("layers", "fault"),
+    [
+        ("last:4", "has 3 layers, and 'last:4' needs 4"),
+        (["fc6", "fc9"], "has no layer 'fc9'; it has conv1, conv2, fc6"),
+    ],
 )
-def test_layers_can_be_counted_from_either_end(choice, kept):
-    assert kept_layers(["conv1", "conv2", "fc6"], choice) == kept
+def test_layers_that_the_store_lacks_are_refused(rows, ordinary, kind, layers, fault):
+    with refused(f"{rows.artifact.path}: {fault}; see `embed.layers` in params.yaml"):
+        EMBEDDINGS[kind](rows, ordinary, replace(CHOICES, layers=layers))
 
 
-def test_more_layers_than_there_are_cannot_be_counted(rows, ordinary):
-    with pytest.raises(InputError) as caught:
-        EMBEDDINGS["fne"](rows, ordinary, replace(CHOICES, layers="last:4"))
-    assert caught.value.message.endswith(
-        ": has 3 layers, and 'last:4' needs 4; see `embed.layers` in params.yaml"
-    )
+def test_a_layer_that_was_not_extracted_is_refused(rows, ordinary):
+    with refused("has no layer 'fc7'; it has conv1, conv2, fc6"):
+        EMBEDDINGS["layer"](rows, ordinary, replace(CHOICES, layer="fc7"))
 
 
 @pytest.mark.parametrize("kind", sorted(EMBEDDINGS.keys() - ROUNDED - {"sign"}))
@@ -179,12 +177,10 @@ def test_plain_keeps_the_views_of_its_layer_one_after_the_other(tmp_path):
 @pytest.mark.parametrize("kind", sorted(set(EMBEDDINGS) - {"plain"}))
 def test_other_kinds_refuse_several_views(tmp_path, kind):
     rows = store(tmp_path / "views", np.zeros((2, 4), dtype=np.float32), view_layers([Layer("fc6", 2)], 2))
-    with pytest.raises(InputError) as caught:
+    with refused(
+        f"{tmp_path / 'views'}: holds several views", "-S embed.kind=plain", "-S ++extract.views=mean"
+    ):
         EMBEDDINGS[kind](rows, fit(rows, rows.ids), CHOICES)
-    assert caught.value.message == (
-        f"{tmp_path / 'views'}: holds several views of each image, which only embed.kind 'plain' keeps; use "
-        "-S embed.kind=plain, or -S ++extract.views=mean"
-    )
 
 
 def test_blocks_scale_each_layer_to_length_one(rows, ordinary):
@@ -210,33 +206,10 @@ def test_kept_layers_equal_an_embedding_of_a_store_without_the_others(
     assert np.array_equal(embedding.transform(VALUES), expected.transform(VALUES[:, columns]))
 
 
-def test_a_layer_that_was_not_extracted_is_refused(rows, ordinary):
-    with pytest.raises(InputError, match="has no layer 'fc7'; it has conv1, conv2, fc6"):
-        EMBEDDINGS["layer"](rows, ordinary, replace(CHOICES, layer="fc7"))
-
-
-@pytest.mark.parametrize("kind", ["blocks", "fne", "raw", "zscore"])
-def test_layers_that_the_store_lacks_are_refused_listing_those_it_has(rows, ordinary, kind):
-    with pytest.raises(InputError) as error:
-        EMBEDDINGS[kind](rows, ordinary, replace(CHOICES, layers=["fc6", "fc9"]))
-    assert error.value.message == (
-        f"{rows.artifact.path}: has no layer 'fc9'; it has conv1, conv2, fc6; see `embed.layers` in params.yaml"
-    )
-
-
 def test_what_was_recorded_repeats_the_embedding_with_the_thresholds_that_were_found(rows, ordinary):
-    choices = replace(CHOICES, low=0.2, high=0.6, thresholds="quantiles", layers=["conv2"])
-    embedding = EMBEDDINGS["fne"](rows, ordinary, choices)
-    settings = {
-        "kind": "fne",
-        "low": 0.2,
-        "high": 0.6,
-        "layer": "fc6",
-        "layers": ["conv2"],
-        "rows": "none",
-        **embedding.found,
-    }
-    again = EMBEDDINGS["fne"](rows, ordinary, Choices.recorded(settings))
+    changes = {"low": 0.2, "high": 0.6, "layers": ["conv2"]}
+    embedding = EMBEDDINGS["fne"](rows, ordinary, replace(CHOICES, thresholds="quantiles", **changes))
+    again = EMBEDDINGS["fne"](rows, ordinary, Choices.recorded(RECORDED | changes | embedding.found))
     assert again.found == embedding.found
     assert np.array_equal(again.transform(VALUES), embedding.transform(VALUES))
 
@@ -309,32 +282,20 @@ def test_discretizing_leaves_the_number_of_threads_of_torch_as_it_is():
         "discretize(np.ones((8, 3), np.float32), Statistics(np.zeros(3), np.ones(3), []), -0.25, 0.15); "
         "print(torch.get_num_threads())"
     )
-    own = {"NUMBA_NUM_THREADS": "4", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=os.environ | own, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "1\n"
-
-
-NAMES = ["conv1_1", "conv1_2", "fc6", "fc7"]
+    own = os.environ | {"NUMBA_NUM_THREADS": "4", "PYTHONPATH": str(ROOT)}
+    assert subprocess.check_output([sys.executable, "-c", program], env=own, text=True) == "1\n"
 
 
 @pytest.mark.parametrize(
-    ("choice", "kept"),
-    [("all", NAMES), ("conv", NAMES[:2]), ("fc", NAMES[2:]), (["fc7", "conv1_1"], ["conv1_1", "fc7"])],
+    ("names", "choice", "fault"),
+    [
+        (NAMES[:2], "fc", "^has no fc layers; it has conv1_1, conv1_2$"),
+        (NAMES, ["fc"], "^has no layer 'fc'; it has conv1_1, conv1_2, fc6, fc7$"),
+    ],
 )
-def test_layers_are_kept_in_the_order_of_the_store(choice, kept):
-    assert kept_layers(NAMES, choice) == kept
-
-
-def test_a_group_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match="^has no fc layers; it has conv1_1, conv1_2$"):
-        kept_layers(NAMES[:2], "fc")
-
-
-def test_a_name_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match="^has no layer 'fc'; it has conv1_1, conv1_2, fc6, fc7$"):
-        kept_layers(NAMES, ["fc"])
+def test_a_group_or_a_name_that_is_not_there_is_refused(names, choice, fault):
+    with pytest.raises(ValueError, match=fault):
+        kept_layers(names, choice)
 
 
 def opened(tmp_path, values: np.ndarray):
@@ -370,45 +331,30 @@ def test_only_the_images_of_the_statistics_count(tmp_path):
     assert low < high < 70
 
 
-def test_quantiles_that_fall_together_are_refused(tmp_path):
-    rows, ordinary = opened(tmp_path, np.array([[0.0], [1.0]]))
-    with pytest.raises(InputError) as error:
-        THRESHOLDS["quantiles"](rows, ordinary, slice(None), 0.1, 0.2)
-    assert error.value.message == (
-        f"params.yaml: section 'embed': the quantiles 0.1 and 0.2 are the same z-score, {-1 + 1 / STEPS}; "
-        "choose fractions further apart"
-    )
+@pytest.mark.parametrize(
+    ("values", "low", "high", "fault"),
+    [
+        (
+            [0, 1],
+            0.1,
+            0.2,
+            f"the quantiles 0.1 and 0.2 are the same z-score, {-1 + 1 / STEPS}; choose fractions",
+        ),
+        ([1] + 9999 * [0], 0.5, 0.99995, "the quantile 0.99995 lies beyond 64 deviations; choose a fraction"),
+        ([1, 1, 1], 0.4, 0.6, "no kept feature varies; there are no quantiles"),
+    ],
+)
+def test_quantiles_that_say_nothing_are_refused(tmp_path, values, low, high, fault):
+    rows, ordinary = opened(tmp_path, np.array(values)[:, None])
+    with refused(": " + fault):
+        THRESHOLDS["quantiles"](rows, ordinary, slice(None), low, high)
 
 
-def test_quantiles_beyond_the_bins_are_refused(tmp_path):
-    values = np.zeros((10_000, 1))
-    values[0] = 1.0
-    rows, ordinary = opened(tmp_path, values)
-    with pytest.raises(
-        InputError, match="the quantile 0.99995 lies beyond 64 deviations; choose a fraction nearer to a half"
-    ):
-        THRESHOLDS["quantiles"](rows, ordinary, slice(None), 0.5, 0.99995)
+EMBED = {**RECORDED, "source": "features/activations", "kind": "fne", "layer": "fc7", "thresholds": "fixed"}
+QUANTILES = {"thresholds": "quantiles"}
 
 
-def test_quantiles_of_nothing_that_varies_are_refused(tmp_path):
-    rows, ordinary = opened(tmp_path, np.ones((3, 2)))
-    with pytest.raises(InputError, match="no kept feature varies; there are no quantiles"):
-        THRESHOLDS["quantiles"](rows, ordinary, slice(None), 0.4, 0.6)
-
-
-EMBED = {
-    "source": "features/activations",
-    "kind": "fne",
-    "rows": "none",
-    "layers": "all",
-    "thresholds": "fixed",
-    "low": -0.25,
-    "high": 0.15,
-    "layer": "fc7",
-}
-
-
-def faults(**changes: object) -> list[str]:
+def faults(changes: dict[str, object]) -> list[str]:
     return parse_section({"embed": EMBED | changes}, "embed", Embed)[1]
 
 
@@ -417,7 +363,7 @@ def faults(**changes: object) -> list[str]:
     [
         {},
         {"layers": ["conv5_3", "fc7"], "kind": "zscore"},
-        {"thresholds": "quantiles", "low": 0.4, "high": 0.6},
+        QUANTILES | {"low": 0.4, "high": 0.6},
         {"kind": "layer", "layer": "fc6", "rows": "unit"},
         {"kind": "blocks", "layers": "conv"},
         {"kind": "plain", "layer": "fc6"},
@@ -425,48 +371,37 @@ def faults(**changes: object) -> list[str]:
     ],
 )
 def test_valid_combinations_have_no_faults(changes):
-    assert faults(**changes) == []
+    assert faults(changes) == []
 
 
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
         ({"low": 0.5}, "low must be below high, got low=0.5, high=0.15"),
-        (
-            {"thresholds": "quantiles"},
-            "with thresholds 'quantiles', low and high are fractions between 0 and 1, got low=-0.25, high=0.15",
-        ),
-        (
-            {"thresholds": "quantiles", "low": 0.5, "high": 1.0},
-            "with thresholds 'quantiles', low and high are fractions between 0 and 1, got low=0.5, high=1.0",
-        ),
+        (QUANTILES, "low and high are fractions between 0 and 1, got low=-0.25, high=0.15"),
+        (QUANTILES | {"low": 0.5, "high": 1.0}, "fractions between 0 and 1, got low=0.5, high=1.0"),
         ({"rows": "l1"}, "rows: 'l1' is not one of 'layers', 'none', 'rms', 'unit'"),
         ({"thresholds": "otsu"}, "thresholds: 'otsu' is not one of 'fixed', 'quantiles'"),
         (
             {"layers": "fc7"},
-            "layers: 'fc7' is not one of 'all', 'conv', 'fc', 'first:N', 'last:N' and not a list of layer names",
+            "layers: 'fc7' is not one of 'all', 'conv', 'fc', 'first:N', 'last:N' and not a list",
         ),
-        (
-            {"layers": "last:0"},
-            "layers: 'last:0' is not one of 'all', 'conv', 'fc', 'first:N', 'last:N' and not a list of layer names",
-        ),
+        ({"layers": "last:0"}, "layers: 'last:0' is not one of "),
         ({"layers": 5}, "layers: expected 'all', 'conv', 'fc' or a list of layer names, got 5"),
         ({"layers": []}, "layers: expected 'all', 'conv', 'fc' or a list of layer names, got []"),
         ({"layers": ["fc7", "fc7"]}, "layers: a layer is named twice in ['fc7', 'fc7']"),
         (
             {"kind": "layer", "layers": "fc"},
-            "kind 'layer' keeps the one in 'layer'; set layers to 'all', got 'fc'",
+            "'layer' keeps the one in 'layer'; set layers to 'all', got 'fc'",
         ),
         (
             {"kind": "plain", "layers": "fc"},
-            "kind 'plain' keeps the one in 'layer'; set layers to 'all', got 'fc'",
+            "'plain' keeps the one in 'layer'; set layers to 'all', got 'fc'",
         ),
-        (
-            {"kind": "plain", "rows": "unit"},
-            "kind 'plain' leaves values as they are; set rows to 'none', got 'unit'",
-        ),
+        ({"kind": "plain", "rows": "unit"}, "leaves values as they are; set rows to 'none', got 'unit'"),
         ({"low": "-0.25"}, "low: input should be a valid number, got '-0.25'"),
     ],
 )
 def test_wrong_values_and_combinations_are_refused_in_one_line(changes, fault):
-    assert faults(**changes) == [fault]
+    (found,) = faults(changes)
+    assert fault in found

@@ -1,16 +1,18 @@
 import json
 import os
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fne.core.errors import InputError
 from fne.features import join
 from fne.features.join import append_stores, check_destination, join_stores
 from fne.features.write_embeddings import open_source
-from fne.store.layout import Layer, plan_shards
-from fne.store.rows import Rows, write_rows
+from fne.store.layout import Layer
+from fne.store.rows import Rows
+from tests.support.features import write_store
+from tests.support.refusals import refused
 
 IDS = [f"image-{number}.jpg" for number in range(9)]
 FIRST = np.arange(27, dtype=np.float32).reshape(9, 3)
@@ -26,31 +28,33 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def write(
-    path, values, layers, ids=IDS, dtype="float32", lineage=None, name="activations", settings=None
-) -> Path:
-    shards = [
-        (number, own, values[[ids.index(each) for each in own]])
-        for number, own in plan_shards(ids, 2).items()
-    ]
-    settings = settings or {"source": f"{path}.npz"}
-    write_rows(Path(path), name, layers, dtype, shards, settings, lineage or {})
+def write(path, values, layers, ids=IDS, dtype="float32", lineage=None, name="activations", settings=None):
+    rows = dict(zip(ids, values, strict=True))
+    write_store(Path(path), name, layers, rows, dtype, 2, settings or {"source": f"{path}.npz"}, lineage)
     return Path(path)
 
 
 def both(**second) -> list[Path]:
+    first = write("vgg", FIRST, [Layer("conv", 1), Layer("fc", 2)])
+    return [first, write("inception", SECOND, [Layer("pool", 2)], **second)]
+
+
+def pair(first=FIRST, second=SECOND, ids=IDS, more=IDS, **changes) -> list[Path]:
+    """Write two stores; a keyword gives the values of both."""
+    one, other = ({key: value[number] for key, value in changes.items()} for number in (0, 1))
     return [
-        write("vgg", FIRST, [Layer("conv", 1), Layer("fc", 2)]),
-        write("inception", SECOND, [Layer("pool", 2)], **second),
+        write("a", first, [Layer("conv", 3)], ids, **one),
+        write("b", second, [Layer("pool", 2)], more, **other),
     ]
 
 
-def fault(sources, store="joined", common=False) -> str:
-    with pytest.raises(InputError) as caught:
-        join_stores(sources, Path(store), common)
+@contextmanager
+def faults(*parts):
+    """Expect an error, and that nothing was left behind."""
+    with refused(*parts):
+        yield
     assert not Path("joined").exists()
     assert [name for name in os.listdir() if name.startswith(".")] == []
-    return caught.value.message
 
 
 def test_joined_layers_have_the_order_of_the_stores():
@@ -60,12 +64,8 @@ def test_joined_layers_have_the_order_of_the_stores():
     assert (rows.dtype, len(rows.shards) > 1) == ("float32", True)
     rows.verify()
     assert open_source(Path("joined"), IDS).ids == rows.ids
-
-
-def test_three_stores_can_be_joined():
-    third = write("third", SECOND, [Layer("head", 2)])
-    rows = join_stores([*both(), third], Path("joined"))
-    assert np.array_equal(rows.read(IDS), np.concatenate([FIRST, SECOND, SECOND], axis=1))
+    three = join_stores([*both(), write("third", SECOND, [Layer("head", 2)])], Path("three"))
+    assert np.array_equal(three.read(IDS), np.concatenate([FIRST, SECOND, SECOND], axis=1))
 
 
 def test_every_source_is_recorded_with_digest_settings_and_lineage():
@@ -91,109 +91,97 @@ def test_equal_sources_give_equal_bytes():
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "joined"),
-    [("float16", "float16", "float16"), ("float16", "float32", "float32"), ("float32", "float16", "float32")],
+    ("dtypes", "joined"),
+    [
+        (("float16", "float16"), "float16"),
+        (("float16", "float32"), "float32"),
+        (("float32", "float16"), "float32"),
+    ],
 )
-def test_the_wider_type_is_kept(first, second, joined):
-    write("a", FIRST, [Layer("conv", 3)], dtype=first)
-    write("b", SECOND, [Layer("pool", 2)], dtype=second)
-    rows = join_stores([Path("a"), Path("b")], Path("joined"))
+def test_the_wider_type_is_kept(dtypes, joined):
+    rows = join_stores(pair(dtype=dtypes), Path("joined"))
     assert rows.dtype == joined
     assert np.array_equal(rows.read(IDS), np.concatenate([FIRST, SECOND], axis=1))
 
 
-def test_names_that_collide_get_the_name_of_the_folder_and_others_stay():
-    write("vgg", FIRST, [Layer("conv", 1), Layer("fc", 2)])
-    write("alexnet", FIRST, [Layer("conv", 2), Layer("fc8", 1)])
-    rows = join_stores([Path("vgg"), Path("alexnet")], Path("joined"))
-    assert [layer.name for layer in rows.layers] == ["vgg.conv", "fc", "alexnet.conv", "fc8"]
+@pytest.mark.parametrize(
+    ("first", "second", "names"),
+    [
+        ("vgg", "alexnet", ["vgg.conv", "fc", "alexnet.conv", "fc8"]),
+        ("x/features", "y/features", ["features1.conv", "fc", "features2.conv", "fc8"]),
+    ],
+)
+def test_names_that_collide_get_the_name_of_the_folder_and_others_stay(first, second, names):
+    write(first, FIRST, [Layer("conv", 1), Layer("fc", 2)])
+    write(second, FIRST, [Layer("conv", 2), Layer("fc8", 1)])
+    rows = join_stores([Path(first), Path(second)], Path("joined"))
+    assert [layer.name for layer in rows.layers] == names
 
 
-def test_folders_of_one_name_are_distinguished_by_a_number():
-    write("x/features", FIRST, [Layer("conv", 3)])
-    write("y/features", SECOND, [Layer("conv", 2)])
-    rows = join_stores([Path("x/features"), Path("y/features")], Path("joined"))
-    assert [layer.name for layer in rows.layers] == ["features1.conv", "features2.conv"]
-
-
-def test_a_store_that_lacks_ids_is_refused_with_the_count_and_the_first():
-    write("a", FIRST, [Layer("conv", 3)])
-    write("b", SECOND[2:], [Layer("pool", 2)], ids=IDS[2:])
-    assert fault([Path("a"), Path("b")]) == (
-        "b: lacks 2 of the 9 ids of all stores, the first is 'image-0.jpg'; join the 7 ids that all have with "
-        "--common"
-    )
-
-
-def test_common_keeps_the_ids_that_all_stores_have():
-    write("a", FIRST[:8], [Layer("conv", 3)], ids=IDS[:8])
-    write("b", SECOND[2:], [Layer("pool", 2)], ids=IDS[2:])
-    rows = join_stores([Path("a"), Path("b")], Path("joined"), common=True)
+def test_a_store_that_lacks_ids_is_refused_and_common_keeps_those_that_all_have():
+    stores = pair(second=SECOND[2:], more=IDS[2:])
+    with faults("b: lacks 2 of the 9 ids", "'image-0.jpg'; join the 7 ids that all have with --common"):
+        join_stores(stores, Path("joined"))
+    rows = join_stores(pair(FIRST[:8], SECOND[2:], IDS[:8], IDS[2:]), Path("joined"), common=True)
     assert sorted(rows.ids) == IDS[2:8]
     assert np.array_equal(rows.read(IDS[2:8]), np.concatenate([FIRST[2:8], SECOND[2:8]], axis=1))
 
 
 @pytest.mark.parametrize("common", [False, True])
 def test_stores_without_a_common_id_are_refused(common):
-    write("a", FIRST[:4], [Layer("conv", 3)], ids=IDS[:4])
-    write("b", SECOND[4:], [Layer("pool", 2)], ids=IDS[4:])
-    assert (
-        fault([Path("a"), Path("b")], common=common)
-        == "a, b: have no id in common; join their rows with --rows"
-    )
+    stores = pair(FIRST[:4], SECOND[4:], IDS[:4], IDS[4:])
+    with faults("a, b: have no id in common; join their rows with --rows"):
+        join_stores(stores, Path("joined"), common)
 
 
 def test_stores_of_the_same_image_files_keep_that_ancestor_and_no_weights():
-    weights = [{"weights": {"digest": letter * 64, "settings": {}}} for letter in "bc"]
-    write("a", FIRST, [Layer("conv", 3)], lineage={**IMAGES, **weights[0]})
-    write("b", SECOND, [Layer("pool", 2)], lineage={**IMAGES, **weights[1]})
-    assert join_stores([Path("a"), Path("b")], Path("joined")).artifact.lineage == IMAGES
+    stores = pair(lineage=[IMAGES | {"weights": {"digest": each * 64, "settings": {}}} for each in "bc"])
+    assert join_stores(stores, Path("joined")).artifact.lineage == IMAGES
 
 
-def test_stores_of_different_image_files_are_refused():
-    write("a", FIRST, [Layer("conv", 3)], lineage=IMAGES)
-    write("b", SECOND, [Layer("pool", 2)], lineage={"images": {"digest": "c" * 64, "settings": {}}})
-    assert fault([Path("a"), Path("b")]) == (
-        "a was made from images aaaaaaaaaaaa…, but b was made from images cccccccccccc…; join stores of the "
-        "same images, or their rows with --rows"
-    )
+WITH_NAN = np.where(np.arange(18).reshape(9, 2) == 7, np.nan, SECOND)
 
 
-def test_a_single_store_is_refused():
-    assert fault(both()[:1]) == "expected at least two stores to join, got 1"
-
-
-def test_another_artifact_is_refused():
-    write("a", FIRST, [Layer("conv", 3)])
-    write("b", SECOND, [Layer("pool", 2)], name="embeddings")
-    assert fault([Path("a"), Path("b")]) == "b: expected activations, found embeddings"
+@pytest.mark.parametrize(
+    ("write_stores", "parts"),
+    [
+        (
+            lambda: pair(lineage=[IMAGES, {"images": {"digest": "c" * 64, "settings": {}}}]),
+            [
+                "a was made from images aaaaaaaaaaaa…, but b was made from images cccccccccccc…; ",
+                " with --rows",
+            ],
+        ),
+        (lambda: both()[:1], ["expected at least two stores to join, got 1"]),
+        (lambda: pair(name=["activations", "embeddings"]), ["b: expected activations, found embeddings"]),
+        (
+            lambda: pair(second=WITH_NAN),
+            ["b: row 'image-3.jpg' has nan in layer 'pool', column 1; extract or import it again"],
+        ),
+    ],
+)
+def test_what_cannot_be_joined_is_refused(write_stores, parts):
+    stores = write_stores()
+    with faults(*parts):
+        join_stores(stores, Path("joined"))
 
 
 def test_a_source_is_never_replaced():
     sources = both()
-    assert fault(sources, store="x/../vgg") == (
-        "x/../vgg: is one of the stores to join; choose another folder with --to"
-    )
+    with faults("x/../vgg: is one of the stores to join; choose another folder with --to"):
+        join_stores(sources, Path("x/../vgg"))
     Rows.open(sources[0]).verify()
 
 
-def test_a_value_that_is_not_finite_is_refused_with_row_and_layer():
-    values = SECOND.copy()
-    values[3, 1] = np.nan
-    write("a", FIRST, [Layer("conv", 3)])
-    write("b", values, [Layer("pool", 2)])
-    assert fault([Path("a"), Path("b")]) == (
-        "b: row 'image-3.jpg' has nan in layer 'pool', column 1; extract or import it again"
-    )
-
-
-def test_a_damaged_source_is_refused():
-    sources = both()
-    shard = next(sources[1].glob("shard-*.h5"))
+@pytest.mark.parametrize("joining", [join_stores, append_stores])
+def test_a_damaged_source_is_refused(joining):
+    stores = both() if joining is join_stores else [store_of("a", 0, 6), store_of("b", 6, 9)]
+    shard = next(stores[1].glob("shard-*.h5"))
     content = bytearray(shard.read_bytes())
     content[-1] ^= 1
     shard.write_bytes(content)
-    assert fault(sources).startswith(f"{shard}: damaged")
+    with faults(f"{shard}: damaged"):
+        joining(stores, Path("joined"))
 
 
 NETWORK = {"backbone": "vgg16", "crops": "ten", "weights": "b" * 64}
@@ -205,13 +193,6 @@ def store_of(path, first, last, settings=NETWORK, **changes) -> Path:
     """A store of some of the rows, whose network is known."""
     made = {"layers": ONE, "ids": IDS[first:last], "values": FIRST[first:last]} | changes
     return write(path, **made, settings=settings)
-
-
-def refused_rows(*sources) -> str:
-    with pytest.raises(InputError) as caught:
-        append_stores(sources, Path("joined"))
-    assert not Path("joined").exists()
-    return caught.value.message
 
 
 def test_rows_are_added_and_the_files_and_the_order_of_the_first_store_stay():
@@ -251,67 +232,43 @@ def test_rows_keep_their_network_and_what_all_were_made_from():
 def test_rows_of_another_kind_are_refused_with_both_digests(changes, settings, fault):
     stores = store_of("a", 0, 6), store_of("b", 6, 9, settings, **changes)
     first, second = (f"{path} ({Rows.open(path).artifact.digest[:12]}…)" for path in stores)
-    assert refused_rows(*stores) == (
-        f"{first} and {second} differ in {fault}; join rows of the same network, which `fne import --photos` "
-        "records for imported ones"
-    )
+    with faults(
+        f"{first} and {second} differ in {fault}; join rows of the same network", "`fne import --photos`"
+    ):
+        append_stores(stores, Path("joined"))
 
 
 def test_different_rows_for_one_id_are_refused():
     stores = store_of("a", 0, 6), store_of("b", 5, 9, values=FIRST[5:] + 1)
     first, second = (f"{path} ({Rows.open(path).artifact.digest[:12]}…)" for path in stores)
-    assert refused_rows(*stores) == (
-        f"{first} and {second} have different rows for 'image-5.jpg'; import the second without it"
-    )
+    with faults(f"{first} and {second} have different rows for 'image-5.jpg'; import the second without it"):
+        append_stores(stores, Path("joined"))
 
 
 def test_rows_of_stores_with_layers_of_several_are_refused():
     join_stores(both(), Path("wide"))
-    assert refused_rows(Path("wide"), Path("vgg")) == (
-        "wide: has the layers of several stores; join the rows of each of them first, and then the layers"
-    )
-
-
-def test_damaged_rows_are_refused():
-    stores = store_of("a", 0, 6), store_of("b", 6, 9)
-    shard = next(stores[1].glob("shard-*.h5"))
-    shard.write_bytes(shard.read_bytes()[:-1] + b"!")
-    assert refused_rows(*stores).startswith(f"{shard}: damaged")
+    with faults("wide: has the layers of several stores; join the rows of each of them first"):
+        append_stores([Path("wide"), Path("vgg")], Path("joined"))
 
 
 def test_an_intact_store_may_be_replaced_and_nothing_else():
     check_destination(Path("missing"))
-    check_destination(both()[0])
+    store = both()[0]
+    check_destination(store)
     Path("photos").mkdir()
     Path("page").mkdir()
     Path("page/manifest.json").write_text(json.dumps({"name": "a web page"}))
     Path("file").write_text("x")
-    for name in ("photos", "page", "file"):
-        with pytest.raises(InputError) as caught:
-            check_destination(Path(name))
-        assert caught.value.message == (
-            f"{name}: exists and is not an intact row store of activations; choose another folder with --to, or "
-            "remove it"
-        )
+    manifest = json.loads((store / "manifest.json").read_text())
+    del manifest["sha256"]
+    (store / "manifest.json").write_text(json.dumps(manifest | {"version": 1}))  # without a seal
+    for path in map(Path, ("photos", "page", "file", "vgg")):
+        with refused(f"{path}: exists and is not an intact row store of activations; ", "--to, or remove it"):
+            check_destination(path)
 
 
 def test_a_store_with_files_of_others_is_not_replaced():
     store = both()[0]
     (store / "notes.txt").write_text("mine")
-    with pytest.raises(InputError) as caught:
-        check_destination(store)
-    assert caught.value.message == (
-        "vgg: holds other files beside the store, the first is 'notes.txt'; choose another folder with "
-        "--to, or remove it"
-    )
-
-
-def test_a_store_of_this_project_without_a_seal_is_not_replaced(tmp_path):
-    store = tmp_path / "old"
-    write_rows(store, "activations", [Layer("a", 1)], "float32", [(0, ["x"], np.ones((1, 1)))], {}, {})
-    check_destination(store)
-    manifest = json.loads((store / "manifest.json").read_text())
-    del manifest["sha256"]
-    (store / "manifest.json").write_text(json.dumps(manifest | {"version": 1}))
-    with pytest.raises(InputError, match="exists and is not an intact row store"):
+    with refused("vgg: holds other files beside the store, the first is 'notes.txt'; ", "--to, or remove it"):
         check_destination(store)

@@ -70,19 +70,17 @@ def assert_steps_read_once(pairs, *arguments, **choices):
     assert gpu.downloads == len(found) > 1
 
 
-@pytest.mark.parametrize("encoder", TEXT_ENCODERS)
-def test_every_text_encoder_trains_on_a_gpu_with_one_read_per_step(pairs, encoder):
-    assert_steps_read_once(pairs, shape(encoder=encoder))
-
-
-@pytest.mark.parametrize("head", IMAGE_HEADS)
-def test_every_image_head_trains_on_a_gpu_with_one_read_per_step(pairs, head):
-    assert_steps_read_once(pairs, shape(head=head))
-
-
-@pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_every_similarity_trains_on_a_gpu_with_one_read_per_step(pairs, similarity):
-    assert_steps_read_once(pairs, shape(similarity=similarity))
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        *({"encoder": each} for each in TEXT_ENCODERS),
+        *({"head": each} for each in IMAGE_HEADS),
+        *({"similarity": each} for each in SIMILARITIES),
+    ],
+    ids=lambda chosen: "-".join(*chosen.items()),
+)
+def test_every_encoder_head_and_similarity_trains_on_a_gpu_with_one_read_per_step(pairs, chosen):
+    assert_steps_read_once(pairs, shape(**chosen))
 
 
 @pytest.mark.parametrize("loss", MINERS)
@@ -113,23 +111,16 @@ def test_two_terms_and_classes_train_on_a_gpu_with_one_read_per_step(pairs):
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_a_captioner_trains_on_a_gpu_with_one_read_per_step(tmp_path, dropout):
-    captions.write_world(tmp_path)
-    settings = captions.settings(tmp_path, learns="jointly", dropout=dropout)
-    with pretended_gpu() as gpu:
-        made = new_task(settings, captions.inputs(tmp_path), CUDA)
-        trained = Trainer(made, schedule_of(settings, settings.titles()))
-        batches = made.batches(0)
-        found = [trained.step(batch)[0] for batch in batches]
-    assert gpu.downloads == len(batches) > 1
-    assert np.isfinite(found).all()
-
-
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_a_tagger_trains_on_a_gpu_with_one_read_per_step(tmp_path, dropout):
-    tags.write_world(tmp_path, tags.scenes(40))
-    settings = tags.settings(learns="jointly", dropout=dropout, batch=10)
-    opened = tags.inputs(tmp_path, settings)
+@pytest.mark.parametrize("kind", ["captioner", "tagger"])
+def test_captioners_and_taggers_train_on_a_gpu_with_one_read_per_step(tmp_path, kind, dropout):
+    if kind == "captioner":
+        captions.write_world(tmp_path)
+        settings = captions.settings(tmp_path, learns="jointly", dropout=dropout)
+        opened = captions.inputs(tmp_path)
+    else:
+        tags.write_world(tmp_path, tags.scenes(40))
+        settings = tags.settings(learns="jointly", dropout=dropout, batch=10)
+        opened = tags.inputs(tmp_path, settings)
     with pretended_gpu() as gpu:
         made = new_task(settings, opened, CUDA)
         trained = Trainer(made, schedule_of(settings, settings.titles()))
@@ -178,14 +169,9 @@ def test_evaluate_reads_once_per_block_of_scores(tmp_path, monkeypatch, similari
 # Broken on purpose: each of these must be found.
 
 
-def test_a_batch_that_stays_on_the_cpu_is_found(pairs, monkeypatch):
-    monkeypatch.setattr(encode, "upload", lambda tensor, device: tensor)
-    with pretended_gpu(), pytest.raises(MixedDevicesError):
-        losses_of_steps(pairs, CUDA, shape())
-
-
-def test_a_mask_that_stays_on_the_cpu_is_found(pairs, monkeypatch):
-    monkeypatch.setattr(task, "upload", lambda tensor, device: tensor)
+@pytest.mark.parametrize("uploads", [encode, task], ids=["batch", "mask"])
+def test_a_batch_or_a_mask_that_stays_on_the_cpu_is_found(pairs, monkeypatch, uploads):
+    monkeypatch.setattr(uploads, "upload", lambda tensor, device: tensor)
     with pretended_gpu(), pytest.raises(MixedDevicesError):
         losses_of_steps(pairs, CUDA, shape())
 

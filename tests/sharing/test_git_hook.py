@@ -6,27 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fne.core.errors import InputError
 from fne.sharing.git_hook import BEFORE, HOOK, install_hook
 from tests.support.imports import ROOT
 from tests.support.projects import dvc, git
-from tests.support.remotes import REMOTE, make_project, remote_object
-
-
-@pytest.fixture(scope="module")
-def pushed(tmp_path_factory) -> Path:
-    project = make_project(tmp_path_factory.mktemp("pushed"))
-    git(project, "init", "--quiet", "--bare", "../origin")
-    git(project, "remote", "add", "origin", "../origin")
-    return project
-
-
-@pytest.fixture
-def project(pushed, tmp_path, monkeypatch) -> Path:
-    """A project whose remote has everything, with a bare repository beside it as origin."""
-    shutil.copytree(pushed.parent, tmp_path / "team", symlinks=True)
-    monkeypatch.chdir(tmp_path / "team/project")
-    return tmp_path / "team/project"
+from tests.support.refusals import refused
+from tests.support.remotes import REMOTE, remote_object
 
 
 def push(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -35,19 +19,16 @@ def push(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_push_passes_when_the_data_is_there(project):
+def test_a_push_passes_when_the_data_is_there_and_stops_when_it_is_not(project):
     assert install_hook(REMOTE) == f"rm {project}/.git/hooks/{HOOK}"
     assert push(project, "main").returncode == 0
-
-
-def test_a_push_stops_when_the_data_is_not_there(project):
-    install_hook(REMOTE)
+    pushed = git(project, "ls-remote", "origin")
     remote_object(project, "model.bin").unlink()
-    stopped = push(project, "main")
+    stopped = push(project, "main:more")
     assert stopped.returncode == 1
     assert "model.bin (" in stopped.stderr
     assert "fix: fne verify --remote team --repair" in stopped.stderr
-    assert git(project, "ls-remote", "origin") == ""
+    assert git(project, "ls-remote", "origin") == pushed != ""
 
 
 def test_the_pushed_commits_are_checked_and_not_the_work_tree(project):
@@ -105,14 +86,14 @@ def test_two_foreign_hooks_are_not_overwritten(project):
     hooks = project / ".git/hooks"
     (hooks / HOOK).write_text("one")
     (hooks / BEFORE).write_text("two")
-    with pytest.raises(InputError, match="fne wrote neither; remove one of them"):
+    with refused("fne wrote neither; remove one of them"):
         install_hook(REMOTE)
     assert [(hooks / HOOK).read_text(), (hooks / BEFORE).read_text()] == ["one", "two"]
 
 
 def test_a_hook_needs_a_git_repository(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="not in a Git repository; run this in the project's folder"):
+    with refused("not in a Git repository; run this in the project's folder"):
         install_hook(REMOTE)
 
 
@@ -132,16 +113,22 @@ def global_hooks(project, monkeypatch) -> Path:
     return hooks
 
 
-def test_hooks_that_all_repositories_share_stay_as_they_are_and_still_run(project, global_hooks):
+def test_hooks_that_all_repositories_share_stay_run_and_are_restored_by_the_printed_command(
+    project, global_hooks
+):
     before = {path.name: path.read_text() for path in global_hooks.iterdir()}
     install_hook(REMOTE)
-    install_hook(REMOTE)
+    removal = install_hook(REMOTE)
     assert {path.name: path.read_text() for path in global_hooks.iterdir()} == before
     git(project, "commit", "--quiet", "--allow-empty", "--message", "More")
     assert push(project, "main").returncode == 0
     assert (project.parent / "home/log").read_text().split() == ["pre-commit", HOOK]
     remote_object(project, "model.bin").unlink()
     assert push(project, "main:more").returncode == 1
+    subprocess.run(removal, shell=True, check=True, cwd=project)
+    (project.parent / "home/log").unlink()
+    assert push(project, "main:more").returncode == 0
+    assert (project.parent / "home/log").read_text().split() == [HOOK]
 
 
 def test_pushes_of_other_repositories_do_not_fail(project, global_hooks):
@@ -151,13 +138,6 @@ def test_pushes_of_other_repositories_do_not_fail(project, global_hooks):
     git(other, "remote", "add", "origin", "../origin")
     git(other, "commit", "--quiet", "--allow-empty", "--message", "Other")
     assert push(other, "main:other").returncode == 0
-
-
-def test_the_printed_command_restores_the_hooks_that_were_used(project, global_hooks):
-    subprocess.run(install_hook(REMOTE), shell=True, check=True, cwd=project)
-    remote_object(project, "model.bin").unlink()
-    assert push(project, "main").returncode == 0
-    assert (project.parent / "home/log").read_text().split() == [HOOK]
 
 
 def test_a_folder_of_hooks_in_the_work_tree_is_not_written(project):

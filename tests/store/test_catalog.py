@@ -33,14 +33,11 @@ CAPTIONED = [
 ]
 
 
-def test_both_files_are_read_back_sorted_by_id(tmp_path):
+def test_both_files_are_read_back_sorted_by_id_and_every_caption_has_its_own(tmp_path):
     write_images(tmp_path / "i", IMAGES)
     write_captions(tmp_path / "c", CAPTIONED)
     assert read_images(tmp_path / "i")[0] == IMAGES[::-1]
     assert read_captions(tmp_path / "c")[0] == CAPTIONED[::-1]
-
-
-def test_every_caption_has_its_own_id():
     assert CAPTIONED[0].caption_ids == ["b.jpg#0", "b.jpg#1"]
 
 
@@ -109,12 +106,9 @@ def test_the_other_catalog_file_is_refused(tmp_path):
         read_captions(tmp_path / "i")
 
 
-def test_a_folder_is_its_own_root_whatever_its_name(tmp_path):
+def test_a_folder_is_its_own_root_and_a_file_an_annotation_file_whatever_its_name(tmp_path):
     (tmp_path / "v1.json").mkdir()
     assert image_root(tmp_path / "v1.json") == tmp_path / "v1.json"
-
-
-def test_a_file_is_an_annotation_file_whatever_its_name(tmp_path):
     (tmp_path / "captions").touch()
     assert image_root(str(tmp_path / "captions")) == tmp_path
 

@@ -91,33 +91,32 @@ def test_sixteen_bit_gray_is_rescaled_and_not_saturated(format_name):
     assert decoded.notes == (DEEP,)
 
 
-def test_float_samples_are_refused_because_their_range_is_unknown():
-    image = Image.fromarray(np.ones((8, 8), dtype=np.float32))
-    assert reason(encoded(image, "TIFF")).startswith("floating-point samples")
+@pytest.mark.parametrize(
+    ("dtype", "said"), [(np.float32, "floating-point samples"), (np.int32, "32-bit samples")]
+)
+def test_samples_whose_range_is_unknown_are_refused(dtype, said):
+    image = Image.fromarray(np.full((8, 8), 1 << 20, dtype=dtype))
+    assert reason(encoded(image, "TIFF")).startswith(said)
 
 
-def test_32_bit_samples_are_refused_because_their_range_is_unknown():
-    image = Image.fromarray(np.full((8, 8), 1 << 20, dtype=np.int32))
-    assert reason(encoded(image, "TIFF")).startswith("32-bit samples")
+TURNS = [
+    "FLIP_LEFT_RIGHT",
+    "ROTATE_180",
+    "FLIP_TOP_BOTTOM",
+    "TRANSPOSE",
+    "ROTATE_90",
+    "TRANSVERSE",
+    "ROTATE_270",
+]
 
 
 @pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP", "TIFF"])
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_the_exif_orientation_is_applied_once(format_name, orientation):
+@pytest.mark.parametrize(("orientation", "turn"), [*enumerate([None, *TURNS], start=1)])
+def test_the_exif_orientation_is_applied_once(format_name, orientation, turn):
+    """A turn leads from upright to how a camera stores it."""
     upright = Image.new("RGB", (16, 24), "white")
     upright.paste("red", (0, 0, 8, 12))  # red top left
-    turns = {  # from upright to how a camera stores it
-        1: None,
-        2: Image.Transpose.FLIP_LEFT_RIGHT,
-        3: Image.Transpose.ROTATE_180,
-        4: Image.Transpose.FLIP_TOP_BOTTOM,
-        5: Image.Transpose.TRANSPOSE,
-        6: Image.Transpose.ROTATE_90,
-        7: Image.Transpose.TRANSVERSE,
-        8: Image.Transpose.ROTATE_270,
-    }
-    turn = turns[orientation]
-    stored = upright if turn is None else upright.transpose(turn)
+    stored = upright.transpose(Image.Transpose[turn]) if turn else upright
     exif = Image.Exif()
     exif[0x0112] = orientation
     decoded = decode_with_notes(encoded(stored, format_name, exif=exif))
@@ -146,17 +145,12 @@ def test_a_jpeg_of_a_phone_with_a_second_picture_is_a_jpeg():
     assert (decoded.format, decoded.notes) == ("JPEG", ())
 
 
-@pytest.mark.parametrize("data", [b"just text", b"<html><body>404 Not Found</body></html>", b"\0" * 100])
-def test_text_html_and_zeros_are_not_images(data):
+@pytest.mark.parametrize(
+    "data", [b"just text", b"<html><body>404 Not Found</body></html>", b"\0" * 100, encoded(picture(), "ICO")]
+)
+def test_text_html_zeros_and_other_formats_are_refused(data):
     assert reason(data) == "not an image of a known format (JPEG, PNG, GIF, BMP, TIFF, WEBP, PPM)"
-
-
-def test_an_empty_file_is_refused():
     assert reason(b"") == "the file is empty"
-
-
-def test_other_formats_that_pillow_knows_are_refused():
-    assert reason(encoded(picture(), "ICO")).startswith("not an image of a known format")
 
 
 @pytest.mark.parametrize("format_name", FORMATS)

@@ -1,6 +1,5 @@
 import hashlib
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -8,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from fne.core.errors import InputError
 from fne.store.journal import Journal
+from tests.support.disks import full_disk
 from tests.support.imports import ROOT
 from tests.support.refusals import refused
 
@@ -26,14 +25,9 @@ def filled(path, count: int) -> Journal:
 
 
 def test_rows_are_read_by_the_digest_of_their_source(tmp_path):
-    rows = filled(tmp_path / "j", 3).read()
-    assert {source: row.tolist() for source, row in rows.items()} == {
-        SOURCES[number]: [number] * 3 for number in range(3)
-    }
-
-
-def test_a_journal_that_was_never_written_is_empty(tmp_path):
     assert Journal(tmp_path / "j", features=3).read() == {}
+    rows = {source: row.tolist() for source, row in filled(tmp_path / "j", 3).read().items()}
+    assert rows == {SOURCES[number]: [number] * 3 for number in range(3)}
 
 
 @pytest.mark.parametrize("kept", range(0, 76, 5))
@@ -94,16 +88,9 @@ def test_a_full_disk_has_a_clear_message_and_finished_rows_stay(tmp_path):
     journal = filled(tmp_path / "j", 2)
     size = journal.path.stat().st_size
     journal.lock()
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, before[1]))
-    try:
-        with pytest.raises(InputError) as caught:
-            journal.append(SOURCES[2], np.ones(3))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
-    assert caught.value.message == f"{journal.path}: No space left on device; free some space and run again"
+    said = f"{journal.path}: No space left on device; free some space and run again"
+    with full_disk(size + 10), refused(said):
+        journal.append(SOURCES[2], np.ones(3))
     assert list(journal.read()) == SOURCES[:2]
     journal.append(SOURCES[2], np.ones(3))
     journal.unlock()

@@ -46,22 +46,13 @@ def test_the_row_and_layer_of_a_value_that_is_not_finite_are_named(value, dtype)
     assert value_fault(block, dtype, IDS, LAYERS) == f"row 'c' has {value} in layer 'fc', column 3"
 
 
-def test_a_ternary_value_of_both_signs_is_named():
+def test_a_ternary_value_of_both_signs_and_bits_beyond_the_last_feature_are_named():
+    said = "row '{}' has neither -1, 0 nor +1 in layer '{}', column {}".format
     planes = pack(np.array([[1, 0, -1, 0, 1]] * 3, dtype=np.int8))
     assert value_fault(planes, "ternary", IDS, LAYERS) is None
     planes[1, 1] |= 128
-    assert value_fault(planes, "ternary", IDS, LAYERS) == (
-        "row 'b' has neither -1, 0 nor +1 in layer 'conv', column 0"
-    )
-
-
-def test_bits_beyond_the_last_feature_are_named():
+    assert value_fault(planes, "ternary", IDS, LAYERS) == said("b", "conv", 0)
     planes = pack(np.zeros((3, 5), dtype=np.int8))
     planes[0, 0] |= 1
-    assert value_fault(planes, "ternary", IDS, LAYERS) == (
-        "row 'a' has neither -1, 0 nor +1 in layer 'none', column 7"
-    )
-
-
-def test_no_rows_have_no_fault():
+    assert value_fault(planes, "ternary", IDS, LAYERS) == said("a", "none", 7)
     assert value_fault(np.zeros((0, 5), dtype=np.float32), "float32", [], LAYERS) is None

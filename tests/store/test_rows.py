@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from fne.core import stat_cache
-from fne.core.errors import InputError
 from fne.core.files import file_digest
 from fne.store import rows as module
 from fne.store.catalog import Captioned, split_ids
 from fne.store.checksums import seal_text
 from fne.store.layout import Layer, plan_shards, shard_of
 from fne.store.rows import Rows, write_rows
+from tests.support.refusals import refused
 
 LAYERS = [Layer("conv", 2), Layer("fc", 3)]
 IDS = [f"image-{number}.jpg" for number in range(20)]
@@ -32,10 +32,16 @@ def write(path, ids=IDS, dtype="float32", rows=row, shards=3):
     return path
 
 
-def fault(call, *arguments) -> str:
-    with pytest.raises(InputError) as caught:
-        call(*arguments)
-    return caught.value.message
+@pytest.fixture
+def path(tmp_path):
+    """A store of twenty rows in three shards."""
+    return write(tmp_path / "s")
+
+
+@pytest.fixture
+def single(tmp_path):
+    """A store of one row, and its shard."""
+    return write(tmp_path / "s", ids=IDS[:1], shards=1), tmp_path / "s/shard-0000.h5"
 
 
 def change_manifest(path, **changes):
@@ -49,15 +55,11 @@ def reseal_shard(path, shard):
     change_manifest(path, shards=[{"file": shard.name, "sha256": file_digest(shard), "ids": IDS[:1]}])
 
 
-def test_rows_are_read_by_id_in_the_requested_order(tmp_path):
-    rows = Rows.open(write(tmp_path / "s"))
+def test_rows_are_read_by_id_in_the_requested_order_and_blocks_cover_all_once(path):
+    rows = Rows.open(path)
     wanted = [IDS[7], IDS[0], IDS[7]]
     assert np.array_equal(rows.read(wanted), np.stack([row(each) for each in wanted]))
     assert (sorted(rows.ids), rows.features) == (sorted(IDS), 5)
-
-
-def test_blocks_cover_all_rows_once(tmp_path):
-    rows = Rows.open(write(tmp_path / "s"))
     blocks = list(rows.blocks(size=6))
     assert [len(ids) for ids, _ in blocks] == [6, 6, 6, 2]
     assert sorted(each for ids, _ in blocks for each in ids) == sorted(IDS)
@@ -95,68 +97,49 @@ def test_an_empty_store_works(tmp_path):
     assert (rows.ids, list(rows.blocks()), rows.read([]).shape) == ([], [], (0, 5))
 
 
-def test_ids_are_located_in_mapped_shards(tmp_path):
-    rows = Rows.open(write(tmp_path / "s"))
+def test_ids_are_located_in_mapped_shards_which_cannot_be_written(path):
+    rows = Rows.open(path)
     numbers, places = rows.locate(IDS)
     found = [rows.mapped_block(number)[place] for number, place in zip(numbers, places, strict=True)]
     assert np.array_equal(found, rows.read(IDS))
     assert [rows.shards[number].ids[place] for number, place in zip(numbers, places, strict=True)] == IDS
-
-
-def test_a_store_cannot_be_written_through_its_reader(tmp_path):
-    rows = Rows.open(write(tmp_path / "s"))
-    rows.read(IDS)
     with pytest.raises(ValueError, match="read-only"):
         rows.mapped_block(0)[0, 0] = 1
 
 
-def test_a_flipped_bit_is_detected_before_use(tmp_path):
-    path = write(tmp_path / "s")
+def test_a_flipped_bit_is_detected_before_use_and_a_missing_shard_is_named(path):
     shard = path / f"shard-{shard_of(IDS[0], 3):04d}.h5"
     content = bytearray(shard.read_bytes())
     content[-1] ^= 1
     shard.write_bytes(content)
-    message = fault(Rows.open(path).read, [IDS[0]])
-    assert message.startswith(f"{shard}: damaged: expected ")
-    assert message.endswith(f"…; run `fne verify {path}` to see how to repair it")
-
-
-def test_a_missing_shard_is_named(tmp_path):
-    path = write(tmp_path / "s")
-    shard = path / f"shard-{shard_of(IDS[0], 3):04d}.h5"
+    with refused(f"{shard}: damaged: expected ", f"…; run `fne verify {path}` to see how to repair it"):
+        Rows.open(path).read([IDS[0]])
     shard.unlink()
-    assert fault(Rows.open(path).read, [IDS[0]]).startswith(f"{shard}: no such file; ")
+    with refused(f"{shard}: no such file; "):
+        Rows.open(path).read([IDS[0]])
 
 
-def test_a_missing_store_says_how_to_get_it(tmp_path):
-    assert fault(Rows.open, tmp_path / "s") == (
-        f"{tmp_path}/s: no row store (manifest.json is missing); run `dvc repro`, or `dvc pull` to fetch it"
-    )
+def test_a_missing_store_and_another_artifact_are_refused(tmp_path, path):
+    with refused(f"{tmp_path}/none: no row store (manifest.json is missing); run `dvc repro`, or `dvc pull`"):
+        Rows.open(tmp_path / "none")
+    with refused(f"{path}: expected embeddings, found activations"):
+        Rows.open(path, "embeddings")
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b"{}", b"\xff", b'{"format": "fne-rows"}'])
-def test_a_damaged_manifest_is_refused(tmp_path, content):
-    path = write(tmp_path / "s")
+def test_a_damaged_manifest_is_refused(path, content):
     (path / "manifest.json").write_bytes(content)
-    assert fault(Rows.open, path).startswith(f"{path}/manifest.json: damaged (")
+    with refused(f"{path}/manifest.json: damaged ("):
+        Rows.open(path)
 
 
-def test_another_artifact_is_refused(tmp_path):
-    path = write(tmp_path / "s")
-    assert fault(Rows.open, path, "embeddings") == f"{path}: expected embeddings, found activations"
-
-
-def test_an_unknown_id_is_named(tmp_path):
-    rows = Rows.open(write(tmp_path / "s"))
-    assert fault(rows.read, [IDS[0], "x.jpg"]) == (
-        f"{tmp_path}/s: has no row for 1 of 2 ids, the first is 'x.jpg'; run `dvc repro`"
-    )
-
-
-def test_an_unknown_layer_lists_the_known_ones(tmp_path):
-    rows = Rows.open(write(tmp_path / "s"))
+def test_an_unknown_id_or_layer_is_named(path):
+    rows = Rows.open(path)
+    with refused(f"{path}: has no row for 1 of 2 ids, the first is 'x.jpg'; run `dvc repro`"):
+        rows.read([IDS[0], "x.jpg"])
     assert rows.columns("fc") == slice(2, 5)
-    assert fault(rows.columns, "fc7") == f"{tmp_path}/s: has no layer 'fc7'; it has conv, fc"
+    with refused(f"{path}: has no layer 'fc7'; it has conv, fc"):
+        rows.columns("fc7")
 
 
 def test_a_shard_of_wrong_shape_is_never_written(tmp_path):
@@ -165,51 +148,44 @@ def test_a_shard_of_wrong_shape_is_never_written(tmp_path):
     assert not (tmp_path / "s").exists()
 
 
-def test_rows_stored_outside_the_store_are_refused(tmp_path):
-    path = write(tmp_path / "s", ids=IDS[:1], shards=1)
-    shard = path / "shard-0000.h5"
+def test_rows_stored_outside_the_store_are_refused(single):
+    path, shard = single
     with h5py.File(shard, "a") as file:
         file.move("rows", "inside")
         file["rows"] = h5py.ExternalLink("/etc/passwd", "/")
     reseal_shard(path, shard)
-    assert fault(Rows.open(path).read, IDS[:1]) == (
-        f"{shard}: 'rows' is a link out of the file; such files are refused"
-    )
+    with refused(f"{shard}: 'rows' is a link out of the file; such files are refused"):
+        Rows.open(path).read(IDS[:1])
 
 
-def test_rows_that_do_not_fit_the_manifest_are_refused(tmp_path):
-    path = write(tmp_path / "s", ids=IDS[:1], shards=1)
-    shard = path / "shard-0000.h5"
+def test_rows_that_do_not_fit_the_manifest_are_refused(single):
+    path, shard = single
     with h5py.File(shard, "w") as file:
         file["rows"] = np.zeros((2, 5), dtype=np.float32)
     reseal_shard(path, shard)
-    assert fault(Rows.open(path).read, IDS[:1]) == (
-        f"{shard}: holds (2, 5) values of float32, its manifest says (1, 5) of float32; "
-        f"run `fne verify {path}` to see how to repair it"
-    )
+    said = f"{shard}: holds (2, 5) values of float32, its manifest says (1, 5) of float32; "
+    with refused(said, f"run `fne verify {path}`"):
+        Rows.open(path).read(IDS[:1])
 
 
-def test_a_manifest_cannot_refer_to_a_file_outside_the_store(tmp_path):
-    path = write(tmp_path / "s", ids=IDS[:1], shards=1)
+def test_a_manifest_cannot_refer_to_a_file_outside_the_store(path):
     change_manifest(path, shards=[{"file": "../secret.h5", "sha256": "0" * 64, "ids": ["a"]}])
-    assert fault(Rows.open, path).startswith(
-        f"{path}/manifest.json: damaged (shards.0.file: String should match"
-    )
+    with refused(f"{path}/manifest.json: damaged (shards.0.file: String should match"):
+        Rows.open(path)
 
 
-def test_a_flipped_bit_anywhere_in_the_manifest_is_detected_when_opening(tmp_path):
-    path = write(tmp_path / "s")
+def test_a_flipped_bit_anywhere_in_the_manifest_is_detected_when_opening(path):
     content, chance = (path / "manifest.json").read_bytes(), random.Random(0)
     # Half of them at the beginning, which holds the seal and the version.
     for size in [140, len(content)] * 10:
         flipped = bytearray(content)
         flipped[chance.randrange(size)] ^= 1 << chance.randrange(8)
         (path / "manifest.json").write_bytes(flipped)
-        assert fault(Rows.open, path).startswith(f"{path}/manifest.json: ")
+        with refused(f"{path}/manifest.json: "):
+            Rows.open(path)
 
 
-def test_opening_reads_the_manifest_only(tmp_path):
-    path = write(tmp_path / "s")
+def test_opening_reads_the_manifest_only(path):
     for shard in path.glob("*.h5"):
         shard.unlink()
     rows = Rows.open(path)
@@ -258,18 +234,7 @@ def hashed(path, monkeypatch) -> list[str]:
     return files
 
 
-def flip_a_bit(shard) -> None:
-    """Change a shard in place and put its time back, as a careless program would."""
-    status = shard.stat()
-    content = bytearray(shard.read_bytes())
-    content[-1] ^= 1
-    with shard.open("r+b") as file:
-        file.write(content)
-    os.utime(shard, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-def test_a_shard_is_hashed_once_for_all_processes_unless_it_is_touched(tmp_path, scratch, monkeypatch):
-    path = write(tmp_path / "s")
+def test_a_shard_is_hashed_once_for_all_processes_unless_it_is_touched(path, scratch, monkeypatch):
     assert len(hashed(path, monkeypatch)) == 3
     stat_cache.use(scratch)
     assert hashed(path, monkeypatch) == []
@@ -277,11 +242,16 @@ def test_a_shard_is_hashed_once_for_all_processes_unless_it_is_touched(tmp_path,
     assert hashed(path, monkeypatch) == ["shard-0001.h5"]
 
 
-def test_a_shard_changed_in_place_is_detected_although_its_time_was_put_back(tmp_path, scratch, monkeypatch):
-    path = write(tmp_path / "s")
+def test_a_shard_changed_in_place_is_detected_although_its_time_was_put_back(path, scratch, monkeypatch):
     hashed(path, monkeypatch)
-    flip_a_bit(path / "shard-0001.h5")
-    assert fault(Rows.open(path).read, IDS).startswith(f"{path}/shard-0001.h5: damaged: expected ")
+    shard = path / "shard-0001.h5"
+    status, content = shard.stat(), bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    with shard.open("r+b") as file:  # as a careless program would
+        file.write(content)
+    os.utime(shard, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with refused(f"{shard}: damaged: expected "):
+        Rows.open(path).read(IDS)
 
 
 @pytest.mark.parametrize("hardware", [None, "EPYC", {"EPYC": ["a"], "Xeon": ["b"]}])
@@ -293,8 +263,9 @@ def test_a_store_records_which_hardware_computed_which_rows(tmp_path, hardware):
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
-def test_a_pipe_or_a_device_as_shard_is_refused_at_once(tmp_path, make):
-    path = write(tmp_path / "s", ids=IDS[:1], shards=1)
-    (path / "shard-0000.h5").unlink()
-    make(path / "shard-0000.h5")
-    assert "not a regular file, but a " in fault(Rows.open(path).read, IDS[:1])
+def test_a_pipe_or_a_device_as_shard_is_refused_at_once(single, make):
+    path, shard = single
+    shard.unlink()
+    make(shard)
+    with refused("not a regular file, but a "):
+        Rows.open(path).read(IDS[:1])

@@ -16,16 +16,12 @@ from fne.store.tensors import ENTRY, read_description, read_sealed, read_sealed_
 TENSORS = {"weight": torch.arange(6.0).reshape(2, 3), "count": torch.tensor(3), "empty": torch.zeros(0, 4)}
 
 
-def test_description_and_tensors_are_read_back(tmp_path):
-    write_sealed(tmp_path / "file", {"step": 0.1 + 0.2, "name": "Größe"}, TENSORS)
-    description, tensors = read_sealed(tmp_path / "file")
-    assert description == {"step": 0.1 + 0.2, "name": "Größe"}
-    assert all(torch.equal(tensors[name], TENSORS[name]) for name in TENSORS)
-
-
-def test_a_tensor_that_is_not_contiguous_keeps_its_values(tmp_path):
-    write_sealed(tmp_path / "file", {}, {"turned": TENSORS["weight"].T})
-    assert torch.equal(read_sealed(tmp_path / "file")[1]["turned"], TENSORS["weight"].T)
+def test_description_and_tensors_are_read_back_also_those_that_are_not_contiguous(tmp_path):
+    description, given = {"step": 0.1 + 0.2, "name": "Größe"}, TENSORS | {"turned": TENSORS["weight"].T}
+    write_sealed(tmp_path / "file", description, given)
+    found, tensors = read_sealed(tmp_path / "file")
+    assert found == description
+    assert all(torch.equal(tensors[name], given[name]) for name in given)
 
 
 @pytest.mark.parametrize("place", [20, 60, -1, -20])
@@ -62,9 +58,8 @@ def test_the_seal_is_the_same_as_in_older_files(tmp_path):
         written = json.loads(file.metadata()[ENTRY])["sha256"]
     assert written == digest_by_torch({"step": 1}, tensors)
     read = read_sealed(tmp_path / "file")[1]
-    assert {name: value.dtype for name, value in read.items()} == {
-        name: value.dtype for name, value in tensors.items()
-    }
+    assert read.keys() == tensors.keys()
+    assert all(value.dtype == tensors[name].dtype for name, value in read.items())
 
 
 def test_the_bytes_are_those_of_the_library(tmp_path):
@@ -103,8 +98,8 @@ def test_arrays_are_read_without_torch(tmp_path):
         "import sys; from pathlib import Path; from fne.store.tensors import read_sealed_arrays;"
         "print(len(read_sealed_arrays(Path(sys.argv[1])).arrays), 'torch' in sys.modules)"
     )
-    command = [sys.executable, "-c", program, str(tmp_path / "file")]
-    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "3 False\n"
+    printed = subprocess.check_output([sys.executable, "-c", program, str(tmp_path / "file")], text=True)
+    assert printed == "3 False\n"
 
 
 def test_content_and_digest_come_from_one_reading(tmp_path, monkeypatch):

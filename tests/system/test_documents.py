@@ -4,22 +4,19 @@ Commands that are given twice run once. Experiments of the README run; those of 
 take minutes, are checked with `fne check`. `EXCEPTIONS` names what cannot run here.
 """
 
-import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from fne.cli import main as fne
 from fne.datasets.demo.dataset import Render, describe_dataset
+from tests.support.commands import fne
 from tests.support.imports import ROOT
-from tests.support.projects import change_params, commit, dvc, git, small_project
+from tests.support.projects import change_params, commit, dvc, environment, git, small_project
 from tests.support.search import draw
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -110,15 +107,12 @@ def test_a_command_of_the_documents_runs(project, monkeypatch, document, command
     monkeypatch.setenv("HOME", str(project.parent))
     monkeypatch.chdir(project)
     if document != "README.md" and command.startswith("dvc exp run"):
-        command = "fne check " + command.removeprefix("dvc exp run").replace(" --queue", "").replace(
-            " --temp", ""
-        )
+        command = re.sub(" --(queue|temp)", "", f"fne check{command.removeprefix('dvc exp run')}")
     if command.startswith("git checkout"):
         return  # the reset below is this command
     command = re.sub(r"\$\((fne [^)]*)\)", lambda found: printed(found[1]), command)
-    command = command.replace("/mnt/team/fne", str(project.parent / "remote")).replace(
-        "~", str(project.parent)
-    )
+    home = str(project.parent)
+    command = command.replace("/mnt/team/fne", f"{home}/remote").replace("~", home)
     try:
         printed(command)
         if command.startswith("dvc add"):
@@ -133,15 +127,10 @@ def printed(command: str) -> str:
     """Run a command and return what it printed; `fne` in this process, which takes less time."""
     program, *words = shlex.split(command)
     if program == "fne":
-        result = CliRunner().invoke(fne, words, catch_exceptions=False)
+        result = fne(*words, catch_exceptions=False)
         assert result.exit_code == 0, result.output
         return result.stdout.strip()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_", "GIT_"))}
-    environment |= {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}",
-        "OMP_NUM_THREADS": "1",
-    }
-    done = subprocess.run([program, *words], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([program, *words], env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command} gave {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 from PIL import Image
@@ -16,60 +17,51 @@ from tests.support.search import draw, run_stages
 from tests.system.test_report_page import CONTRAST
 
 
-def start(folder, *arguments):
+@contextmanager
+def started(folder, *arguments):
+    """Start a server, and give its address."""
     command = [sys.executable, "-u", "-m", "fne", "serve", "--port", "0", *arguments]
-    server = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    line = server.stdout.readline()
-    return server, re.search(r"http://127\.0\.0\.1:\d+/", line)[0]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(command, cwd=folder, **pipes) as server:
+        yield re.search(r"http://127\.0\.0\.1:\d+/", server.stdout.readline())[0]
+        server.terminate()
+        server.wait(30)
 
 
 @pytest.fixture(scope="module")
-def server(finished, tmp_path_factory):
-    """A server of the small project, with a folder of photos."""
-    place = tmp_path_factory.mktemp("page")
-    shutil.copytree(finished, place / "project")
-    for number, color in enumerate(["navy", "teal", "olive"]):
-        draw(place / "album" / f"{number} <b>.png", color, "circle")
-    process, address = start(place / "project", "--in", str(place / "album"))
-    yield address
-    process.terminate()
-    process.wait(30)
-    process.stdout.close()
-
-
-@pytest.fixture(scope="module")
-def album(server, tmp_path_factory):
+def album(tmp_path_factory):
     """The folder that the server searches."""
-    return next(tmp_path_factory.getbasetemp().glob("page*/album"))
+    folder = tmp_path_factory.mktemp("page") / "album"
+    for number, color in enumerate(["navy", "teal", "olive"]):
+        draw(folder / f"{number} <b>.png", color, "circle")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(finished, album):
+    """A server of the small project, with a folder of photos."""
+    project = shutil.copytree(finished, album.parent / "project")
+    with started(project, "--in", str(album)) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
 def hostile_server(finished, tmp_path_factory):
     """A server of a catalog whose captions and tags would like to run."""
-    place = tmp_path_factory.mktemp("hostile")
-    shutil.copytree(finished, place / "project")
+    project = tmp_path_factory.mktemp("hostile") / "project"
+    shutil.copytree(finished, project)
+    file = project / "data/captions.jsonl"
+    texts = iter([tuple(CAPTIONS[start : start + 25]) for start in range(0, 500, 25)])
+    hostile = [
+        Captioned(each.id, each.split, next(texts) if each.captions else (), (CAPTIONS[3], each.tags[0]))
+        for each in read_captions(file)[0]
+    ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place / "project")
-        records, _ = read_captions(place / "project/data/captions.jsonl")
-        groups = [tuple(CAPTIONS[start : start + 25]) for start in range(0, 500, 25)]
-        texts = iter(groups)
-        write_captions(
-            place / "project/data/captions.jsonl",
-            [
-                Captioned(
-                    each.id, each.split, next(texts) if each.captions else (), (CAPTIONS[3], each.tags[0])
-                )
-                for each in records
-            ],
-        )
+        patch.chdir(project)
+        write_captions(file, hostile)
         run_stages("tokenize", "train", "encode")
-    process, address = start(place / "project")
-    yield address
-    process.terminate()
-    process.wait(30)
-    process.stdout.close()
+    with started(project) as address:
+        yield address
 
 
 @pytest.fixture
@@ -104,9 +96,8 @@ def test_a_sentence_finds_images_with_scores_and_stars(open_page, server):
     search(page, "something red zebra")
     assert cards(page).count() == 24
     assert loaded(page, "#matches img") == 24
-    assert re.fullmatch(
-        r"1\s*-?\d\.\d{4}", cards(page).first.locator(".line").inner_text().split("★")[0].strip()
-    )
+    line = cards(page).first.locator(".line").inner_text()
+    assert re.fullmatch(r"1\s*-?\d\.\d{4}", line.split("★")[0].strip())
     assert page.locator("#unknown").inner_text() == "Not in the vocabulary, and ignored: zebra"
     search(page, "something red")
     page.locator(".star").first.wait_for()
@@ -147,24 +138,29 @@ def test_an_image_shows_what_is_known_about_it(open_page, server):
     assert not dialog.is_visible()
 
 
-def drop(page, content, name="mine.png"):
-    page.evaluate(
-        """([content, name]) => {
-          const bytes = Uint8Array.from(atob(content), (one) => one.charCodeAt(0));
-          const data = new DataTransfer();
-          data.items.add(new File([bytes], name, { type: "image/png" }));
-          window.dispatchEvent(new DragEvent("dragover", { dataTransfer: data, cancelable: true }));
-          window.dispatchEvent(new DragEvent("drop", { dataTransfer: data, cancelable: true }));
-        }""",
-        [base64.b64encode(content).decode(), name],
-    )
+# Makes a file of a text in base64, and gives it to the window as the named event does.
+GIVE = """([content, name, kind]) => {
+  const bytes = Uint8Array.from(atob(content), (one) => one.charCodeAt(0));
+  const data = new DataTransfer();
+  data.items.add(new File([bytes], name, { type: "image/png" }));
+  if (kind === "paste") {
+    window.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, cancelable: true }));
+  } else {
+    window.dispatchEvent(new DragEvent("dragover", { dataTransfer: data, cancelable: true }));
+    window.dispatchEvent(new DragEvent("drop", { dataTransfer: data, cancelable: true }));
+  }
+}"""
+
+
+def give(page, content, name="mine.png", kind="drop"):
+    page.evaluate(GIVE, [base64.b64encode(content).decode(), name, kind])
 
 
 def test_a_dropped_photo_finds_sentences_and_look_alikes(open_page, server, photo):
     found = open_page(server)
     page = found.page
     page.locator("#facts", has_text="24 images").wait_for()
-    drop(page, photo.read_bytes())
+    give(page, photo.read_bytes())
     page.locator("#status", has_text="Sentences for your photo").wait_for(timeout=120_000)
     assert cards(page).count() == 24
     assert page.locator("#photo-name").inner_text() == "mine.png"
@@ -182,26 +178,18 @@ def test_a_photo_can_be_chosen_and_pasted(open_page, server, photo):
     page = open_page(server).page
     page.locator("#file").set_input_files(photo)
     page.locator("#status", has_text="Sentences for your photo").wait_for(timeout=120_000)
-    page.evaluate(
-        """(content) => {
-          const bytes = Uint8Array.from(atob(content), (one) => one.charCodeAt(0));
-          const data = new DataTransfer();
-          data.items.add(new File([bytes], "pasted.png", { type: "image/png" }));
-          window.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, cancelable: true }));
-        }""",
-        base64.b64encode(photo.read_bytes()).decode(),
-    )
+    give(page, photo.read_bytes(), "pasted.png", "paste")
     page.locator("#photo-name", has_text="pasted.png").wait_for()
 
 
 def test_what_is_no_photo_says_why(open_page, server):
     page = open_page(server).page
     page.locator("#facts", has_text="24 images").wait_for()
-    drop(page, b"GIF89a damaged")
+    give(page, b"GIF89a damaged")
     page.locator("#status", has_text=re.compile("not an image|damaged")).wait_for(timeout=60_000)
     buffer = io.BytesIO()
     Image.new("1", (9000, 6000)).save(buffer, "PNG")
-    drop(page, buffer.getvalue())
+    give(page, buffer.getvalue())
     page.locator("#status", has_text="9000x6000 pixels, more than 50000000 in all").wait_for(timeout=60_000)
 
 
@@ -325,9 +313,8 @@ def test_nothing_is_wider_than_the_window(open_page, server, width, photo):
     page.get_by_role("dialog").wait_for()
     page.locator("#similar .match").first.wait_for()
     page.get_by_text("What made it").click()
-    assert page.evaluate(
-        "document.querySelector('dialog').scrollWidth <= document.querySelector('dialog').clientWidth"
-    )
+    dialog = "document.querySelector('dialog')"
+    assert page.evaluate(f"{dialog}.scrollWidth <= {dialog}.clientWidth")
     assert page.get_by_role("dialog").bounding_box()["width"] <= width
 
 

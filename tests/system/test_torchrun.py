@@ -62,12 +62,8 @@ def test_sigterm_saves_a_checkpoint_and_the_next_run_continues(project):
     group.process.terminate()
     assert group.wait() == 128 + signal.SIGTERM
     group.lift()
-    assert (
-        group.printed().count(
-            "terminated; finished work is kept, and the same command continues from there\n"
-        )
-        == 1
-    )
+    said = "terminated; finished work is kept, and the same command continues from there\n"
+    assert group.printed().count(said) == 1
     assert "Traceback" not in group.printed()
     group = Group(project, "terminated", processes=2)
     assert group.wait() == 0

@@ -1,7 +1,6 @@
 """Two experiments at once in one clone: the second rewrites `params.yaml` while the first trains."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -13,28 +12,16 @@ from fne.core.settings import parse_yaml
 from fne.matching.model_file import read_model_file
 from fne.store.history import read_history_seal
 from fne.store.verify import verify_artifacts
-from tests.support.projects import change_params, commit, dvc, git, small_project
+from tests.support.projects import change_params, commit, dvc, environment, git, small_project
 
 MODEL = "models/matching/model.safetensors"
 
 
 def experiment(project: Path, printed: Path, *overrides: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "dvc", "exp", "run", *(f"-S{each}" for each in overrides)]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_", "GIT_"))}
-    environment |= {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}",
-        "OMP_NUM_THREADS": "1",
-    }
     with printed.open("w") as file:
-        return subprocess.Popen(
-            command,
-            cwd=project,
-            env=environment,
-            stdout=file,
-            stderr=file,
-            stdin=subprocess.DEVNULL,
-            text=True,
-        )
+        streams = {"stdout": file, "stderr": file, "stdin": subprocess.DEVNULL}
+        return subprocess.Popen(command, cwd=project, env=environment(), text=True, **streams)
 
 
 def recorded(project: Path, lock: str) -> tuple[float, float]:

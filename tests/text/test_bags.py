@@ -58,7 +58,7 @@ def test_the_second_moment_equals_that_of_explicit_rows(captions, block, monkeyp
     assert np.allclose(found.numpy(), rows.T @ rows / len(captions), rtol=1e-12, atol=1e-15)
 
 
-def test_features_equal_explicit_rows_projected_to_the_leading_eigenvectors(captions):
+def test_features_equal_explicit_rows_projected_to_the_leading_eigenvectors_or_as_they_are(captions):
     bags = Bags.of(captions)
     weights = inverse_document_frequencies(bags, WORDS, 1)
     rows = plain_rows(captions, weights, order=2.0)
@@ -66,13 +66,9 @@ def test_features_equal_explicit_rows_projected_to_the_leading_eigenvectors(capt
     leading = vectors[:, ::-1][:, :4]
     found = tfidf_features(bags, weights, dim=4).of(bags).numpy()
     assert np.allclose(np.abs(found), np.abs(rows @ leading), atol=1e-10)
-
-
-def test_without_reduction_every_known_word_is_a_feature(captions):
-    bags = Bags.of(captions)
     weights = inverse_document_frequencies(bags, WORDS, 30)
-    rows = plain_rows(captions, weights, order=2.0)[:, np.flatnonzero(weights)]
-    assert np.allclose(tfidf_features(bags, weights, dim=0).of(bags).numpy(), rows)
+    known = plain_rows(captions, weights, order=2.0)[:, np.flatnonzero(weights)]
+    assert np.allclose(tfidf_features(bags, weights, dim=0).of(bags).numpy(), known)
 
 
 def test_captions_without_a_known_word_have_features_of_zero(captions):
@@ -103,6 +99,7 @@ def spectrum(size: int) -> torch.Tensor:
 
 
 def test_subspace_iteration_captures_what_the_leading_eigenvectors_capture(monkeypatch):
+    assert leading_eigenvectors(spectrum(6), 10).shape == (6, 6)
     matrix = spectrum(120)
     exact = leading_eigenvectors(matrix, 20)
     monkeypatch.setattr(bags_module, "EXACT", 50)
@@ -111,7 +108,3 @@ def test_subspace_iteration_captures_what_the_leading_eigenvectors_capture(monke
     captured, best = (float((each.T @ matrix @ each).trace()) for each in (found, exact))
     assert captured == pytest.approx(best, rel=1e-3)
     assert torch.equal(found, leading_eigenvectors(matrix, 20))
-
-
-def test_there_are_at_most_as_many_eigenvectors_as_words():
-    assert leading_eigenvectors(spectrum(6), 10).shape == (6, 6)

@@ -1,12 +1,12 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from fne.matching.model_file import read_model_file
 from fne.store.arrays import read_arrays
-from fne.store.layout import Layer, plan_shards
-from fne.store.rows import Rows, write_rows
+from fne.store.layout import Layer
+from fne.store.rows import Rows
+from tests.support.features import write_store
 from tests.support.projects import change_params
 from tests.support.stages import IDS, run
 
@@ -18,47 +18,29 @@ BEFORE = ("standardize", "embed", "tokenize")
 ALL = (*BEFORE, "train", "encode", "evaluate")
 
 
-def write(path: str, name: str, ids, values, layer="clip") -> None:
-    place = {each: number for number, each in enumerate(ids)}
-    shards = [
-        (number, own, values[[place[each] for each in own]]) for number, own in plan_shards(ids, 2).items()
-    ]
-    write_rows(Path(path), name, [Layer(layer, values.shape[1])], "float32", shards, {"source": "x.npz"}, {})
+def write(path: str, name: str, ids, values) -> None:
+    rows = dict(zip(ids, values, strict=True))
+    write_store(
+        Path(path), name, [Layer("clip", values.shape[1])], rows, shards=2, settings={"source": "x.npz"}
+    )
 
 
-def write_both(dim=DIM, lengths=True) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def write_both(dim=DIM, lengths=True) -> np.ndarray:
     """Write vectors of both sides; captions are near their images, and vectors are of different lengths."""
     generator = np.random.default_rng(5)
     images = generator.normal(size=(len(IDS), dim)).astype(np.float32)
-    captions = np.repeat(images, 2, axis=0) + generator.normal(size=(len(CAPTION_IDS), dim)).astype(
-        np.float32
-    )
+    captions = np.repeat(images, 2, axis=0) + generator.normal(size=(len(CAPTION_IDS), dim))
     if lengths:
         images *= generator.uniform(0.5, 5, (len(IDS), 1)).astype(np.float32)
     write("features/imported", "activations", IDS, images)
-    write("features/imported_captions", "caption_features", CAPTION_IDS, captions)
-    return dict(zip(IDS, images, strict=True)), dict(zip(CAPTION_IDS, captions, strict=True))
+    write("features/imported_captions", "caption_features", CAPTION_IDS, captions.astype(np.float32))
+    return images
 
 
 def use(**train) -> None:
-    change_params(
-        Path(),
-        {
-            "embed": {"source": "features/imported", "kind": "raw", "layers": "all"},
-            "tokenize": {"vectors": "features/imported_captions"},
-            "train": train,
-        },
-    )
-
-
-def test_a_store_that_lacks_a_caption_is_refused(run):
-    write_both()
-    write("features/imported_captions", "caption_features", CAPTION_IDS[1:], np.ones((39, DIM), np.float32))
-    use()
-    assert run(*BEFORE).stderr.splitlines()[-1] == (
-        "Error: features/imported_captions: has no vector for 1 of 40 captions, the first is '00.png#0'; import vectors "
-        "of all captions"
-    )
+    embed = {"source": "features/imported", "kind": "raw", "layers": "all"}
+    tokenize = {"vectors": "features/imported_captions"}
+    change_params(Path(), {"embed": embed, "tokenize": tokenize, "train": train})
 
 
 def test_a_text_head_learns_on_imported_caption_vectors(run):
@@ -78,11 +60,12 @@ def test_a_text_head_learns_on_imported_caption_vectors(run):
 
 
 def test_imported_caption_vectors_are_aligned_in_closed_form(run):
-    images, _ = write_both(dim=6, lengths=False)
+    images = write_both(dim=6, lengths=False)
     # Captions are a rotation of their images: a closed form finds it.
     rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0].astype(np.float32)
-    rotated = np.stack([images[each.rpartition("#")[0]] for each in CAPTION_IDS]) @ rotation
-    write("features/imported_captions", "caption_features", CAPTION_IDS, rotated)
+    write(
+        "features/imported_captions", "caption_features", CAPTION_IDS, np.repeat(images, 2, axis=0) @ rotation
+    )
     use(method="cca", **{"cca.text": "vectors", "cca.dim": 6})
     result = run(*ALL)
     assert result.exit_code == 0, result.output
@@ -90,24 +73,29 @@ def test_imported_caption_vectors_are_aligned_in_closed_form(run):
     assert set(ranks["caption_ranks"].tolist()) == {1}
 
 
-@pytest.mark.parametrize(
-    ("train", "message"),
-    [
-        (
-            {"text_encoder": "gru"},
-            "tokenize.vectors are vectors of captions, which need a text head (bow, bow_mlp, bow_mlp_bn_first); use "
-            "-S ++train.text_encoder=bow -S ++train.words=fixed -S ++train.word_dim=5, or -S train.method=cca -S "
-            "++train.cca.text=vectors",
-        ),
-        (
-            {"method": "ridge"},
-            "tokenize.vectors are vectors of captions, but train.ridge.text is 'tfidf'; use -S "
-            "++train.ridge.text=vectors",
-        ),
-    ],
-)
-def test_a_text_encoder_that_needs_words_is_refused(run, train, message):
+def test_a_store_that_lacks_a_caption_and_methods_that_need_words_are_refused(run):
+    def refused(*stages) -> str:
+        result = run(*stages)
+        assert result.exit_code == 2
+        return result.stderr.splitlines()[-1]
+
     write_both()
-    use(**train)
-    result = run(*BEFORE, "train")
-    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"Error: {message}")
+    use(text_encoder="gru")
+    message = refused(*BEFORE, "train")
+    assert message.startswith(
+        "Error: tokenize.vectors are vectors of captions, which need a text head (bow, "
+    )
+    assert "-S ++train.text_encoder=bow -S ++train.words=fixed -S ++train.word_dim=5, or " in message
+    assert message.endswith("-S train.method=cca -S ++train.cca.text=vectors")
+    use(method="ridge")
+    message = refused("train")
+    assert message.startswith(
+        "Error: tokenize.vectors are vectors of captions, but train.ridge.text is 'tfidf'"
+    )
+    assert message.endswith("; use -S ++train.ridge.text=vectors")
+    write("features/imported_captions", "caption_features", CAPTION_IDS[1:], np.ones((39, DIM), np.float32))
+    message = refused("tokenize")
+    assert message.startswith(
+        "Error: features/imported_captions: has no vector for 1 of 40 captions, the first "
+    )
+    assert message.endswith("'00.png#0'; import vectors of all captions")

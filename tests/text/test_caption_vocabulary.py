@@ -14,18 +14,12 @@ from fne.text.caption_vocabulary import (
 SENTENCES = [["a", "dog", "runs"], ["a", "dog"], ["a", "cat"]]
 
 
-def test_frequent_words_come_first_and_ties_are_alphabetical():
+def test_frequent_words_come_first_ties_are_alphabetical_and_the_rest_is_unknown():
     chosen = choose_caption_words(SENTENCES, min_count=1, max_words=10)
-    assert chosen.words == ["a", "dog", "cat", "runs"]
-    assert chosen.counts == [3, 2, 1, 1]
-    assert chosen.unknown == 0
-    assert chosen.outputs == chosen.start == 6
-
-
-def test_rare_words_and_words_beyond_the_limit_are_unknown():
+    assert (chosen.words, chosen.counts) == (["a", "dog", "cat", "runs"], [3, 2, 1, 1])
+    assert (chosen.unknown, chosen.outputs, chosen.start) == (0, 6, 6)
     chosen = choose_caption_words(SENTENCES, min_count=2, max_words=1)
-    assert chosen.words == ["a"]
-    assert chosen.unknown == 4
+    assert (chosen.words, chosen.unknown) == (["a"], 4)
     assert chosen.encode(["a", "dog"], max_length=5) == [2, UNKNOWN, END]
 
 

@@ -29,37 +29,25 @@ print(sum(len(words) for words in alone) > 9000, alone == [cut(text) for text in
 
 
 @pytest.mark.parametrize(
-    ("caption", "words"),
+    ("cut", "lowercase", "caption", "words"),
     [
-        ("Two Dogs, one ball.", ["two", "dogs", ",", "one", "ball", "."]),
-        ("It's the dog's", ["it", "'s", "the", "dog", "'s"]),
-        ("<unk> \U0001f600", ["<", "unk", ">", "\U0001f600"]),
+        ("nltk", True, "Two Dogs, one ball.", ["two", "dogs", ",", "one", "ball", "."]),
+        ("nltk", True, "It's the dog's", ["it", "'s", "the", "dog", "'s"]),
+        ("nltk", True, "<unk> \U0001f600", ["<", "unk", ">", "\U0001f600"]),
+        ("nltk", False, "A Dog", ["A", "Dog"]),
+        ("split", False, "A T-shirt, (red).  Why?", ["A", "T", "shirt", "red", "Why"]),
+        ("split", False, "dog's \tball\n", ["dog's", "ball"]),
+        ("split", False, f"<unk> {END}", ["unk", "eos"]),
+        ("split", False, "-.,", []),
     ],
 )
-def test_words_are_cut_as_nltk_cuts_them(caption, words):
-    assert tokenize(caption, lowercase=True) == words
-
-
-@pytest.mark.parametrize(
-    ("caption", "words"),
-    [
-        ("A T-shirt, (red).  Why?", ["A", "T", "shirt", "red", "Why"]),
-        ("dog's \tball\n", ["dog's", "ball"]),
-        (f"<unk> {END}", ["unk", "eos"]),
-        ("-.,", []),
-    ],
-)
-def test_words_can_be_cut_at_blanks_and_marks(caption, words):
-    assert tokenize(caption, lowercase=False, cut="split") == words
+def test_words_are_cut_as_nltk_cuts_them_or_at_blanks_and_marks(cut, lowercase, caption, words):
+    assert tokenize(caption, lowercase, cut=cut) == words
 
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_no_caption_has_the_words_for_ends_and_unknown_words(cut):
     assert not {END, UNKNOWN} & {*tokenize(f"{END}{UNKNOWN} {END} {UNKNOWN}.", lowercase=False, cut=cut)}
-
-
-def test_case_can_be_kept():
-    assert tokenize("A Dog", lowercase=False) == ["A", "Dog"]
 
 
 @pytest.mark.parametrize(
@@ -114,15 +102,10 @@ def package(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
 
-def test_a_module_is_imported_without_the_packages_above_it(package):
+def test_a_module_is_imported_without_the_packages_above_it_and_is_gone_afterwards(package):
     with without_package_init("heavy", "heavy.inner"):
         from heavy.inner import light
     assert light.value == 3
-
-
-def test_afterwards_nothing_of_it_is_imported(package):
-    with without_package_init("heavy", "heavy.inner"):
-        import heavy.inner.light
     assert [name for name in sys.modules if name.startswith("heavy")] == []
     with pytest.raises(RuntimeError, match="ran"):
         import heavy  # noqa: F401

@@ -29,10 +29,7 @@ def fault(content: bytes, tmp_path) -> str:
         (b"[" * 100_000, "invalid JSON: nested too deeply; fix the file"),
         (b'{"a":' * 100_000, "invalid JSON: nested too deeply; fix the file"),
         (b"9" * 5000, "invalid JSON: the number 99999999999999999999… is too large; fix the file"),
-        (
-            b"[9223372036854775808]",
-            "invalid JSON: the number 9223372036854775808 is too large; fix the file",
-        ),
+        (b"[9223372036854775808]", "invalid JSON: the number 9223372036854775808 is too large; fix the file"),
         (b'{"a":', "invalid JSON: Expecting value: line 1 column 6 (char 5); fix the file"),
         (b"", "invalid JSON: Expecting value: line 1 column 1 (char 0); fix the file"),
     ],

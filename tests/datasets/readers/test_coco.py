@@ -25,33 +25,35 @@ def test_split_and_folder_come_from_the_file_name(tmp_path):
     ]
 
 
+def write_instances(path, objects, categories):
+    annotations = [{"image_id": image, "category_id": category} for image, category in objects]
+    named = [{"id": number, "name": name} for number, name in categories.items()]
+    path.write_text(json.dumps({"annotations": annotations, "categories": named}))
+
+
 def test_tags_are_the_sorted_categories_of_the_objects(tmp_path):
     captions = write(tmp_path, "val2017", [(1, "1.jpg"), (2, "2.jpg")], [])
-    instances = {
-        "annotations": [{"image_id": 1, "category_id": number} for number in (3, 2, 3)],
-        "categories": [{"id": 2, "name": "zebra"}, {"id": 3, "name": "dog"}],
-    }
-    (tmp_path / "instances_val2017.json").write_text(json.dumps(instances))
-    assert [record.tags for record in read_coco(tmp_path, [captions]).records] == [("dog", "zebra"), ()]
-
-
-def test_an_object_of_an_unknown_category_is_an_error(tmp_path):
-    captions = write(tmp_path, "val2017", [(1, "1.jpg")], [])
     instances = tmp_path / "instances_val2017.json"
-    instances.write_text(json.dumps({"annotations": [{"image_id": 1, "category_id": 9}], "categories": []}))
+    write_instances(instances, [(1, 3), (1, 2), (1, 3)], {2: "zebra", 3: "dog"})
+    assert [record.tags for record in read_coco(tmp_path, [captions]).records] == [("dog", "zebra"), ()]
+    write_instances(instances, [(1, 9)], {})
     with refused(f"{instances}: category 9 has no name; add it to 'categories'"):
         read_coco(tmp_path, [captions])
 
 
-def test_captions_of_images_that_are_not_listed_are_counted(tmp_path):
+def test_captions_of_images_that_are_not_listed_are_counted_and_an_id_of_two_images_is_an_error(tmp_path):
     path = write(tmp_path, "val2017", [(1, "1.jpg")], [(1, "a"), (5, "b"), (5, "c")])
     assert read_coco(tmp_path, [path]).counts == {UNKNOWN_IMAGE: 2}
-
-
-def test_two_images_with_the_same_id_are_an_error(tmp_path):
     path = write(tmp_path, "val2017", [(1, "1.jpg"), (1, "2.jpg")], [])
     with refused("image id 1 occurs twice; give every image a unique id"):
         read_coco(tmp_path, [path])
+
+
+def test_the_case_of_the_file_name_does_not_matter(tmp_path):
+    path = write(tmp_path, "Val2017", [(1, "./1.jpg")], [(1, "a")]).rename(tmp_path / "captions_Val2017.JSON")
+    write_instances(tmp_path / "instances_Val2017.JSON", [(1, 2)], {2: "dog"})
+    (record,) = read_coco(tmp_path, [path]).records
+    assert (record.id, record.split, record.tags) == ("Val2017/1.jpg", "val", ("dog",))
 
 
 @pytest.mark.parametrize("name", ["2017", "trainval2014", "mini"])
@@ -59,12 +61,3 @@ def test_a_file_name_without_a_split_is_an_error(tmp_path, name):
     path = write(tmp_path, name, [(1, "1.jpg")], [])
     with refused("the file name contains no split; rename it, for example to captions_train2017"):
         read_coco(tmp_path, [path])
-
-
-def test_the_case_of_the_file_name_does_not_matter(tmp_path):
-    path = write(tmp_path, "Val2017", [(1, "./1.jpg")], [(1, "a")]).rename(tmp_path / "captions_Val2017.JSON")
-    (tmp_path / "instances_Val2017.JSON").write_text(
-        '{"annotations": [{"image_id": 1, "category_id": 2}], "categories": [{"id": 2, "name": "dog"}]}'
-    )
-    (record,) = read_coco(tmp_path, [path]).records
-    assert (record.id, record.split, record.tags) == ("Val2017/1.jpg", "val", ("dog",))

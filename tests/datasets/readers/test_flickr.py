@@ -18,9 +18,10 @@ def read(token):
 
 
 def test_images_are_those_of_the_lists_and_others_are_counted(tmp_path):
-    reading = read(write(tmp_path, trainImages="a.jpg\n", devImages="b.jpg\n", testImages="c.jpg\r\n"))
+    reading = read(write(tmp_path, trainImages="a.jpg\nz.jpg\n", devImages="b.jpg\n", testImages="c.jpg\r\n"))
     assert [(record.id, record.split, record.captions) for record in reading.records] == [
         ("a.jpg", "train", ("A dog .", "A black dog .")),
+        ("z.jpg", "train", ()),
         ("b.jpg", "val", ("A cat",)),
         ("c.jpg", "test", ("A cow",)),
     ]
@@ -28,42 +29,23 @@ def test_images_are_those_of_the_lists_and_others_are_counted(tmp_path):
 
 
 def test_the_short_names_of_flickr30k_are_read(tmp_path):
-    token = tmp_path / "results_20130124.token"
-    token.write_text(TOKENS)
-    (tmp_path / "train.txt").write_text("a\n")
-    (tmp_path / "val.txt").write_text("b\n")
-    assert [(record.id, record.split) for record in read(token).records] == [
-        ("a.jpg", "train"),
-        ("b.jpg", "val"),
-    ]
-
-
-def test_a_listed_image_without_captions_is_kept(tmp_path):
-    records = read(write(tmp_path, trainImages="a.jpg\nz.jpg\n")).records
-    assert (records[1].id, records[1].captions) == ("z.jpg", ())
+    for name, text in (("results_20130124.token", TOKENS), ("train.txt", "a\n"), ("val.txt", "b\n")):
+        (tmp_path / name).write_text(text)
+    records = read(tmp_path / "results_20130124.token").records
+    assert [(record.id, record.split) for record in records] == [("a.jpg", "train"), ("b.jpg", "val")]
 
 
 @pytest.mark.parametrize(
     ("lists", "parts"),
     [
-        (
-            {"trainImages": "a.jpg\nb.jpg\n", "testImages": "c.jpg\nb.jpg\n"},
-            (
-                "Flickr_8k.testImages.txt: line 2 'b.jpg' is also in Flickr_8k.trainImages.txt",
-                "remove the other",
-            ),
-        ),
-        ({"trainImages": "a.jpg\nb.jpg\na.jpg\n"}, ("line 3 'a.jpg' is also on line 1",)),
-        (
-            {"devImages": "a.jpg", "valImages": "b.jpg"},
-            ("several lists for split 'val': Flickr_8k.devImages.txt, Flickr_8k.val",),
-        ),
-        (
-            {},
-            ("no split list", "looked for *trainImages.txt, train.txt", "add trainImages.txt, devImages.txt"),
-        ),
+        ({"trainImages": "a.jpg\nb.jpg\n", "testImages": "c.jpg\nb.jpg\n"},
+         ["Flickr_8k.testImages.txt: line 2 'b.jpg' is also in Flickr_8k.trainImages.txt", "remove the other"]),
+        ({"trainImages": "a.jpg\nb.jpg\na.jpg\n"}, ["line 3 'a.jpg' is also on line 1"]),
+        ({"devImages": "a.jpg", "valImages": "b.jpg"},
+         ["several lists for split 'val': Flickr_8k.devImages.txt, Flickr_8k.val"]),
+        ({}, ["no split list", "looked for *trainImages.txt, train.txt", "add trainImages.txt, devImages.txt"]),
     ],
-)
+)  # fmt: skip
 def test_lists_that_are_missing_or_contradict_each_other_are_an_error(tmp_path, lists, parts):
     with refused(f"{tmp_path}", *parts):
         read(write(tmp_path, **lists))

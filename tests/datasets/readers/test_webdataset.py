@@ -54,17 +54,9 @@ def test_samples_have_captions_of_text_and_json_and_splits_of_json_or_the_name_o
         "sha256": 1,
     }
     pack(tmp_path / "train-0001.tar", {"b.png": png(1), "b.txt": "A cat.\n\nA dog.\n", "b.cls": "7"})
-    pack(
-        tmp_path / "train-0000.tar",
-        {
-            "x/a.json": json.dumps(described),
-            "x/a.png": png(2),
-            "x/a.txt": "Not this.",
-            "c.json": json.dumps({"caption": "Only here."}),
-            "c.PNG": png(3),
-            "lonely.txt": "No image.",
-        },
-    )
+    files = {"x/a.json": json.dumps(described), "x/a.png": png(2), "x/a.txt": "Not this."}
+    files |= {"c.json": json.dumps({"caption": "Only here."}), "c.PNG": png(3), "lonely.txt": "No image."}
+    pack(tmp_path / "train-0000.tar", files)
     reading = read(tmp_path)
     assert [(each.id, each.split, each.captions, each.tags) for each in reading.records] == [
         ("train-0000.tar/x/a.png", "test", ("One.", "Two."), ("cat", "dog")),

@@ -98,22 +98,15 @@ def test_a_faulty_image_gives_the_same_message_as_the_local_engine(folder):
     assert str(result).startswith("1.png: has changed since the catalog was made: expected SHA-256 ")
 
 
-def test_missing_weights_are_reported_with_the_name_of_the_node(folder):
-    assert new_worker(folder, "none.pth").describe() == (
-        f"node {socket.gethostname()}: none.pth: no such weights file; set extract.weights to a file, for "
-        "example weights/random.yaml"
+def test_missing_weights_and_a_missing_folder_are_reported_with_the_name_of_the_node(folder):
+    node = f"node {socket.gethostname()}"
+    said = new_worker(folder, "none.pth").describe()
+    assert said.startswith(f"{node}: none.pth: no such weights file; set extract.weights to a file")
+    said = new_worker(folder / "missing").describe()
+    assert said.startswith(
+        f"{node}: {folder}/missing: cannot be opened (No such file or directory); make the "
     )
-
-
-def test_a_missing_folder_is_reported_with_a_remedy(folder):
-    missing = folder / "missing"
-    assert new_worker(missing).describe() == (
-        f"node {socket.gethostname()}: {missing}: cannot be opened (No such file or directory); make the project's "
-        "folder available there on every node, or use absolute paths for catalog.root and extract.weights"
-    )
-
-
-def test_absolute_paths_need_no_folder(folder):
+    assert said.endswith("or use absolute paths for catalog.root and extract.weights")
     worker = new_worker(folder / "missing", str(folder / "random.yaml"), str(folder))
     assert worker.compute([draw(folder, 2)]).rows.shape == (1, 9344)
 
