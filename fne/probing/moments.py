@@ -57,7 +57,8 @@ class Moments:
 
     def variance(self, columns: slice) -> float:
         """Return the sum of the variances of some columns."""
-        return float(self.covariance(columns, columns).diagonal().sum(dtype=torch.float64))
+        squares = self._products.diagonal()[columns].double() / self.count
+        return float((squares - (self._sums[columns] / self.count).square()).clamp(min=0).sum())
 
     def regression(self, features: slice, targets: slice, regularization: float) -> tuple[Tensor, Tensor]:
         """Return ridge regression weights, and the covariance of the targets with what they predict.
