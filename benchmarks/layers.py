@@ -49,7 +49,7 @@ def run(
 
 
 def _memory() -> float:
-    """Return the gigabytes of this process without the files that it maps, whose pages the kernel may drop."""
+    """Return the gigabytes of this process without mapped files, whose pages the kernel may drop."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("RssAnon:")[2].split()[0]) / 1e6
 
