@@ -148,10 +148,10 @@ class PrefixGru(torch.autograd.Function):
         """Compute the gradients of a and b step by step, then all others from these at once."""
         vectors, positions, input_weight, state_weight, gates, states, before, candidates = ctx.saved_tensors
         units = state_weight.shape[1]
-        of_inputs = torch.empty_like(gates)  # of a
-        of_states = gates.new_empty(len(states), 3 * units)  # of b, per state that goes on
+        of_inputs = torch.empty_like(gates)  # gradients of a
+        of_states = gates.new_empty(len(states), 3 * units)  # gradients of b, per state that goes on
         of_kept = states[:0]
-        first = gates.new_empty(0)  # of b of the first words, whose state is zero
+        first = gates.new_empty(0)  # gradient of b at the first words, whose state is zero
         for number, depth in reversed(list(enumerate(ctx.depths))):
             here = depth.nodes
             if depth.going_on is None:

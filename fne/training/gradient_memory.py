@@ -26,7 +26,8 @@ def release(parameters: Iterable[nn.Parameter]) -> None:
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return what `torch.nn.functional.linear` returns."""
-    if is_gpu(rows.device) or not weight.requires_grad:
+    half = torch.is_autocast_enabled(rows.device.type)
+    if half or is_gpu(rows.device) or not weight.requires_grad:
         return functional.linear(rows, weight, bias)
     mapped: Tensor = _Linear.apply(rows, weight, bias)
     return mapped
