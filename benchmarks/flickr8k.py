@@ -8,15 +8,23 @@ FEATURES, VOCABULARY, BATCH = 12416, 8500, 128
 
 
 def draw_captions(generator: np.random.Generator, count: int) -> list[np.ndarray]:
-    """Draw captions with 12 words on average, as word numbers.
+    """Draw captions with 12 words on average, as word numbers; the first three are frequent ones.
 
-    A batch of 128 has a longest caption of 25 words and 450 distinct words. In the training captions
-    of Flickr8k, tokenized with NLTK, these numbers are 12, 25 and 444.
+    On average, a batch of 128 has a longest caption of 25 words and 447 distinct words; 20, 71 and 107
+    distinct beginnings of one, two and three words; and 1,260 distinct beginnings that go on, of 1,450.
+    In Flickr8k, these numbers are 25 and 442; 20, 73 and 110; 1,200 of 1,390.
     """
-    weights = 1 / (np.arange(VOCABULARY) + 3) ** 1.3
     lengths = np.rint(generator.gamma(9.5, 12.3 / 9.5, count)).clip(3, 40).astype(np.int64)
-    words = generator.choice(VOCABULARY, lengths.sum(), p=weights / weights.sum())
-    return np.split(words, np.cumsum(lengths)[:-1])
+    captions = np.split(_draw_words(generator, lengths.sum(), 3, 1.23), np.cumsum(lengths)[:-1])
+    for position, power in enumerate((1.8, 1.4, 1.4)):
+        for caption, word in zip(captions, _draw_words(generator, count, 1, power), strict=True):
+            caption[position] = word
+    return captions
+
+
+def _draw_words(generator: np.random.Generator, count: int, start: int, power: float) -> np.ndarray:
+    weights = 1 / (np.arange(VOCABULARY) + start) ** power
+    return generator.choice(VOCABULARY, count, p=weights / weights.sum())
 
 
 def draw_embeddings(generator: np.random.Generator, count: int, features: int = FEATURES) -> np.ndarray:

@@ -4,6 +4,8 @@ from importlib import import_module
 
 import click
 
+from fne.core.garbage import collect_rarely
+
 # The module of each subcommand, and the line that `fne --help` shows for it.
 COMMANDS = {
     "check": ("check", "Validate all parameters before anything is computed."),
@@ -42,6 +44,9 @@ class LazyGroup(click.Group):
         """List the subcommands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+collect_rarely()
 
 
 # In the docstrings of commands, \b tells click not to wrap the lines of a paragraph.

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -6,9 +7,10 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from fne.core.errors import InputError
+from fne.matching.prefix_gru import PrefixGru, prefixes
 from fne.matching.settings import Gru
-from fne.matching.text_encoders import TEXT_ENCODERS, PackedGru, last_states
-from fne.matching.word_table import word_table
+from fne.matching.text_encoders import TEXT_ENCODERS, last_states
+from fne.matching.word_table import pad_captions, word_table
 from tests.support.variants import settings_of
 
 WORDS = torch.tensor([[3, 7, 2, 9], [4, 1, 0, 0], [5, 0, 0, 0], [1, 1, 4, 0]])
@@ -139,48 +141,71 @@ def layers() -> tuple[nn.Embedding, nn.GRU]:
     return nn.Embedding(10, 5).double(), nn.GRU(5, 6).double()
 
 
-def packed_words(lengths: list[int]) -> PackedSequence:
-    """Return few distinct words, so that most of them are repeated."""
+def captions_of(lengths: list[int], distinct: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return captions with so few distinct words that words, beginnings and whole captions are repeated."""
     generator = torch.Generator().manual_seed(sum(lengths))
-    words = torch.randint(10, (len(lengths), max(lengths)), generator=generator)
-    return pack_padded_sequence(words, torch.tensor(lengths), batch_first=True, enforce_sorted=False)
+    words = torch.randint(distinct, (len(lengths), max(lengths) + 2), generator=generator)
+    return words, torch.tensor(lengths)
 
 
-def torch_states(words: nn.Embedding, reader: nn.GRU, packed: PackedSequence) -> torch.Tensor:
-    return reader(PackedSequence(words(packed.data), packed.batch_sizes))[1][0]
+def torch_states(
+    words: nn.Embedding, reader: nn.GRU, captions: torch.Tensor, lengths: torch.Tensor
+) -> torch.Tensor:
+    packed = pack_padded_sequence(captions, lengths, batch_first=True, enforce_sorted=False)
+    states = reader(PackedSequence(words(packed.data), packed.batch_sizes))[1][0]
+    return states[packed.unsorted_indices]
 
 
-@given(st.lists(st.integers(1, 8), min_size=1, max_size=7))
-@settings(max_examples=50)
-def test_states_and_gradients_are_those_of_torch(lengths):
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=9), st.integers(1, 10))
+@settings(max_examples=100)
+def test_states_and_gradients_are_those_of_torch(lengths, distinct):
     words, reader = layers()
-    packed = packed_words(lengths)
+    captions = captions_of(lengths, distinct)
     weights = torch.randn(len(lengths), 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     found, expected = [], []
     for read, results in ((last_states, found), (torch_states, expected)):
-        states = read(words, reader, packed)
+        states = read(words, reader, *captions)
         gradients = torch.autograd.grad(states, [*words.parameters(), *reader.parameters()], weights)
         results.extend([states, *gradients])
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("distinct", [2, 10])
 @pytest.mark.parametrize("lengths", BATCH_LENGTHS)
-def test_gradients_are_those_of_finite_differences(lengths):
+def test_gradients_are_those_of_finite_differences(lengths, distinct):
     words, reader = layers()
-    packed = packed_words(lengths)
-    distinct, positions = torch.unique(packed.data, return_inverse=True)
-    vectors = words.weight[distinct].detach().requires_grad_()
+    captions, counts = captions_of(lengths, distinct)
+    found = prefixes(captions.numpy(), counts.numpy())
+    numbers, positions = torch.unique(found.words, return_inverse=True)
+    vectors = words.weight[numbers].detach().requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda *weights: PackedGru.apply(weights[0], positions, packed.batch_sizes.tolist(), *weights[1:]),
+        lambda *weights: PrefixGru.apply(weights[0], positions, found.depths, *weights[1:]),
         (vectors, reader.weight_ih_l0, reader.bias_ih_l0, reader.weight_hh_l0, reader.bias_hh_l0),
     )
 
 
+@given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=5), min_size=1, max_size=9))
+def test_every_beginning_of_a_caption_is_read_once(captions):
+    padded, lengths = pad_captions([np.array(each) for each in captions])
+    found = prefixes(padded.numpy(), lengths.numpy())
+    beginnings, going_on = {}, [()] * len(captions)
+    for number, depth in enumerate(found.depths):
+        words = found.words[depth.nodes].tolist()
+        parents = range(len(words)) if depth.parents is None else depth.parents.tolist()
+        here = [(*going_on[parent], word) for parent, word in zip(parents, words, strict=True)]
+        for end, caption in zip(depth.ends.tolist(), depth.captions.tolist(), strict=True):
+            beginnings[caption] = here[end]
+        going_on = here if depth.going_on is None else [here[each] for each in depth.going_on.tolist()]
+        assert here == sorted({tuple(each[: number + 1]) for each in captions if len(each) > number})
+        assert depth.states.stop - depth.states.start == len(going_on)
+    assert [beginnings[number] for number in range(len(captions))] == [tuple(each) for each in captions]
+
+
 def test_the_same_inputs_give_the_same_bits():
     words, reader = (layer.float() for layer in layers())
-    packed = packed_words([9, 30, 4, 12, 12] * 8)
+    captions = captions_of([9, 30, 4, 12, 12] * 8, 10)
     results = []
     for _ in range(2):
-        states = last_states(words, reader, packed)
+        states = last_states(words, reader, *captions)
         results.append([states, *torch.autograd.grad(states.sum(), [words.weight, *reader.parameters()])])
     assert all(torch.equal(first, second) for first, second in zip(*results, strict=True))
