@@ -9,26 +9,20 @@ from fne.store.catalog import Captioned, read_captions, write_captions
 from fne.store.rows import Rows
 from fne.text.caption_vocabulary import END, UNKNOWN
 from fne.training.row_source import StoreRows
-from tests.support.captions import CAPTIONS, EMBEDDINGS, inputs, write_world
+from tests.support.captions import CAPTIONS, COLORS, EMBEDDINGS, SHAPES, inputs, write_world
 
 
 def test_captions_become_numbers_that_end(read):
     sequences = read.training.sequences[0]
-    assert [read.vocabulary.words.decode(each) for each in sequences] == read.training.references[
-        read.training.ids[0]
-    ]
+    references = read.training.references[read.training.ids[0]]
+    assert [read.vocabulary.words.decode(each) for each in sequences] == references
     assert {each[-1] for each in sequences} == {END}
 
 
-def test_rare_words_are_left_out(world):
+def test_rare_words_are_left_out_and_unknown(world):
     frequent = inputs(world, min_count=40)
     assert frequent.vocabulary.words.words == ["a", "is", "it", "there"]
-
-
-def test_words_that_are_left_out_are_unknown(world):
-    few = inputs(world, max_words=3)
-    assert len(few.vocabulary.words.words) == 3
-    assert any(UNKNOWN in each for own in few.training.sequences for each in own)
+    assert any(UNKNOWN in each for own in frequent.training.sequences for each in own)
 
 
 def test_an_image_has_the_concepts_of_any_of_its_captions(read):
@@ -39,16 +33,7 @@ def test_an_image_has_the_concepts_of_any_of_its_captions(read):
 
 def test_concepts_may_be_the_tags_of_the_data_set(world):
     read = inputs(world, concepts="tags")
-    assert sorted(read.vocabulary.concepts.names) == [
-        "blue",
-        "circle",
-        "gray",
-        "green",
-        "red",
-        "ring",
-        "square",
-        "star",
-    ]
+    assert set(read.vocabulary.concepts.names) == {*COLORS, *SHAPES}
     assert read.training.labels.sum(axis=1).tolist() == [2] * 48
 
 
@@ -68,9 +53,8 @@ def test_one_caption_of_each_image_is_drawn_per_epoch(read):
     (first,), (second,) = batches
     assert sorted(first.images) == sorted(second.images) == list(range(48))
     assert read.training.steps(100, "one") == 1
-    assert not np.array_equal(
-        first.numbers[np.argsort(first.images)], second.numbers[np.argsort(second.images)]
-    )
+    drawn = [each.numbers[np.argsort(each.images)] for each in (first, second)]
+    assert not np.array_equal(*drawn)
 
 
 def test_a_batch_names_some_of_its_images(read):
@@ -97,39 +81,23 @@ def test_too_few_captions_for_the_words_give_a_warning_before_training(tmp_path)
     captioned, _ = read_captions(tmp_path / CAPTIONS)
     own = [replace(each, captions=(*each.captions, f"{each.split} {each.id}")) for each in captioned]
     write_captions(tmp_path / CAPTIONS, own)
-    assert inputs(tmp_path).notes[1] == (
-        "Warning: 48 training images are few for a captioner: 2.4 captions per word, less than 3; expect captions "
-        "no better than those of similar images. The figures of docs/tags-and-captions.md come from 6,000 training images "
-        "with 30,000 captions, 8.6 per word"
-    )
+    few = "Warning: 48 training images are few for a captioner: 2.4 captions per word, less than 3"
+    assert inputs(tmp_path).notes[1].startswith(few)
 
 
 def test_captions_that_are_all_too_long_are_refused(world):
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=r"captions.jsonl: all 96 .* raise train_captioner.max_length"):
         inputs(world, max_length=2)
-    assert error.value.message == (
-        f"{world / CAPTIONS}: all 96 training captions have more than 2 words; raise train_captioner.max_length"
-    )
 
 
-@pytest.mark.parametrize(
-    ("split", "kept", "message"),
-    [
-        ("train", 1, "the catalog has 1 captioned images in split 'train'; training of a captioner needs at least 2"),
-        (
-            "val", 1,
-            "the catalog has 1 captioned images in split 'val'; choosing the best epoch of a captioner "
-            "needs at least 2",
-        ),
-    ],
-)  # fmt: skip
-def test_a_split_that_is_too_small_is_refused(tmp_path, split, kept, message):
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_a_split_that_is_too_small_is_refused(tmp_path, split):
     write_world(tmp_path)
     captioned, _ = read_captions(tmp_path / CAPTIONS)
     own = [record for record in captioned if record.split == split]
-    changed = [record for record in captioned if record not in own[kept:]]
-    changed += [Captioned(each.id, "gallery", (), ()) for each in own[kept:]]
+    changed = [record for record in captioned if record not in own[1:]]
+    changed += [Captioned(each.id, "gallery", (), ()) for each in own[1:]]
     write_captions(tmp_path / CAPTIONS, changed)
-    with pytest.raises(InputError) as error:
+    place = f"1 captioned images in split '{split}'"
+    with pytest.raises(InputError, match=f"{place}; .* needs at least 2; see `catalog` in params.yaml"):
         inputs(tmp_path)
-    assert error.value.message == f"{message}; see `catalog` in params.yaml"

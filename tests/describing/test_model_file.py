@@ -77,18 +77,11 @@ def test_a_changed_bit_is_detected_anywhere(tmp_path):
 def test_a_file_of_something_else_is_refused(tmp_path):
     path = tmp_path / "m.safetensors"
     write_sealed(path, {"format": "fne-model", "version": 2}, {"w": torch.zeros(1)})
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match="needs a version of fne that reads fne-model 2"):
         read_describing_file(path)
-    assert caught.value.message == (
-        f"{path}: needs a version of fne that reads fne-model 2; this one reads fne-describing up to 1"
-    )
     write_sealed(path, {"format": "fne-describing", "version": 1}, {"w": torch.zeros(1)})
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match="m.safetensors: not a tagger or captioner .* run `fne verify"):
         read_describing_model(path)
-    assert caught.value.message == (
-        f"{path}: not a tagger or captioner of fne (KeyError('name')); "
-        f"run `fne verify {path}` to see how to repair it"
-    )
 
 
 def test_weights_that_do_not_fit_the_shape_are_refused(tmp_path):
@@ -102,28 +95,17 @@ def test_weights_that_do_not_fit_the_shape_are_refused(tmp_path):
         read_describing_model(path)
 
 
-@pytest.mark.parametrize("changes", [{"outputs": 9}, {"concepts": 3}])
-def test_words_or_concepts_that_do_not_fit_the_shape_are_refused(tmp_path, changes):
-    path = write_captioner(tmp_path / "c", replace(SHAPE, **changes))
-    with pytest.raises(InputError) as error:
-        read_describing_file(path)
-    assert error.value.message == (
-        f"{path}: not a tagger or captioner of fne "
-        "(ValueError('its words, concepts or user tags do not fit its shape')); "
-        f"run `fne verify {path}` to see how to repair it"
-    )
-
-
-def test_user_tags_that_do_not_fit_the_shape_are_refused(tmp_path):
-    write(tmp_path / "t", user_tags=3)
+@pytest.mark.parametrize("changes", [{"outputs": 9}, {"concepts": 3}, {"user_tags": 3}])
+def test_words_concepts_or_user_tags_that_do_not_fit_the_shape_are_refused(tmp_path, changes):
+    if "user_tags" in changes:
+        write(tmp_path / "c", **changes)
+    else:
+        write_captioner(tmp_path / "c", replace(SHAPE, **changes))
     with pytest.raises(InputError, match="its words, concepts or user tags do not fit its shape"):
-        read_describing_file(tmp_path / "t")
+        read_describing_file(tmp_path / "c")
 
 
 def test_a_captioner_is_no_tagger(tmp_path):
     path = write_captioner(tmp_path / "c")
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match="c: is a captioner, not a tagger; run `dvc repro pipelines/tagging"):
         read_describing_file(path, TAGGER)
-    assert error.value.message == (
-        f"{path}: is a captioner, not a tagger; run `dvc repro pipelines/tagging/dvc.yaml`"
-    )

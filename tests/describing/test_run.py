@@ -47,14 +47,6 @@ def test_features_that_are_the_truth_are_tagged_with_f1_99(tmp_path):
     assert all(len(set(path)) == len(path) for path in found.written)
 
 
-def test_frequent_tags_can_come_first(world, tmp_path):
-    tagger, _, opened = train(world, tmp_path, order="frequent_first", epochs=12, concept_head_rate=0.01)
-    found = tag_examples(tagger, opened.validation)
-    counts = np.array(opened.vocabulary.concepts.counts)
-    falling = [(np.diff(counts[path]) <= 0).all() for path in found.written if len(path) > 1]
-    assert np.mean(falling) > 0.9
-
-
 @pytest.mark.parametrize(
     "changes",
     [

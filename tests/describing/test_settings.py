@@ -1,15 +1,14 @@
 import pytest
 
 from fne.core.settings import load_section, parse_section
-from fne.describing.model import CONDITIONS, DescribingShape, shape_of
+from fne.describing.model import DescribingShape, shape_of
 from fne.describing.settings import TrainCaptioner, TrainTagger, WriteCaptions, WriteTags
 from fne.evaluation.protocols import ScoreCaptions, ScoreTags
 from tests.support.imports import ROOT
 from tests.support.tagging import settings
 
-
-def faults(**changes):
-    return parse_section({"train_captioner": changes}, "train_captioner", TrainCaptioner)[1]
+BOTH, CAPTIONS, TAGS = ("captioner", "tagger"), ("captioner",), ("tagger",)
+SCHEMAS = {"captioner": TrainCaptioner, "tagger": TrainTagger}
 
 
 @pytest.mark.parametrize(
@@ -28,91 +27,35 @@ def test_the_shipped_sections_have_the_default_values(name, schema):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("models", "changes", "message"),
     [
+        (BOTH, {"condition": "hidden", "learns": "jointly"}, "condition 'hidden' needs concept_head 'hidden'"),
+        (BOTH, {"concept_loss": "none"}, "learns 'separately' needs a concept_loss, which is 'none'"),
         (
-            {"condition": "hidden", "learns": "jointly"},
-            "condition 'hidden' needs concept_head 'hidden': a linear one has no hidden layer",
-        ),
-        ({"concept_loss": "none"}, "learns 'separately' needs a concept_loss, which is 'none'"),
-        (
-            {"condition": "hidden", "concept_head": "hidden"},
+            BOTH, {"condition": "hidden", "concept_head": "hidden"},
             "learns 'separately' trains the decoder from true concepts, but condition is 'hidden'; "
             "use 'concept_head' and then 'jointly'",
         ),
         (
-            {"condition": "embedding", "learns": ["concept_head", "jointly"]},
+            CAPTIONS, {"condition": "embedding", "learns": ["concept_head", "jointly"]},
             "learns 'concept_head' has no effect on captions, because condition is 'embedding'",
         ),
+        (CAPTIONS, {"learns": ["jointly", "concept_head"]}, "only the concept head; the decoder must be trained, too"),
+        (TAGS, {"learns": ["jointly", "concept_head"]}, "only the concept head; train the decoder last, or never"),
         (
-            {"learns": ["jointly", "concept_head"]},
-            "the last phase learns only the concept head; the decoder must be trained, too",
-        ),
-        ({"cell": "lstmm"}, "cell: 'lstmm' is not one of 'gru', 'lstm', 'lstm_relu', 'rnn_relu'"),
-        (
-            {"epochs": [1, 2, 3]},
-            "lists of phases must have one value or equal lengths, but learns has 2, epochs has 3",
-        ),
-    ],
-)
-def test_what_cannot_be_trained_is_refused_with_a_sentence(changes, message):
-    assert faults(**changes) == [message]
-
-
-def test_blocks_of_variants_that_are_not_chosen_do_not_apply():
-    found = TrainCaptioner(cell="gru")
-    blocks = [key for key, value in found.applied().items() if isinstance(value, dict)]
-    assert blocks == ["words"]
-    assert found.forget_bias == 0.0
-
-
-def test_a_captioner_from_the_embedding_alone_has_no_concept_head():
-    found = TrainCaptioner(condition="embedding", concept_loss="none", learns="jointly")
-    shape = shape_of(found, 10, 5, 7)
-    assert shape.concepts == 0
-    assert CONDITIONS["embedding"].width(shape) == 10
-
-
-def tagger_faults(**changes):
-    return parse_section({"train_tagger": changes}, "train_tagger", TrainTagger)[1]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"cell": "lstmm"}, "cell: 'lstmm' is not one of 'gru', 'lstm', 'lstm_relu', 'rnn_relu'"),
-        (
-            {"condition": "hidden"},
-            "condition 'hidden' needs concept_head 'hidden': a linear one has no hidden layer",
-        ),
-        (
-            {"concept_loss": "none", "learns": "concept_head"},
-            "learns 'concept_head' needs a concept_loss, which is 'none'",
-        ),
-        ({"concept_loss": "none"}, "learns 'separately' needs a concept_loss, which is 'none'"),
-        (
-            {"condition": "embedding"},
-            "learns 'separately' trains the decoder from true concepts, but condition is 'embedding'; "
-            "use 'concept_head' and then 'jointly'",
-        ),
-        (
-            {"learns": ["jointly", "concept_head"]},
-            "the last phase learns only the concept head; train the decoder last, or never",
-        ),
-        (
-            {"condition": "embedding", "concept_loss": "none", "learns": "jointly", "user_tags": "user"},
+            TAGS, {"condition": "embedding", "concept_loss": "none", "learns": "jointly", "user_tags": "user"},
             "user tags add to concepts, which condition 'embedding' without a concept_loss lacks",
         ),
-        (
-            {"epochs": [1, 2, 3]},
-            "lists of phases must have one value or equal lengths, but learns has 2, epochs has 3",
-        ),
-        ({"dropout": 1.0}, "dropout: input should be less than 1, got 1.0"),
-        ({"order": "random"}, "order: 'random' is not one of 'frequent_first', 'rare_first'"),
+        (BOTH, {"cell": "lstmm"}, "cell: 'lstmm' is not one of 'gru', 'lstm', 'lstm_relu', 'rnn_relu'"),
+        (BOTH, {"epochs": [1, 2, 3]}, "lists of phases must have one value or equal lengths, but learns has 2"),
+        (TAGS, {"dropout": 1.0}, "dropout: input should be less than 1, got 1.0"),
+        (TAGS, {"order": "random"}, "order: 'random' is not one of 'frequent_first', 'rare_first'"),
     ],
-)
-def test_settings_that_make_no_sense_are_refused_with_a_sentence(changes, message):
-    assert tagger_faults(**changes) == [message]
+)  # fmt: skip
+def test_what_cannot_be_trained_is_refused_with_a_sentence(models, changes, message):
+    for model in models:
+        _, (fault,) = parse_section({f"train_{model}": changes}, f"train_{model}", SCHEMAS[model])
+        assert message in fault
 
 
 def test_the_shape_has_the_parts_that_the_settings_train():
@@ -123,12 +66,8 @@ def test_the_shape_has_the_parts_that_the_settings_train():
     plain = settings(condition="embedding", concept_loss="none", learns="jointly")
     assert shape_of(plain, 7, 3, 4).concepts == 0
     reader = shape_of(settings(user_tags="user", concept_head="hidden"), 7, 3, 4, 5)
-    assert (reader.user_tags, reader.user_tag_hidden, reader.user_tag_sum, reader.hidden) == (
-        5,
-        256,
-        "logits",
-        512,
-    )
+    sizes = reader.user_tags, reader.user_tag_hidden, reader.user_tag_sum, reader.hidden
+    assert sizes == (5, 256, "logits", 512)
 
 
 def test_only_blocks_of_chosen_variants_apply():
@@ -136,8 +75,3 @@ def test_only_blocks_of_chosen_variants_apply():
     assert blocks == {"lstm_relu": {"forget_bias": 1.0}, "tags": {"min_images": 1}}
     assert not {"lstm", "lstm_relu"} & settings(cell="gru").applied().keys()
     assert settings(cell="gru").forget_bias == 0.0
-
-
-def test_a_threshold_is_a_probability():
-    found = parse_section({"score_tags": {"threshold": 1.0}}, "score_tags", ScoreTags)[1]
-    assert found == ["threshold: input should be less than 1, got 1.0"]

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 import torch
 
@@ -16,9 +15,8 @@ def validation(tmp_path_factory):
 
 
 def tagger(outputs=23, concepts=22):
-    shape = DescribingShape(
-        22, "raw", concepts, 0, "concepts" if concepts else "embedding", outputs, 4, 8, "gru", "state"
-    )
+    condition = "concepts" if concepts else "embedding"
+    shape = DescribingShape(22, "raw", concepts, 0, condition, outputs, 4, 8, "gru", "state")
     return new_describing_model(shape, 0)
 
 
@@ -37,12 +35,7 @@ def test_a_concept_head_that_knows_the_truth_has_a_perfect_ranking(validation):
 def inputs_order(validation):
     """Return the map from columns of the features to concepts, found from the data."""
     rows = validation.images(range(len(validation))).numpy()
-    return torch.tensor(
-        [
-            [float((rows[:, column] == validation.labels[:, concept]).all()) for column in range(22)]
-            for concept in range(22)
-        ]
-    )
+    return torch.from_numpy((rows[:, None] == validation.labels[:, :, None]).all(axis=0)).float()
 
 
 def test_a_tagger_that_writes_is_judged_by_what_it_writes(validation):
@@ -76,10 +69,8 @@ def test_the_same_tags_for_all_images_are_reported_after_five_validations():
     assert warning("jointly", [*[point(1)] * 4, point(2)]) is None
     assert warning("concept_head", [point(1)] * 5) is None
     assert TagValidation(range(1)).warning("jointly", [point(1)] * 5) is None
-    assert warning("jointly", [point(2), *[point(1)] * 5]) == (
-        "the tagger ignores the images: it writes the same tags for all 5 validation images; let it train "
-        "longer, use train_tagger.rows=standardized, or try another train_tagger.learning_rate"
-    )
+    reported = warning("jointly", [point(2), *[point(1)] * 5])
+    assert reported.startswith("the tagger ignores the images: it writes the same tags for all 5 validation")
 
 
 def test_the_summary_names_every_f1():
@@ -95,4 +86,3 @@ def test_the_summary_names_every_f1():
         "best epoch 3 (phase 2): validation F1 per class 40.0, per image 60.0, pooled 55.5, 2.2 tags per image"
     )
     assert "validation mAP 71.0, F1" in summary(Point(3, 2, 0.0, {}, Scores(values | {"mAP": 71.0})))
-    assert np.isfinite(values["f1_sum"])

@@ -21,12 +21,11 @@ METRICS = {
     "images": 4,
     "captions": 20,
 }
+INTERVAL = {"low": 12.0, "high": 18.0}
 
 
 def test_a_baseline_comes_back_with_its_interval(tmp_path):
-    line = write_baseline(
-        tmp_path / "baseline.json", "test_full", METRICS, {"low": 12.0, "high": 18.0}, {}, LINEAGE
-    )
+    line = write_baseline(tmp_path / "baseline.json", "test_full", METRICS, INTERVAL, {}, LINEAGE)
     assert line == "test_full: closed-form baseline 15.0 (12.0 to 18.0), chance 9.5"
     assert read_baseline(tmp_path / "baseline.json", "test_full", LINEAGE) == Baseline(15.0, 12.0, 18.0)
 
@@ -39,18 +38,16 @@ def test_where_there_is_no_baseline_the_reason_is_kept(tmp_path):
 
 
 def test_a_baseline_of_other_embeddings_is_refused_with_both_digests(tmp_path):
-    write_baseline(tmp_path / "baseline.json", "test_full", METRICS, {"low": 12.0, "high": 18.0}, {}, LINEAGE)
+    write_baseline(tmp_path / "baseline.json", "test_full", METRICS, INTERVAL, {}, LINEAGE)
     other = LINEAGE | {"embeddings": {"digest": "f" * 64}}
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(
+        InputError, match=r"baseline.json was made from .* e{12}…, but .* f{12}…; run `dvc repro`"
+    ):
         read_baseline(tmp_path / "baseline.json", "test_full", other)
-    assert caught.value.message == (
-        f"{tmp_path}/baseline.json was made from embeddings eeeeeeeeeeee…, but the evaluation from "
-        "ffffffffffff…; run `dvc repro`"
-    )
 
 
 def test_a_baseline_of_another_split_is_refused(tmp_path):
-    write_baseline(tmp_path / "baseline.json", "val_full", METRICS, {"low": 12.0, "high": 18.0}, {}, LINEAGE)
+    write_baseline(tmp_path / "baseline.json", "val_full", METRICS, INTERVAL, {}, LINEAGE)
     with pytest.raises(InputError, match="has no results for test_full; run `dvc repro baseline`"):
         read_baseline(tmp_path / "baseline.json", "test_full", LINEAGE)
 
@@ -58,16 +55,13 @@ def test_a_baseline_of_another_split_is_refused(tmp_path):
 @pytest.mark.parametrize("content", ["", "[]", "{", json.dumps({"test_full": {}}), "[" * 100_000])
 def test_a_damaged_file_is_refused_in_one_line(tmp_path, content):
     (tmp_path / "baseline.json").write_text(content)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=r"baseline.json: damaged \("):
         read_baseline(tmp_path / "baseline.json", "test_full", LINEAGE)
-    assert caught.value.message.startswith(f"{tmp_path}/baseline.json: damaged (")
 
 
 def test_a_baseline_names_its_settings_and_what_it_was_made_from(tmp_path):
     settings = {"split": "test", "protocol": "full"}
-    write_baseline(
-        tmp_path / "baseline.json", "test_full", METRICS, {"low": 12.0, "high": 18.0}, settings, LINEAGE
-    )
+    write_baseline(tmp_path / "baseline.json", "test_full", METRICS, INTERVAL, settings, LINEAGE)
     artifact = baseline_artifact(tmp_path / "baseline.json")
     assert (artifact.name, artifact.settings) == ("baseline", settings)
     assert {name: entry["digest"] for name, entry in artifact.lineage.items()} == {

@@ -9,12 +9,10 @@ from fne.core.settings import load_section, parse_section
 from fne.evaluation import protocols
 from fne.evaluation.protocols import (
     NO_TEST,
-    PROTOCOLS,
     TOO_HIGH,
     Evaluate,
     Protocol,
     choose_folds,
-    metrics_name,
     refuse_leaks,
 )
 from fne.store.catalog import Captioned
@@ -38,24 +36,18 @@ def test_the_whole_split_keeps_the_order_of_the_catalog():
         ("test", "val", "only in test; use `dvc exp run -S evaluate.split=test`"),
         ("val", "test", f"only in val; {NO_TEST}, or use `dvc exp run -S evaluate.split=val`, {TOO_HIGH}"),
         ("train", "test", "only in train; see `catalog` in params.yaml"),
+        (None, "test", "only in no split; see `catalog` in params.yaml"),
     ],
 )
 def test_a_split_without_captions_is_refused_naming_those_that_have_some(there, asked, hint):
     with pytest.raises(InputError) as refusal:
-        choose_folds("full", [replace(each, split=there) for each in split(2)], asked)
-    assert refusal.value.message == (
-        f"params.yaml: evaluate.split is '{asked}', but the catalog has captions {hint}"
-    )
-
-
-def test_a_catalog_without_captions_is_refused():
-    with pytest.raises(InputError, match="has captions only in no split; see `catalog` in params.yaml"):
-        choose_folds("full", [], "test")
+        choose_folds("full", [replace(each, split=there) for each in split(2)] if there else [], asked)
+    place = f"params.yaml: evaluate.split is '{asked}', but the catalog has captions "
+    assert refusal.value.message == place + hint
 
 
 @pytest.mark.parametrize(
-    ("name", "sizes"),
-    [("coco_1k_first", [1000]), ("coco_1k_mean5", [1000] * 5), ("coco_5k", [5000])],
+    ("name", "sizes"), [("coco_1k_first", [1000]), ("coco_1k_mean5", [1000] * 5), ("coco_5k", [5000])]
 )
 def test_folds_are_consecutive_in_the_order_of_the_data_set(name, sizes):
     folds = choose_folds(name, split(5003), "test")
@@ -68,32 +60,14 @@ def test_folds_are_consecutive_in_the_order_of_the_data_set(name, sizes):
     ("name", "needed"), [("coco_1k_first", 1000), ("coco_1k_mean5", 5000), ("coco_5k", 5000)]
 )
 def test_a_split_that_is_too_small_is_refused_with_the_numbers(name, needed):
-    with pytest.raises(InputError) as refusal:
+    with pytest.raises(InputError, match=f"'{name}', which needs {needed} images, .* has 999; use `full`"):
         choose_folds(name, split(999), "test")
-    assert refusal.value.message == (
-        f"params.yaml: evaluate.protocol is '{name}', which needs {needed} images, but split 'test' has 999; "
-        "use `full`"
-    )
-    assert refusal.value.exit_code == 2
 
 
 def test_a_catalog_that_does_not_record_the_order_is_refused(monkeypatch):
     monkeypatch.setitem(protocols.PROTOCOLS, "coco_1k_first", Protocol(folds=1, images=1))
-    with pytest.raises(InputError) as refusal:
+    with pytest.raises(InputError, match="does not record .* order; run `dvc repro --force catalog`"):
         choose_folds("coco_1k_first", [Captioned("a", "test", ("x",), ())], "test")
-    assert refusal.value.message == (
-        "params.yaml: evaluate.protocol is 'coco_1k_first', but the catalog does not record the data set's order; "
-        "run `dvc repro --force catalog`"
-    )
-
-
-def test_metrics_are_named_by_their_split_and_protocol():
-    assert [metrics_name("val", name) for name in PROTOCOLS] == [
-        "val_full",
-        "val_coco_1k_first",
-        "val_coco_1k_mean5",
-        "val_coco_5k",
-    ]
 
 
 CAPTIONS = Path("data/captions.jsonl")
@@ -105,11 +79,8 @@ def lineage(**settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {name: {"digest": "", "settings": value} for name, value in (honest | settings).items()}
 
 
-def test_an_evaluation_without_leaks_is_accepted():
+def test_an_evaluation_without_leaks_and_features_that_were_never_standardized_are_accepted():
     refuse_leaks(lineage(), CAPTIONED, CAPTIONS)
-
-
-def test_features_that_were_never_standardized_are_accepted():
     without = {name: entry for name, entry in lineage().items() if name != "statistics"}
     refuse_leaks(without, CAPTIONED, CAPTIONS)
 
@@ -119,24 +90,18 @@ def test_features_that_were_never_standardized_are_accepted():
     [
         (
             {"vocabulary": {"vocabulary": ["train", "test"]}},
-            "the vocabulary was made from captions of test, which leaks the scored captions; set tokenize.vocabulary "
-            "to train and val, and run `dvc repro`",
+            "captions of test, which leaks .* run `dvc repro`",
         ),
-        (
-            {"vocabulary": {}},
-            "the vectors do not record the captions of their vocabulary; run `dvc repro tokenize`",
-        ),
+        ({"vocabulary": {}}, "do not record the captions of their vocabulary; run `dvc repro tokenize`"),
         (
             {"statistics": {"split": "gallery"}},
-            "the statistics were made from images of gallery, not of train, which leaks the scored images; "
-            "run `dvc repro --force standardize`",
+            "images of gallery, not of train, .* run `dvc repro --force standardize`",
         ),
     ],
 )
 def test_vectors_made_from_what_is_scored_are_refused(settings, message):
-    with pytest.raises(InputError) as refusal:
+    with pytest.raises(InputError, match=message):
         refuse_leaks(lineage(**settings), CAPTIONED, CAPTIONS)
-    assert (refusal.value.message, refusal.value.exit_code) == (message, 2)
 
 
 def test_a_photograph_of_flickr8k_in_train_and_of_flickr30k_in_test_is_refused():
@@ -159,11 +124,6 @@ def test_the_shipped_section_is_valid():
     ("changes", "fault"),
     [
         ({"recalls": [5, 1]}, "recalls: must be increasing, got [5, 1]"),
-        ({"recalls": [1, 1]}, "recalls: must be increasing, got [1, 1]"),
-        (
-            {"protocol": "coco_1k"},
-            "protocol: 'coco_1k' is not one of 'coco_1k_first', 'coco_1k_mean5', 'coco_5k', 'full'",
-        ),
         ({"recalls": [0]}, "recalls: input should be greater than or equal to 1, got 0"),
         ({"recalls": []}, "recalls: list should have at least 1 item after validation, not 0, got []"),
     ],

@@ -71,29 +71,24 @@ def test_neighbors_found_in_blocks_are_those_of_the_whole(rows, monkeypatch):
 
 def test_references_are_cut_as_published_scores_expect_them():
     record = Captioned("1", "test", ("A dog's ball, (red).",), ())
-    assert reference_sentences([record, Captioned("2", "gallery", (), ())]) == {
-        "1": ["a dog 's ball -lrb- red -rrb-"]
-    }
+    found = reference_sentences([record, Captioned("2", "gallery", (), ())])
+    assert found == {"1": ["a dog 's ball -lrb- red -rrb-"]}
 
 
 def test_nothing_to_score_is_refused(captioned, rows):
     train = [record for record in captioned if record.split == "train"]
-    with pytest.raises(InputError) as error:
+    with pytest.raises(
+        InputError, match="score_captions.split is 'test', but .* only in train; see `catalog`"
+    ):
         scores_of(train, rows)
-    assert error.value.message == (
-        "params.yaml: score_captions.split is 'test', but the catalog has captions only in train; "
-        "see `catalog` in params.yaml"
-    )
 
 
 def test_images_without_rows_and_images_without_captions_are_refused(captioned, rows):
     unknown = replace(next(each for each in captioned if each.split == "test"), id="unknown")
     with pytest.raises(InputError, match="has no row for 1 of 9 ids, the first is 'unknown'"):
         scores_of([*captioned, unknown], rows)
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=r"captions.jsonl lacks 8 of 8 images, .* run `dvc repro`"):
         score_written({}, ARTIFACT, captioned, rows, SETTINGS)
-    assert error.value.message.startswith("annotations/captions.jsonl lacks 8 of 8 images, the first is '")
-    assert error.value.message.endswith("': the embeddings have no rows of them; run `dvc repro`")
 
 
 def test_metrics_and_intervals_are_written_with_the_baselines(captioned, rows, tmp_path):
@@ -112,17 +107,7 @@ def test_metrics_and_intervals_are_written_with_the_baselines(captioned, rows, t
     assert low <= metrics["CIDEr-D_above_best_baseline"] <= high < 0  # the neighbors know the truth
     assert line.startswith("test_full: 8 images, BLEU-4 0.")
     assert f"best baseline {metrics[found.best_baseline]['CIDEr-D']:.3f} ({found.best_baseline}; " in line
-    assert ", 3 different words, 12% distinct sentences; " in line
-    assert line.endswith(
-        "the captioner ignores the images: 1 different caption for 8 images, most often 'a red circle'"
-    )
-    assert read_caption_scores(*places, ARTIFACT) == found
-
-
-def test_scores_of_a_single_image_are_read_as_they_were_written(tmp_path):
-    found = score_captions("test_full", {"1": "a dog"}, {"1": ["a dog runs"]}, TRAINING, NEAREST_IMAGES[:1])
-    places = (tmp_path / "m.json", tmp_path / "i.json")
-    write_caption_scores(found, *places, {}, ARTIFACT)
+    assert "; the captioner ignores the images: 1 different caption for 8 images" in line
     assert read_caption_scores(*places, ARTIFACT) == found
 
 
@@ -140,11 +125,10 @@ def test_meteor_is_left_out_with_a_reason_or_demanded(monkeypatch):
     found = scored(meteor_choice="auto")
     assert found.meteor_missing == "there is no `java`; install one"
     assert "METEOR" not in found.metrics[CAPTIONER]
-    with pytest.raises(InputError) as error:
+    with pytest.raises(
+        InputError, match=r"score_captions.meteor is 'always', but there is no .* set it to auto"
+    ):
         scored(meteor_choice="always")
-    assert error.value.message == (
-        "params.yaml: score_captions.meteor is 'always', but there is no `java`; install one, or set it to auto"
-    )
     monkeypatch.setattr(module, "find_program", lambda: Program("java", Path("m.jar")))
     monkeypatch.setattr(module, "meteor", lambda own, references, program: len(set(own.values())))
     assert meteor_scores("auto", {CAPTIONER: CANDIDATES}, REFERENCES) == {CAPTIONER: 3}
@@ -183,11 +167,7 @@ def test_the_baselines_are_shown_beside_the_captioner():
     found = scored()
     assert list(found.metrics) == [CAPTIONER, CONSTANT, NEAREST, CONSENSUS]
     candidates = {CAPTIONER: CANDIDATES} | baseline_captions()
-    assert candidates[NEAREST] == {
-        "1": TRAINING["t1"][0],
-        "2": TRAINING["t2"][0],
-        "3": TRAINING["t3"][0],
-    }
+    assert list(candidates[NEAREST].values()) == [TRAINING[each][0] for each in ("t1", "t2", "t3")]
     assert found.metrics[NEAREST]["found_in_training"] == 1.0
     assert found.metrics[CAPTIONER]["found_in_training"] == pytest.approx(1 / 3)
     for system, metrics in found.metrics.items():
@@ -224,18 +204,17 @@ def test_one_sentence_for_all_images_is_detected():
     )
 
 
-def test_a_single_image_has_no_cider():
+def test_a_single_image_has_no_cider(tmp_path):
     found = score_captions("test_full", {"1": "a dog"}, {"1": ["a dog runs"]}, TRAINING, NEAREST_IMAGES[:1])
     assert "CIDEr-D" not in found.metrics[CAPTIONER]
     assert (found.above, found.beats_baselines, found.per_image) == (None, None, {"1": None})
-    assert found.notes == [
-        "CIDEr-D of a single image is 0 by definition and is left out.",
-        "Images have 1 human captions; figures cannot be compared with those of five captions.",
-    ]
-
-
-def test_five_references_need_no_note():
+    cider, references = found.notes
+    assert "CIDEr-D of a single image is 0 by definition" in cider
+    assert "Images have 1 human captions; figures cannot be compared" in references
     assert scored().notes == []
+    places = (tmp_path / "m.json", tmp_path / "i.json")
+    write_caption_scores(found, *places, {}, ARTIFACT)
+    assert read_caption_scores(*places, ARTIFACT) == found
 
 
 def test_an_interval_of_equal_values_is_one_value():

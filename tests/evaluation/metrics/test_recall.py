@@ -31,22 +31,14 @@ def test_a_perfect_model_sums_to_six_hundred():
 
 def test_only_the_requested_recalls_are_returned():
     metrics = summarize(np.array([1, 2, 3, 50]), recalls=[2, 50])
-    assert {name: value for name, value in metrics.items() if name.startswith("R@")} == {
-        "R@2": 50,
-        "R@50": 100,
-    }
+    assert [(name, value) for name, value in metrics.items() if "R@" in name] == [("R@2", 50), ("R@50", 100)]
     assert sum_of_recalls(metrics, metrics) == 300
 
 
 def test_folds_are_averaged_metric_by_metric():
     folds = [summarize(np.array([1, 4])), summarize(np.array([11]))]
-    assert mean_over_folds(folds) == {
-        "R@1": 25,
-        "R@5": 50,
-        "R@10": 50,
-        "median_rank": 6.5,
-        "mean_rank": 6.75,
-    }
+    means = {"R@1": 25, "R@5": 50, "R@10": 50, "median_rank": 6.5, "mean_rank": 6.75}
+    assert mean_over_folds(folds) == means
 
 
 def first_true_ranks(pool: int, true_count: int) -> list[int]:

