@@ -21,9 +21,7 @@ def by_metric(found):
 def test_metrics_and_intervals_equal_those_of_plain_loops():
     a, b = ranks(seed=0, images=20), ranks(seed=1, images=20)
     found = by_metric(compare([a], [b], samples=300))
-    assert found["image_to_text.R@5"].a == pytest.approx(
-        100 * sum(rank <= 5 for rank in a["image_ranks"]) / 20
-    )
+    assert found["image_to_text.R@5"].a == pytest.approx(5 * sum(rank <= 5 for rank in a["image_ranks"]))
     assert found["text_to_image.mean_rank"].b == pytest.approx(sum(b["caption_ranks"]) / 100)
     generator = np.random.default_rng(7)
     differences = []
@@ -67,22 +65,10 @@ def test_with_five_seeds_the_better_side_is_named_and_a_lower_rank_is_better():
     assert by_metric(compare(base, base, samples=200))["rsum"].verdict == "no difference shown"
 
 
-def test_the_variance_between_seeds_widens_the_interval():
-    base = ranks(images=40)
-    steady, varied = [improved(base, 2)] * 5, [improved(base, by) for by in (0, 1, 2, 3, 4)]
-    widths = [
-        by_metric(compare([base] * 5, side, samples=400))["text_to_image.mean_rank"]
-        for side in (steady, varied)
-    ]
-    assert widths[1].high - widths[1].low > widths[0].high - widths[0].low
-
-
 def test_different_test_images_are_an_error_with_both_digests():
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(
+        InputError, match="images 1{12}…, the other with images 9{12}…; evaluate both on the same"
+    ):
         compare([ranks()], [ranks(catalog="9" * 64)])
-    assert caught.value.message == (
-        "these runs cannot be compared: one was evaluated with images 111111111111…, the other with images "
-        "999999999999…; evaluate both on the same data set, split and protocol"
-    )
     with pytest.raises(InputError, match=r"with test images \w{12}…, the other with test images \w{12}…;"):
         compare([ranks(images=6)], [ranks(images=7)])

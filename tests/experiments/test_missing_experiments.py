@@ -190,9 +190,8 @@ def test_a_method_of_another_table_is_refused():
 
 def test_parameters_with_another_data_set_are_a_fault():
     assert data_set_fault("demo", PARAMS) is None
-    assert "catalog.root is 'data/demo', which is not Flickr8k; set it to" in data_set_fault(
-        "flickr8k", PARAMS
-    )
+    said = data_set_fault("flickr8k", PARAMS)
+    assert "catalog.root is 'data/demo', which is not Flickr8k; set it to" in said
     assert "not the embedded data set" in data_set_fault("demo", {"catalog": {"root": "other"}})
 
 
@@ -249,7 +248,6 @@ def test_weights_that_keep_results_out_of_the_papers_rows_need_own_rows(table, o
 
 
 COCO = '{"splits": {"train": 8, "val": 4, "test": 6}, "weights": "", "kind": "file"}'
-OF_TABLE_4 = ("4", "--dry", "--model", "FC7-SH", "--model", "FNE-SH")
 
 
 @pytest.fixture
@@ -279,22 +277,19 @@ def run_printed(stdout):
 
 
 def test_running_table_4_on_a_synthetic_coco_fills_its_rows_and_then_nothing_is_missing(table_4):
-    run_printed(table_4(*OF_TABLE_4).stdout)
+    wanted = ("4", "--dry", "--model", "FNE-SH")
+    run_printed(table_4(*wanted).stdout)
     done = table_4("4", "--format", "csv")
     assert done.exit_code == 0, done.output
-    assert 'FC7-SH,"ours, paper",' in done.stdout
     assert 'FNE-SH,"ours, paper",' in done.stdout
-    assert table_4(*OF_TABLE_4).stdout == "nothing is missing\n"
-
-
-def test_other_weights_fill_no_row_of_table_4_and_are_run_only_for_rows_of_their_own(table_4):
+    assert table_4(*wanted).stdout == "nothing is missing\n"
+    # With other weights, methods fill rows of their own, and keep the network of params.yaml.
     change_params(Path(), {"extract": {"weights": "others.safetensors"}})
     commit(Path())
-    run_printed(table_4(*OF_TABLE_4[:4], "--own-rows").stdout)
+    wanted = ("4", "--dry", "--model", "FC7-SH")
+    assert table_4(*wanted).stdout.startswith(f"{NO_ROW}extract.weights is 'others.safetensors', ")
+    run_printed(table_4(*wanted, "--own-rows").stdout)
     done = table_4("4", "--format", "csv")
-    assert done.exit_code == 0, done.output
-    assert '"ours, paper"' not in done.stdout
-    # With rows of their own, methods keep the network of params.yaml.
+    assert 'FC7-SH,"ours, paper"' not in done.stdout
     assert '"FC7-SH, resnet18 with weights' in done.stdout
-    assert table_4(*OF_TABLE_4[:4], "--own-rows").stdout == "nothing is missing\n"
-    assert table_4(*OF_TABLE_4[:4]).stdout.startswith(f"{NO_ROW}extract.weights is 'others.safetensors', ")
+    assert table_4(*wanted, "--own-rows").stdout == "nothing is missing\n"

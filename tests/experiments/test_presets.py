@@ -57,9 +57,8 @@ def of_images(found):
 
 def test_there_are_presets_for_tables_1_and_5_and_for_the_methods_the_paper_builds_on():
     assert len([name for name in names() if "/" not in name]) == 2 * 10 + 4 + 5
-    assert {"FC7-SH", "FNE-SH-bl", "FNE-PH", "FNE-MOE-bl-abs", "UVS", "Order", "VSE0", "VSE++"} <= set(
-        names()
-    )
+    some = {"FC7-SH", "FNE-SH-bl", "FNE-PH", "FNE-MOE-bl-abs", "UVS", "Order", "VSE0", "VSE++"}
+    assert some <= set(names())
     assert len(every_preset()) == 2 * (4 * 25 + 2 * 4) + 2 * 4 * (15 + 32)
 
 
@@ -153,9 +152,8 @@ def test_a_preset_following_the_code_has_the_values_of_its_launcher(dataset, nam
     found = settings(name, dataset, "code")
     rate = found["train.learning_rate"]
     assert (rate[-1] if isinstance(rate, list) else rate) == last_rate
-    assert_trains_with(
-        found, epochs=epochs, embed_dim=embed_dim, word_dim=word_dim, margin=margin, absolute=absolute
-    )
+    assert_trains_with(found, epochs=epochs, embed_dim=embed_dim, word_dim=word_dim)
+    assert_trains_with(found, margin=margin, absolute=absolute)
 
 
 def test_presets_for_coco_say_what_is_validated_and_scored():
@@ -207,10 +205,12 @@ def test_nearly_every_key_can_have_another_valid_value():
         if flattened(other[name])[key] == value
     }
     # Other values of these do not fit the others of their sections.
-    assert same == {
-        "embed.thresholds", "train.rectified", "train_captioner.condition", "train_tagger.condition",
-        "train_captioner.input_activation", "train_tagger.input_activation",
-    }  # fmt: skip
+    describing = {
+        f"{model}.{key}"
+        for model in ("train_captioner", "train_tagger")
+        for key in ("condition", "input_activation")
+    }
+    assert same == {"embed.thresholds", "train.rectified", *describing}
 
 
 read_value = cache(lambda text: YAML(typ="safe", pure=True).load(text))
@@ -246,13 +246,11 @@ def test_every_preset_decides_all_that_applies_to_its_sections_whatever_the_file
         one, two = parsed(chosen, start), parsed(chosen, other)
         for section in dict.fromkeys(key.partition(".")[0] for key in chosen.overrides):
             effective = [flattened(each[section].effective()) for each in (one, two)]
+            left = LEFT
             if section in ("catalog", "render"):  # the data set is the user's
-                effective = [
-                    {key: keys[key] for key in keys if f"{section}.{key}" in chosen.overrides}
-                    for keys in effective
-                ]
+                left = {f"{section}.{key}" for keys in effective for key in keys} - chosen.overrides.keys()
             first, second = (
-                {key: value for key, value in keys.items() if f"{section}.{key}" not in LEFT}
+                {key: value for key, value in keys.items() if f"{section}.{key}" not in left}
                 for keys in effective
             )
             assert first == second, (chosen.name, chosen.dataset, chosen.following, section)
@@ -325,13 +323,9 @@ def test_no_two_methods_have_the_same_settings(dataset):
         ("two-branches/semi", "flickr30k", "did you mean 'two-branch/semi'"),
         ("semantic/RIAA", "coco", r"\(did you mean 'semantic/RIA'\?\); see `fne preset --list`"),
         ("FNE-MOE-abs", "coco", "Table 5 only: it has presets for flickr8k and demo, not for coco"),
-        (
-            "FNE-POE",
-            "own",
-            "for your own data; there are own/closed-form, own/fine-tuned, own/fine-tuned-small",
-        ),
+        ("FNE-POE", "own", "for your own data; there are own/closed-form, own/fine-tuned, own/fine-tuned-small"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_name_is_an_error_that_suggests_what_there_is(name, dataset, message):
     with pytest.raises(InputError, match=message):
         preset(name, dataset)
@@ -367,13 +361,9 @@ def test_stage_one_of_the_dual_path_networks_is_that_of_the_published_code():
     network = {"extract.backbone": "resnet50", "extract.views": "each", "extract.layers": ["pool5"]}
     kept = {"embed.kind": "plain", "embed.layer": "pool5", "embed.rows": "none"}
     assert of_images(found) == UNUSED | kept | ENCODED | network
-    assert_trains_with(
-        found, epochs=240, keep="last", margin=1.0, instance__dropout=0.75, instance__bias=True
-    )
+    assert_trains_with(found, keep="last")
     on_coco = settings("dual-path/VGG19-I", "coco")
-    assert_trains_with(
-        on_coco, epochs=70, instance__dropout=0.5, instance__bias=False, dual_path__hidden=[4096]
-    )
+    assert_trains_with(on_coco, dual_path__hidden=[4096])
     assert on_coco["extract.activations"] == "pre_relu"
 
 
@@ -394,12 +384,8 @@ def test_dual_path_presets_have_the_values_of_the_script_for_their_network_and_d
     paper, code = settings(name, dataset), settings(name, dataset, "code")
     differing = {key for key in paper if paper[key] != code[key]}
     assert differing <= {"train.margin", "finetune.margin", "train.instance.bias"}
-    assert (paper["train.margin"], paper["finetune.margin"], paper["train.instance.bias"]) == (
-        margin,
-        margin,
-        False,
-    )
-    assert (code["train.margin"], code["finetune.margin"], code["train.instance.bias"]) == (1.0, 1.0, bias)
+    for found, expected in ((paper, [margin, margin, False]), (code, [1.0, 1.0, bias])):
+        assert [found[key] for key in ("train.margin", "finetune.margin", "train.instance.bias")] == expected
     assert_trains_with(code, epochs=epochs, instance__dropout=dropout)
     assert (code["tokenize.vocabulary"], code["finetune.epochs"]) == (words, second)
     assert code["finetune.learning_rate"] == pytest.approx([0.01, 0.001, 0.0001][: len(second)])
@@ -430,11 +416,8 @@ def test_stage_two_of_the_dual_path_networks_is_that_of_the_published_code():
 
 def test_demos_of_other_papers_are_small_and_need_no_word_vectors():
     found = settings("dual-path/II", "demo")
-    assert (found["render.images"], found["extract.backbone"], found["embed.kind"]) == (
-        64,
-        "resnet18",
-        "plain",
-    )
+    chosen = [found[key] for key in ("render.images", "extract.backbone", "embed.kind")]
+    assert chosen == [64, "resnet18", "plain"]
     found = settings("two-branch/K10", "demo")
     assert (found["tokenize.vectors"], found["train.words"]) == ("weights/random_words.yaml", "learned")
     assert found["train.mlp.hidden"] == found["train.bow_mlp.hidden"] == [128]
@@ -470,12 +453,9 @@ def test_a_key_in_a_block_of_a_variant_is_set_only_for_the_chosen_one():
 def test_the_defaults_train_as_the_preset_for_own_data_does():
     """But for the batch and the patience, which are those of the preset for small data sets."""
     defaults = flattened(Train().model_dump())
-    for name, expected in {
-        "own/fine-tuned": {"batch", "patience", "start"},
-        "own/fine-tuned-small": {"start"},
-    }.items():
+    for name, expected in (("", {"batch", "patience", "start"}), ("-small", {"start"})):
         content = {}
-        for key, value in preset(name, "own").overrides.items():
+        for key, value in preset(f"own/fine-tuned{name}", "own").overrides.items():
             if key.startswith("train."):
                 put(content, key.removeprefix("train."), value)
         found = flattened(Train.model_validate(content).model_dump())

@@ -26,16 +26,11 @@ from fne.store.checksums import seal_metrics
 from tests.faults.edits import flip
 from tests.support.paper_tables import FLICKR8K, project, run
 from tests.support.projects import change_params, commit, dvc, git
+from tests.support.refusals import refused
 
 DIRECTION = {"R@1": 1.0, "R@5": 2.0, "R@10": 3.0, "median_rank": 4.0, "mean_rank": 5.0}
-RESULTS = {
-    "image_to_text": DIRECTION,
-    "text_to_image": DIRECTION,
-    "rsum": 12.0,
-    "chance": 9.5,
-    "images": 10,
-    "captions": 50,
-}
+RESULTS = {"image_to_text": DIRECTION, "text_to_image": DIRECTION, "rsum": 12.0, "chance": 9.5}
+RESULTS |= {"images": 10, "captions": 50}
 FINETUNING = """
 stages:
   finetune:
@@ -77,9 +72,6 @@ def test_split_and_protocol_are_parsed_from_the_name():
     numbers = (1.0, 2.0, 3.0, 4.0) * 2
     assert parse_results(file(test_full=RESULTS)) == [Result("test", "full", numbers, 10, 50, 9.5)]
     assert parse_results(file(val_coco_1k_first=RESULTS))[0].protocol == "coco_1k_first"
-
-
-def test_results_without_a_protocol_are_ignored():
     assert parse_results(file(test=RESULTS)) == []
 
 
@@ -142,28 +134,31 @@ def test_a_queued_experiment_with_wrong_parameters_is_left_out_with_one_line(ori
     with open_runs(original) as found:
         monkeypatch.setattr(type(found), "_file_reader", reader)
         assert found.queued() == []
-    assert re.fullmatch(
+    place = (
         r"left out: params.yaml of the queued experiment [0-9a-f]{7}: section 'train': unknown key 'margn' "
-        r"\(did you mean 'margin'\?\); run `fne check`\n",
-        capsys.readouterr().err,
     )
+    assert re.fullmatch(rf"{place}.*; run `fne check`\n", capsys.readouterr().err)
 
 
 LEFT_OUT = "workspace is left out: its metrics/settings.json is not what dvc.lock records; run `dvc repro`\n"
 
 
-def lock_settings(folder, change):
-    """Change the settings of the work tree, and record them in the lock as the stage does."""
-    path = folder / "metrics/settings.json"
+def lock_changed(folder, name, change):
+    """Change an output in the work tree, and record it in the lock as the stage does."""
+    path = folder / "metrics" / name
     before = path.read_bytes()
     path.write_bytes(change(before))
     lock = folder / "dvc.lock"
     old, new = bytes_md5(before), bytes_md5(path.read_bytes())
-    text = lock.read_text().replace(
-        f"{old}\n      size: {len(before)}", f"{new}\n      size: {path.stat().st_size}"
-    )
-    assert text != lock.read_text()
-    lock.write_text(text)
+    text, after = lock.read_text(), f"{new}\n      size: {path.stat().st_size}"
+    assert f"{old}\n      size: {len(before)}" in text
+    lock.write_text(text.replace(f"{old}\n      size: {len(before)}", after))
+
+
+def sealed_again(content, change):
+    values = {name: each for name, each in json.loads(content).items() if isinstance(each, dict)}
+    change(values)
+    return seal_metrics(values).encode()
 
 
 def test_a_run_with_the_settings_of_other_parameters_is_left_out_with_one_line(folder, capsys):
@@ -177,24 +172,20 @@ def test_a_run_with_the_settings_of_other_parameters_is_left_out_with_one_line(f
 
 
 def test_a_run_whose_recorded_settings_disagree_with_the_lock_is_left_out_with_one_line(folder, capsys):
-    def other_margin(content):
-        values = json.loads(content)
+    def other_margin(values):
         values["params.yaml"]["train.margin"] = [0.3]
-        return seal_metrics({name: each for name, each in values.items() if isinstance(each, dict)}).encode()
 
-    lock_settings(folder, other_margin)
+    lock_changed(folder, "settings.json", lambda content: sealed_again(content, other_margin))
     assert names(folder) == ["second"]
-    assert capsys.readouterr().err == (
-        "workspace is left out: it was made with train.margin = 0.2, but its settings have [0.3]; "
-        "run `dvc repro`\n"
-    )
+    place = "workspace is left out: it was made with train.margin = 0.2, but its settings have [0.3]; "
+    assert capsys.readouterr().err == f"{place}run `dvc repro`\n"
 
 
 @pytest.mark.parametrize(
     "damage", [lambda content: content[:-20], lambda content: b"[]", lambda content: b""]
 )
 def test_a_run_with_damaged_settings_is_left_out_with_one_line(folder, capsys, damage):
-    lock_settings(folder, damage)
+    lock_changed(folder, "settings.json", damage)
     assert names(folder) == ["second"]
     said = capsys.readouterr().err
     assert said.startswith("workspace is left out: metrics/settings.json: damaged (")
@@ -236,11 +227,8 @@ def test_a_tuned_model_is_a_run_of_its_own_until_the_model_before_it_is_another(
     change_params(folder, {"train": {"seed": 5}})
     dvc(folder, "repro", "--quiet")
     assert names(folder) == ["workspace", "second"]
-    with open_runs(folder) as found, pytest.raises(InputError) as caught:
+    with open_runs(folder) as found, pytest.raises(InputError, match="available: workspace, second$"):
         found.run("workspace:tuned")
-    assert caught.value.message == (
-        "'workspace:tuned' has no finished run (metrics/tuned.json and dvc.lock); available: workspace, second"
-    )
 
 
 def test_metrics_that_differ_from_the_lock_are_ignored(folder):
@@ -250,10 +238,11 @@ def test_metrics_that_differ_from_the_lock_are_ignored(folder):
 
 
 def test_metrics_with_another_layout_are_ignored(folder):
-    (folder / "stage.py").write_text(
-        (folder / "stage.py").read_text().replace('"captions": 5', '"sentences": 5')
-    )
-    run(folder)
+    def other_layout(values):
+        for each in values.values():
+            each["sentences"] = each.pop("captions")
+
+    lock_changed(folder, "retrieval.json", lambda content: sealed_again(content, other_layout))
     assert names(folder) == ["second"]
 
 
@@ -279,11 +268,8 @@ def test_counts_are_unknown_if_the_catalog_cannot_be_read(folder):
 
 def test_without_git_there_is_only_the_work_tree(folder):
     shutil.rmtree(folder / ".git")
-    with pytest.raises(InputError) as caught, open_runs(folder):
+    with pytest.raises(InputError, match="copy: not in a Git repository; run `git init`"), open_runs(folder):
         pass
-    assert caught.value.message == (
-        f"{folder}: not in a Git repository; run `git init`, or `dvc config core.no_scm true`"
-    )
     dvc(folder, "config", "core.no_scm", "true")
     assert names(folder) == [WORKSPACE]
     with open_runs(folder) as found:
@@ -333,25 +319,24 @@ def test_a_revision_is_a_run_and_another_catalog_makes_another_experiment(folder
 
 
 def test_a_missing_run_is_an_error_that_lists_the_available_ones(folder):
-    with open_runs(folder) as found, pytest.raises(InputError) as caught:
+    with (
+        open_runs(folder) as found,
+        refused("no experiment or revision 'third'; available: workspace, second"),
+    ):
         found.run("third")
-    assert caught.value.message == "there is no experiment or revision 'third'; available: workspace, second"
     git(folder, "rm", "--quiet", "dvc.lock")
     commit(folder)
-    with open_runs(folder) as found, pytest.raises(InputError) as caught:
+    with open_runs(folder) as found, refused("'HEAD' has no finished run", "dvc.lock); available: second"):
         found.run("HEAD")
-    assert caught.value.message == (
-        "'HEAD' has no finished run (metrics/retrieval.json and dvc.lock); available: second"
-    )
 
 
 def test_a_folder_outside_of_a_project_is_an_error(tmp_path):
-    with pytest.raises(InputError) as caught, open_runs(tmp_path):
+    with refused(f"{tmp_path}: not a DVC project; run this in"), open_runs(tmp_path):
         pass
-    assert caught.value.message == f"{tmp_path}: not a DVC project; run this in the project's folder"
 
 
 def test_parameters_come_by_section_and_hashes_by_path():
+    own = {"report": {"seed": 3, "examples": 5}}
     stages = [
         Stage(
             "standardize",
@@ -359,48 +344,29 @@ def test_parameters_come_by_section_and_hashes_by_path():
             params={"params.yaml": {"evaluate.split": "val"}},
         ),
         Stage(
-            "train",
-            outs={"model": "c3"},
-            params={
-                "params.yaml": {"report": {"seed": 3, "examples": 5}},
-                "other.yaml": {"report": {"seed": 4}},
-            },
+            "train", outs={"model": "c3"}, params={"params.yaml": own, "other.yaml": {"report": {"seed": 4}}}
         ),
     ]
-    assert recorded(stages) == (
-        {
-            "evaluate": {"split": "val"},
-            "report": {"seed": 3, "examples": 5},
-        },
-        {"features/activations": "a1.dir", "weights.yaml": "b2", "model": "c3"},
-    )
-
-
-def test_no_stages_record_nothing():
+    hashes = {"features/activations": "a1.dir", "weights.yaml": "b2", "model": "c3"}
+    assert recorded(stages) == ({"evaluate": {"split": "val"}, **own}, hashes)
     assert recorded([]) == ({}, {})
 
 
 def test_the_pipeline_of_the_root_counts_where_another_one_disagrees():
+    other = {"params.yaml": {"report": {"seed": 2, "k": 3}}}
     stages = [
         Stage("train", outs={"model": "1"}, params={"params.yaml": {"report": {"seed": 1}}}),
-        Stage(
-            "b/dvc.yaml:train", outs={"model": "2"}, params={"params.yaml": {"report": {"seed": 2, "k": 3}}}
-        ),
+        Stage("b/dvc.yaml:train", outs={"model": "2"}, params=other),
     ]
     assert recorded(stages) == ({"report": {"seed": 1, "k": 3}}, {"model": "1"})
 
 
 def test_a_stage_behind_the_target_of_a_run_does_not_count():
     """`dvc exp run evaluate` leaves what the lock has of the later stages, which is of an earlier run."""
+    later = {"params.yaml": {"report": {"seed": 1}}}
     stages = [
         Stage("evaluate", outs={"metrics": "new"}, params={"params.yaml": {"evaluate": {"split": "test"}}}),
-        Stage(
-            "report",
-            {},
-            deps={"metrics": "old"},
-            outs={"page": "old"},
-            params={"params.yaml": {"report": {"seed": 1}}},
-        ),
+        Stage("report", {}, deps={"metrics": "old"}, outs={"page": "old"}, params=later),
     ]
     for order in (stages, stages[::-1]):
         assert recorded(order) == ({"evaluate": {"split": "test"}}, {"metrics": "new"})
@@ -440,10 +406,11 @@ def test_a_section_that_is_a_single_value_is_left_out():
 
 def test_a_lock_with_conflicts_is_refused_in_one_line(folder):
     (folder / "dvc.lock").write_text("<<<<<<< HEAD\nstages: {}\n=======\n")
-    with open_runs(folder) as found, pytest.raises(InputError) as caught:
+    with (
+        open_runs(folder) as found,
+        pytest.raises(InputError, match="^workspace: dvc.lock: not valid YAML: .*$"),
+    ):
         found.run(WORKSPACE)
-    assert caught.value.message.startswith("workspace: dvc.lock: not valid YAML: ")
-    assert "\n" not in caught.value.message
 
 
 def test_a_split_is_known_by_the_names_of_its_images():
@@ -466,6 +433,5 @@ def test_the_validation_of_a_fine_tuned_run_is_that_of_its_tuned_model():
     assert _validation(files.get, {}, hashes) == 300.0
     assert _validation(files.get, {"finetune": {"epochs": [2, 1]}}, hashes) == 320.0
     # Without a record of its own, a fine-tuned run has none: that of the model before it is another one's.
-    assert (
-        _validation(files.get, {"finetune": {"epochs": 2}}, hashes | {"metrics/tuning.json": "other"}) is None
-    )
+    other = hashes | {"metrics/tuning.json": "other"}
+    assert _validation(files.get, {"finetune": {"epochs": 2}}, other) is None

@@ -17,6 +17,7 @@ from fne.experiments.study_results import (
 )
 from fne.experiments.study_run import settings_of
 from tests.support.imports import ROOT
+from tests.support.refusals import refused
 from tests.support.studies import write_file
 
 IMAGES = 30
@@ -92,13 +93,6 @@ def test_training_runs_at_chance_have_not_started(study, tmp_path):
     assert (cell.started, cell.training_runs) == (0, 5)
 
 
-def test_the_correction_counts_hypotheses_that_were_not_run(study, tmp_path):
-    keep(study, tmp_path, {"small/last/z": 9, "small/all/z": 1})
-    layers, bits = collect(study, tmp_path, samples=400).hypotheses
-    assert (bits.verdict, bits.difference) == ("not run", None)
-    assert layers.p == pytest.approx(2 * 2 / 401)
-
-
 def test_with_fewer_than_five_folds_and_seeds_nothing_is_shown(tmp_path):
     study = load_study(write_file(tmp_path / "s.yaml", folds=3))
     keep(study, tmp_path, {"small/last/z": 9, "small/all/z": 1}, range(3))
@@ -120,11 +114,7 @@ def test_training_runs_by_steps_need_five_seeds_for_a_verdict_beyond_them(tmp_pa
     ("before", "after", "fault"),
     [
         ({"version": 1}, {"version": 2}, "was run with study version 1, small/last/z with 2"),
-        (
-            {"embed": {"low": -0.25}},
-            {"embed": {"low": 0.0}},
-            "was run with embed.low -0.25, small/last/z with 0.0",
-        ),
+        ({"embed": {"low": -0.25}}, {"embed": {"low": 0.0}}, "was run with embed.low -0.25, small/last/z with 0.0"),
         ({"train": [{"seed": 0}]}, {"train": [{"seed": 1}]}, None),
         ({"train": [{"method": "cca"}]}, {"train": [{"method": "ridge"}]}, None),  # the file sets it
         (
@@ -133,27 +123,20 @@ def test_training_runs_by_steps_need_five_seeds_for_a_verdict_beyond_them(tmp_pa
             "was run with train.clip 1, small/last/z with 2",
         ),
         (
-            {"activations": "a" * 64},
-            {"activations": "b" * 64},
+            {"activations": "a" * 64}, {"activations": "b" * 64},
             f"was run with the features features/small {'a' * 12}…, small/last/z with {'b' * 12}…",
         ),
-        (
-            {"captions": "c"},
-            {"captions": "d"},
-            "was run with the captions of fold 0 (catalog.root data/small, catalog.images none) c, small/last/z with d",
-        ),
+        ({"captions": "c"}, {"captions": "d"}, "was run with the captions of fold 0 (catalog.root data/small"),
     ],
-)
+)  # fmt: skip
 def test_results_of_different_states_are_not_shown_together(study, tmp_path, before, after, fault):
     keep(study, tmp_path, {"small/all/z": 1}, key=before)
     keep(study, tmp_path, {"small/last/z": 9}, key=after)
     if fault is None:
         assert len(collect(study, tmp_path, samples=10).cells) == 2
         return
-    with pytest.raises(InputError) as caught:
+    with refused(f"small/all/z {fault}", "; the same `fne study run` again repeats what has changed"):
         collect(study, tmp_path, samples=10)
-    assert f"small/all/z {fault}" in caught.value.message
-    assert caught.value.message.endswith("; the same `fne study run` again repeats what has changed")
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda path: path.stem)
@@ -172,26 +155,12 @@ def test_the_cells_of_every_study_are_of_one_state(path):
     require_one_state(study, kept)
 
 
-def test_cells_with_other_numbers_of_captions_are_not_compared(study, tmp_path):
-    keep(study, tmp_path, {"small/all/z": 1})
-    other = next(cell for cell in study.cells if cell.name == "small/last/z")
-    for fold in range(5):
-        fewer = replace(
-            result(1, fold), caption_image=np.arange(IMAGES), caption_ranks=np.ones(IMAGES, dtype=int)
-        )
-        keep_result(tmp_path, other, fold, 0, {}, fewer)
-    with pytest.raises(InputError, match="were tested with different images or captions"):
-        collect(study, tmp_path, samples=10)
-
-
 def test_on_the_splits_of_the_catalog_a_verdict_is_about_these_training_runs(tmp_path):
     study = load_study(write_file(tmp_path / "s.yaml"), official=True)
     keep(study, tmp_path, {"small/last/z": 9, "small/all/z": 1, "small/all/ternary": 1}, range(1))
     found = collect(study, tmp_path, samples=100)
-    assert [each.verdict for each in found.hypotheses] == [
-        "shown for these training runs",
-        "no difference shown",
-    ]
+    verdicts = [each.verdict for each in found.hypotheses]
+    assert verdicts == ["shown for these training runs", "no difference shown"]
     assert grids(found)[0].legend.startswith(f"sums of recalls on {IMAGES} images; intervals over ")
 
 
@@ -210,9 +179,12 @@ def test_nothing_finished_and_other_images_are_errors_of_the_user(study, tmp_pat
     other = next(cell for cell in study.cells if cell.name == "small/last/z")
     for fold in range(5):
         keep_result(tmp_path, other, fold, 0, {}, result(2, fold, names="other"))
-    with pytest.raises(
-        InputError, match="small/all/z and small/last/z were tested with different images or captions; "
-    ):
+    with refused("small/all/z and small/last/z were tested with different images or captions; "):
+        collect(study, tmp_path)
+    for fold in range(5):
+        captions = {"caption_image": np.arange(IMAGES), "caption_ranks": np.ones(IMAGES, dtype=int)}
+        keep_result(tmp_path, other, fold, 0, {}, replace(result(1, fold), **captions))
+    with refused("small/all/z and small/last/z were tested with different images or captions; "):
         collect(study, tmp_path)
 
 
@@ -243,14 +215,9 @@ def test_two_results_that_changed_places_are_refused_with_both_names(study, tmp_
     for path, content in zip(places, reversed(contents), strict=True):
         path.write_bytes(content)
     for path, cell, other in ((places[0], first, second), (places[1], second, first)):
-        with pytest.raises(InputError) as caught:
+        holds = f"{path}: holds the result of '{other.name}', fold 0, seed 0 (key "
+        with refused(holds, f"not of '{cell.name}', fold 0, seed 0; remove the file, and `fne study run`"):
             find_result(tmp_path, cell, 0, 0)
-        assert caught.value.message.startswith(
-            f"{path}: holds the result of '{other.name}', fold 0, seed 0 (key "
-        )
-        assert caught.value.message.endswith(
-            f"…), not of '{cell.name}', fold 0, seed 0; remove the file, and `fne study run` computes it again"
-        )
     assert find_result(tmp_path, first, 0, 0, KEY | {"number": 0}) is None  # it is computed again
 
 

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import torch
 
-from fne.core.errors import InputError
 from fne.core.settings import load_params
 from fne.evaluation.metrics.recall import sum_of_recalls, summarize
 from fne.experiments import study_run as running
@@ -18,6 +17,7 @@ from fne.store.catalog import Captioned, captioned_in, read_captions, split_ids
 from fne.store.rows import Rows
 from fne.text.tokens import read_tokens
 from tests.support.features import store
+from tests.support.refusals import refused
 from tests.support.studies import LAYERS, write_file, write_study
 
 SPLITS = ["train"] * 14 + ["val"] * 6 + ["test"] * 5
@@ -42,19 +42,18 @@ def test_every_cell_fold_and_seed_is_run_once_and_the_project_is_not_changed(stu
     made = [path for path in sorted(tmp_path.rglob("*")) if tmp_path / "out" not in [path, *path.parents]]
     # Statistics of hashed files are kept in the scratch folder.
     assert [path for path in made if ".fne" not in path.parts] == before
+    # Bytes are those of the code: 7 values of 2 bits, or of 2 bytes.
+    sizes = {cell.name: find_result(tmp_path / "out", cell, 0, 0).size for cell in study.cells}
+    small = {"small/all/ternary": 2, "small/all/z": 14, "small/last/z": 8, "small/last/ternary": 1}
+    assert sizes == small | {"projected/pca": 4}
 
 
 def test_a_result_equals_the_closed_form_computed_by_hand(study, tmp_path):
     """The captions and words of the runner, and everything else by the functions of the pipeline."""
     cell = next(each for each in study.cells if each.name == "small/last/z")
     folder = tmp_path / "out"
-    workspace = running.Workspace(
-        study,
-        load_params(tmp_path / "params.yaml"),
-        running.load_runtime(tmp_path / "params.yaml"),
-        folder,
-        folder,
-    )
+    params = tmp_path / "params.yaml"
+    workspace = running.Workspace(study, load_params(params), running.load_runtime(params), folder, folder)
     result = workspace.run(cell, 1, 0)
     settings = settings_of(load_params(tmp_path / "params.yaml"), cell.overrides, "test")
     captions, tokens = workspace._captions(settings, 1)
@@ -130,28 +129,9 @@ def test_a_changed_setting_is_run_again(study, tmp_path):
     assert run_study(study, params, tmp_path / "out", lambda line: None, only=["small/all/ternary"]) == 3
 
 
-def test_bytes_are_those_of_the_code(study, tmp_path):
-    run_study(study, tmp_path / "params.yaml", tmp_path / "out", lambda line: None)
-    sizes = {cell.name: find_result(tmp_path / "out", cell, 0, 0).size for cell in study.cells}
-    assert sizes == {
-        "small/all/ternary": 2,  # 7 values of 2 bits
-        "small/all/z": 14,
-        "small/last/z": 8,
-        "small/last/ternary": 1,
-        "projected/pca": 4,
-    }
-
-
 def test_the_inner_validation_chooses_among_the_draws(tmp_path, monkeypatch):
-    training = {
-        "train.method": "steps",
-        "train.start": "random",
-        "train.embed_dim": 4,
-        "train.epochs": 2,
-        "train.patience": 2,
-        "train.text_encoder": "bow",
-        "train.batch": 8,
-    }
+    training = {"train.method": "steps", "train.start": "random", "train.text_encoder": "bow"}
+    training |= {"train.embed_dim": 4, "train.epochs": 2, "train.patience": 2, "train.batch": 8}
     path = write_study(tmp_path)
     tuning = {"key": "train.learning_rate", "draws": 3, "low": 0.0001, "high": 1.0}
     grids = {"one": {"set": training | {"embed.kind": "zscore"}, "factors": {"only": {"cell": {}}}}}
@@ -170,47 +150,30 @@ def test_the_inner_validation_chooses_among_the_draws(tmp_path, monkeypatch):
         ({"embed.kinds": "fne"}, "s.yaml: cell: there is no key 'embed.kinds' (did you mean 'embed.kind'?)"),
         ({"evaluate.top": 5}, "'evaluate.top' is in no section of a study (catalog, embed, tokenize, train)"),
         ({"embed.low": 9.0}, "section 'embed': low must be below high, got low=9.0, high=0.15"),
-        (
-            {"tokenize.vectors": "glove.txt"},
-            "tokenize.vectors: a study has no pretrained word vectors; use weights/random_words.yaml",
-        ),
+        ({"tokenize.vectors": "glove.txt"}, "a study has no pretrained word vectors; use weights/random_words.yaml"),
     ],
-)
+)  # fmt: skip
 def test_wrong_overrides_are_refused_before_anything_runs(study, tmp_path, overrides, fault):
-    with pytest.raises(InputError) as caught:
+    with refused(fault):
         settings_of(load_params(tmp_path / "params.yaml"), overrides, "s.yaml: cell")
-    assert fault in caught.value.message
 
 
 @pytest.mark.parametrize(
     ("changes", "only", "fault"),
     [
-        (
-            {"layers": {"many": {"embed.layers": "last:9"}}},
-            (),
-            "small/many: features/small: has 2 layers, and 'last:9' needs 9; see `embed.layers` in params.yaml",
-        ),
-        (
-            {"how": {"large": {"study.project": "pca:99"}}},
-            (),
-            "small/large: study.project is pca:99, but the embedding has 7 values",
-        ),
+        ({"layers": {"many": {"embed.layers": "last:9"}}}, (), "small/many: features/small: has 2 layers, and 'last:9'"),
+        ({"how": {"large": {"study.project": "pca:99"}}}, (), "small/large: study.project is pca:99, but the embedding"),
         ({"how": {"own": {"embed.source": "features/none"}}}, (), "features/none"),
-        (
-            {"how": {"own": {}}},
-            ("large",),
-            "no cell has a name that begins with 'large'; the first is 'small/own'",
-        ),
+        ({"how": {"own": {}}}, ("large",), "no cell has a name that begins with 'large'; the first is 'small/own'"),
     ],
-)
+)  # fmt: skip
 def test_faults_of_any_cell_are_found_before_the_file_is_recorded(
     tmp_path, monkeypatch, changes, only, fault
 ):
     path = write_study(tmp_path, hypotheses=[], grids={"small": {"set": {}, "factors": changes}})
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError) as caught:
+    with refused(fault):
         run_study(load_study(path), tmp_path / "params.yaml", tmp_path / "out", print, only)
-    assert fault in caught.value.message
     assert not (tmp_path / "out/record.json").exists()
 
 
@@ -229,12 +192,8 @@ def test_a_closed_form_that_does_not_choose_on_the_inner_validation_is_refused(t
     text = path.read_text().replace("choose_on: val", "choose_on: train")
     path.write_text(text)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError) as caught:
+    with refused(f"{path}: small/all/ternary: train.cca.choose_on must be 'val'"):
         run_study(load_study(path), tmp_path / "params.yaml", tmp_path / "out", lambda line: None)
-    assert caught.value.message == (
-        f"{path}: small/all/ternary: train.cca.choose_on must be 'val', the inner validation of a fold, "
-        "got 'train'"
-    )
 
 
 def ids(images, split):
@@ -258,20 +217,13 @@ def test_the_division_depends_on_the_ids_and_the_seed_alone():
     assert ids(divide(IMAGES, 4, 1, 0.2, seed=1), "test") != ids(divide(IMAGES, 4, 1, 0.2, seed=0), "test")
 
 
-def test_without_folds_the_splits_of_the_catalog_stay():
-    assert divide(IMAGES, 0, 0, 0.2, seed=0) == IMAGES
-
-
-def test_official_splits_need_test_images():
-    with pytest.raises(InputError) as caught:
-        divide(IMAGES[:20], 0, 0, 0.2, seed=0)
-    assert caught.value.message == "the catalog has no test images; leave out --official to use folds"
-
-
 def test_too_few_images_for_the_folds_are_refused():
-    with pytest.raises(InputError) as caught:
+    with refused("8 images of train and val cannot be divided: 3 folds need 9"):
         divide(IMAGES[:8], 3, 0, 0.2, seed=0)
-    assert caught.value.message == "8 images of train and val cannot be divided: 3 folds need 9"
+    # Without folds, the splits of the catalog stay.
+    assert divide(IMAGES, 0, 0, 0.2, seed=0) == IMAGES
+    with refused("the catalog has no test images; leave out --official to use folds"):
+        divide(IMAGES[:20], 0, 0, 0.2, seed=0)
 
 
 def test_a_pilot_uses_the_first_images_of_the_same_division():
@@ -301,9 +253,8 @@ def test_principal_components_are_those_of_the_training_images(rows, tmp_path):
     for column in range(2):
         assert abs(np.corrcoef(found[:, column], expected[:, column])[0, 1]) > 0.99999
     # One scale for all: the ratio of the deviations stays.
-    assert found[:, 0].std() / found[:, 1].std() == pytest.approx(
-        expected[:, 0].std() / expected[:, 1].std(), rel=1e-2
-    )
+    ratios = [each[:, 0].std() / each[:, 1].std() for each in (found, expected)]
+    assert ratios[0] == pytest.approx(ratios[1], rel=1e-2)
 
 
 def test_a_random_projection_depends_on_the_seed_alone_and_nearly_keeps_distances(rows, tmp_path):
@@ -321,8 +272,5 @@ def test_a_random_projection_depends_on_the_seed_alone_and_nearly_keeps_distance
 
 
 def test_more_components_than_values_or_images_are_refused(rows, tmp_path):
-    with pytest.raises(InputError) as caught:
+    with refused("study.project: pca:8 of 7 values and 20 training images; choose a smaller number"):
         reduce_rows(rows, rows.ids, "pca:8", 0, tmp_path / "p")
-    assert caught.value.message == (
-        "study.project: pca:8 of 7 values and 20 training images; choose a smaller number"
-    )

@@ -26,9 +26,8 @@ def test_every_caption_comes_once_an_epoch_with_its_image(pairs):
     batches = draw_batches(pairs, seed=0, epoch=3, batch=4, captions="all")
     captions = [each for batch in batches for each in batch.caption_ids]
     assert sorted(captions) == sorted(each for record in pairs.captioned for each in record.caption_ids)
-    assert [each.split("#")[0] for each in captions] == [
-        each for batch in batches for each in batch.image_ids
-    ]
+    images = [each for batch in batches for each in batch.image_ids]
+    assert [each.split("#")[0] for each in captions] == images
     assert sum(PairDraw(pairs.captioned, 0, 4, "all").sizes()) == len(captions) == 19
 
 
@@ -112,11 +111,10 @@ def test_one_view_of_an_image_is_drawn_per_epoch_and_the_mean_is_encoded(with_vi
 
 def test_views_change_neither_the_order_of_images_nor_their_captions(pairs, with_views):
     for captions in ("one", "all"):
-        plain, drawn = (draw_batches(each, 3, 5, 4, captions) for each in (pairs, with_views))
-        assert [(each.image_ids, each.caption_ids) for each in plain] == [
-            (each.image_ids, each.caption_ids) for each in drawn
-        ]
-        assert all(each.views is None for each in plain)
+        drawn = [draw_batches(each, 3, 5, 4, captions) for each in (pairs, with_views)]
+        plain, viewed = ([(each.image_ids, each.caption_ids) for each in batches] for batches in drawn)
+        assert plain == viewed
+        assert all(each.views is None for each in drawn[0])
 
 
 def test_a_part_of_a_batch_has_its_own_views():

@@ -46,7 +46,8 @@ def gradients(pairs, shape, loss, batch, processes):
 def test_loss_and_gradients_are_those_of_one_process(pairs, similarity, loss, encoder, processes, captions):
     heads = {"bow_mlp": "mlp", "bow_mlp_bn_first": "mlp_bn_first", "text_cnn": "dual_path"}
     head = heads.get(encoder, "linear_bias")
-    found = [settings_of(name) for name in (head, encoder)]
+    small = {"text_cnn": {"width": 1 / 64, "positions": 6, "blocks": [1, 1, 1, 1]}}
+    found = [settings_of(name, **small.get(name, {})) for name in (head, encoder)]
     own = [each.model_dump() if each else {} for each in found]
     shape = Shape(head, encoder, similarity, similarity != "cosine", 16, 12, 5, 8, *own)
     batch = draw_batches(pairs, 0, 0, 4, captions)[0]

@@ -29,13 +29,8 @@ def batches(count: int):
     for number in range(count):
         captions = chance.randrange(2, 10)
         images = captions if number % 2 else chance.randrange(1, captions + 1)
-        truth = (
-            torch.arange(captions)
-            if number % 2
-            else torch.tensor([each % images for each in range(captions)])[
-                torch.randperm(captions, generator=generator)
-            ]
-        )
+        truth = torch.arange(captions) % images
+        truth = truth if number % 2 else truth[torch.randperm(captions, generator=generator)]
         # The image that each row shows; some rows show the same image.
         shown = torch.randint(0, max(2, images), (images,), generator=generator)
         positives = shown[:, None] == shown[truth][None, :]
@@ -100,16 +95,10 @@ def test_the_loss_is_that_of_its_masks(name, reduce, hardest):
         for mask, image_anchor, weight in zip(masks, (True, False), (0.7, 0.1), strict=True):
             values = []
             for row, column in mask.nonzero().tolist():
-                c, wrong = (
-                    (row, scores[truth[row], column]) if image_anchor else (column, scores[row, column])
-                )
-                values.append(max(0.0, float(margin - scores[truth[c], c] + wrong)))
-            slots = {
-                "sum": 1,
-                "mean": max(1, len(values)),
-                "mean_violating": max(1, sum(each > 0 for each in values)),
-            }
-            expected += weight * sum(values) / slots[reduce]
+                c, i = (row, truth[row]) if image_anchor else (column, row)
+                values.append(max(0.0, float(margin - scores[truth[c], c] + scores[i, column])))
+            slots = {"sum": 1, "mean": len(values), "mean_violating": sum(each > 0 for each in values)}
+            expected += weight * sum(values) / max(1, slots[reduce])
         found = mined_loss(name, choices, scores, positives, truth, margin)
         assert found.item() == pytest.approx(expected, rel=1e-12, abs=1e-15)
 
@@ -122,9 +111,7 @@ def test_gradients_are_those_of_finite_differences(name, reduce):
     truth = torch.tensor([0, 1, 2, 3, 0, 1])
     positives = torch.arange(4)[:, None] == truth[None, :]
     choices = LossChoices(k=2, reduce=reduce, caption_anchors=0.1)
-    assert torch.autograd.gradcheck(
-        lambda each: mined_loss(name, choices, each, positives, truth, 0.2), scores
-    )
+    assert torch.autograd.gradcheck(lambda own: mined_loss(name, choices, own, positives, truth, 0.2), scores)
 
 
 def test_weights_of_zero_for_both_directions_are_refused():
@@ -135,10 +122,8 @@ def test_weights_of_zero_for_both_directions_are_refused():
 @pytest.mark.parametrize("reduce", REDUCTIONS)
 @pytest.mark.parametrize("name", MINERS)
 def test_nothing_to_mine_is_a_loss_of_zero_with_gradients_of_zero(name, reduce):
-    scores = torch.eye(4).requires_grad_()
-    loss = mined_loss(
-        name, LossChoices(reduce=reduce), scores, torch.eye(4, dtype=torch.bool), torch.arange(4), 0.2
-    )
+    scores, choices = torch.eye(4).requires_grad_(), LossChoices(reduce=reduce)
+    loss = mined_loss(name, choices, scores, torch.eye(4, dtype=torch.bool), torch.arange(4), 0.2)
     loss.backward()
     assert loss.item() == 0
     assert torch.equal(scores.grad, torch.zeros(4, 4))
@@ -171,43 +156,16 @@ def test_triplets_and_means_are_those_of_an_independent_library(name, kind):
         scores = cosine(images, captions)
         masks = selected(name, scores, torch.eye(6, dtype=torch.bool), labels, margin)
         expected = 0.0
-        for mask, queries, answers in zip(
-            (masks[0], masks[1].T), (images, captions), (captions, images), strict=True
-        ):
+        for mask, queries, answers in ((masks[0], images, captions), (masks[1].T, captions, images)):
             distance = CosineSimilarity()
             miner = TripletMarginMiner(margin=margin, type_of_triplets=kind, distance=distance)
             # With the same tensor for both labels, the library strikes the true pairs out.
             triplets = miner(queries, labels, answers, labels.clone())
-            assert sorted(zip(triplets[0].tolist(), triplets[2].tolist(), strict=True)) == [
-                tuple(each) for each in mask.nonzero().tolist()
-            ]
+            found = sorted(zip(triplets[0].tolist(), triplets[2].tolist(), strict=True))
+            assert found == [tuple(each) for each in mask.nonzero().tolist()]
             loss = TripletMarginLoss(margin=margin, distance=distance, reducer=AvgNonZeroReducer())
             if len(triplets[0]):
                 expected += loss(queries, labels, triplets, answers, labels.clone()).item()
         choices = LossChoices(reduce="mean_violating")
         found = mined_loss(name, choices, scores, torch.eye(6, dtype=torch.bool), labels, margin)
         assert found.item() == pytest.approx(expected, rel=1e-5, abs=1e-7)
-
-
-def test_the_two_ranking_terms_of_the_published_code_are_means_over_the_ten_largest():
-    """Two captions per image; 1.5 x caption anchors + 1 x image anchors; NumPy transcription of the formulas."""
-    generator = torch.Generator().manual_seed(5)
-    images, k, margin = 6, 3, 0.05
-    distances = torch.rand(images, 2 * images, generator=generator, dtype=torch.float64)
-    truth = torch.arange(2 * images) // 2
-    positives = torch.arange(images)[:, None] == truth[None, :]
-    by_caption, by_image = [], []
-    for c in range(2 * images):
-        true = distances[truth[c], c]
-        own = [margin + true - distances[i, c] for i in range(images) if i != truth[c]]
-        by_caption += sorted((max(0.0, float(each)) for each in own), reverse=True)[:k]
-        own = [
-            margin + true - distances[truth[c], other]
-            for other in range(2 * images)
-            if truth[other] != truth[c]
-        ]
-        by_image += sorted((max(0.0, float(each)) for each in own), reverse=True)[:k]
-    expected = 1.5 * sum(by_caption) / len(by_caption) + sum(by_image) / len(by_image)
-    choices = LossChoices(k=k, reduce="mean", caption_anchors=1.5)
-    found = mined_loss("top_k_hinge", choices, -distances, positives, truth, margin)
-    assert found.item() == pytest.approx(expected, rel=1e-12)

@@ -1,15 +1,9 @@
 import pytest
 import torch
-from pytorch_metric_learning.distances import CosineSimilarity
-from pytorch_metric_learning.losses import TripletMarginLoss
-from pytorch_metric_learning.miners import BatchHardMiner
-from pytorch_metric_learning.reducers import SumReducer
-from torch.nn.functional import normalize
 
 from fne.matching.hard_negatives import AXES, MINERS, LossChoices
 from fne.matching.losses import bind
 from fne.matching.settings import Train
-from fne.matching.similarities import cosine
 
 MARGIN = 0.2
 
@@ -98,17 +92,3 @@ def test_every_loss_has_the_settings_that_its_choices_need_and_no_others():
     assert keys == {"max_hinge": {"hardest"}, "top_k_hinge": {"hardest", "k"}}
     for name in MINERS:
         assert Train(loss=[name]).loss == [name]
-
-
-def test_the_maximum_is_that_of_an_independent_library():
-    generator = torch.Generator().manual_seed(3)
-    images, captions = (normalize(torch.randn(6, 5, generator=generator)) for _ in range(2))
-    reference = TripletMarginLoss(margin=MARGIN, distance=CosineSimilarity(), reducer=SumReducer())
-    mine = BatchHardMiner(distance=CosineSimilarity())
-    labels = torch.arange(6)
-    expected = 0.0
-    for queries, answers in ((images, captions), (captions, images)):
-        chosen = mine(queries, labels, answers, labels.clone())
-        expected += reference(queries, labels, chosen, answers, labels.clone()).item()
-    found = bound("max_hinge")(cosine(images, captions), true_pairs(6), MARGIN)
-    assert found.item() == pytest.approx(expected, rel=1e-5)

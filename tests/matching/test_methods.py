@@ -77,9 +77,8 @@ def equal(one, other):
 @pytest.mark.parametrize("method", ["cca", "ridge"])
 def test_training_starts_exactly_at_the_closed_form(inputs, tmp_path, method):
     changes = {"ridge.min_count": 1}
-    closed, done, _ = make_model(
-        settings(method=method, **{f"{method}.dim": 2}, **changes), inputs, job(tmp_path)
-    )
+    chosen = settings(method=method, **{f"{method}.dim": 2}, **changes)
+    closed, done, _ = make_model(chosen, inputs, job(tmp_path))
     by_steps = settings(start=method, epochs=1, **changes)
     assert equal(weights(methods.start_matcher(by_steps, inputs, job(tmp_path))), weights(closed))
     _, trained, _ = make_model(by_steps, inputs, job(tmp_path))
@@ -166,9 +165,8 @@ def test_rows_that_training_does_not_read_do_not_train_again(inputs, tmp_path, m
         patch.setattr(methods, "align_pairs", lambda *arguments: pytest.fail("fitted again"))
         patch.setattr(Trainer, "__init__", lambda *arguments, **named: pytest.fail("trained again"))
         again, *_ = make_model(chosen, more, job(tmp_path))
-        if (
-            chosen.method == "steps" and chosen.starts_from == "random"
-        ):  # the order of the store has no effect
+        if chosen.method == "steps" and chosen.starts_from == "random":
+            # The order of the store has no effect.
             make_model(chosen, with_rows(rows.ids[::-1], values[::-1]), job(tmp_path))
     assert equal(weights(first), weights(again))
     values[3, 0] += 1 if values[3, 0] < 1 else -1

@@ -46,9 +46,8 @@ def test_a_batch_has_anchors_their_captions_and_captions_of_others():
     owners = {each: record.id for record in records for each in record.caption_ids}
     batches = draw.batches(3)
     assert [len(batch) for batch in batches] == draw.sizes() == [6, 6]
-    assert sorted(each for batch in batches for each in batch.image_ids) == sorted(
-        each.id for each in records
-    )
+    images = sorted(each for batch in batches for each in batch.image_ids)
+    assert images == sorted(each.id for each in records)
     for batch in batches:
         anchors = batch.image_ids[:3]
         assert [owners[each] for each in batch.caption_ids] == anchors

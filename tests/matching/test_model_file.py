@@ -7,14 +7,7 @@ from safetensors.torch import save_file
 
 from fne.core.errors import InputError
 from fne.matching.model import Shape, new_matcher
-from fne.matching.model_file import (
-    FORMAT,
-    NETWORK,
-    read_model,
-    read_model_file,
-    write_model,
-    write_tuned,
-)
+from fne.matching.model_file import FORMAT, NETWORK, read_model, read_model_file, write_model, write_tuned
 from fne.store.tensors import write_sealed
 from tests.faults.edits import flip
 from tests.support.refusals import refused
@@ -41,9 +34,8 @@ def test_a_model_is_read_as_arrays_too(tmp_path):
     file = read_model_file(tmp_path / "m.safetensors", prefix="text_encoder.words")
     assert (file.artifact, file.shape) == (artifact, asdict(SHAPE))
     assert list(file.weights) == ["text_encoder.words.weight"]
-    assert torch.equal(
-        torch.from_numpy(file.weights["text_encoder.words.weight"]), matcher.text_encoder.words.weight
-    )
+    words = torch.from_numpy(file.weights["text_encoder.words.weight"])
+    assert torch.equal(words, matcher.text_encoder.words.weight)
 
 
 @pytest.mark.parametrize("shape", [None, 3, "gru", {}, {"text_encoder": "gru"}])

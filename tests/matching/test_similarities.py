@@ -15,28 +15,12 @@ from fne.matching.similarities import (
     order_scores,
 )
 
-
-def plain_cosine(image: list[float], caption: list[float]) -> float:
-    return sum(i * c for i, c in zip(image, caption, strict=True))
-
-
-def plain_euclidean(image: list[float], caption: list[float]) -> float:
-    return -math.sqrt(sum((i - c) ** 2 for i, c in zip(image, caption, strict=True)) + 1e-4)
-
-
-def plain_order(image: list[float], caption: list[float]) -> float:
-    return -sum(max(0.0, c - i) ** 2 for i, c in zip(image, caption, strict=True))
-
-
-def plain_order_root(image: list[float], caption: list[float]) -> float:
-    return -math.sqrt(-plain_order(image, caption))
-
-
+# The definitions, of the pairs of values of an image and a caption.
 PLAIN = {
-    "cosine": plain_cosine,
-    "euclidean": plain_euclidean,
-    "order": plain_order,
-    "order_root": plain_order_root,
+    "cosine": lambda pairs: sum(i * c for i, c in pairs),
+    "euclidean": lambda pairs: -math.sqrt(sum((i - c) ** 2 for i, c in pairs) + 1e-4),
+    "order": lambda pairs: -sum(max(0.0, c - i) ** 2 for i, c in pairs),
+    "order_root": lambda pairs: -math.sqrt(sum(max(0.0, c - i) ** 2 for i, c in pairs)),
 }
 
 
@@ -47,7 +31,10 @@ def vectors(count: int, dim: int, seed: int) -> torch.Tensor:
 @pytest.mark.parametrize("name", SIMILARITIES)
 def test_scores_are_those_of_plain_loops(name):
     images, captions = vectors(4, 6, 0), vectors(7, 6, 1)
-    expected = [[PLAIN[name](image, caption) for caption in captions.tolist()] for image in images.tolist()]
+    expected = [
+        [PLAIN[name](list(zip(image, caption, strict=True))) for caption in captions.tolist()]
+        for image in images.tolist()
+    ]
     found = SIMILARITIES[name](images, captions)
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
 
@@ -88,15 +75,12 @@ EMPTY = [(0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 0)]
 TYPES = [torch.float32, torch.float64]
 
 
-def order_inputs(
-    shape: tuple[int, int, int], dtype: torch.dtype
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def order_inputs(shape: tuple[int, int, int], dtype: torch.dtype) -> list[torch.Tensor]:
     """Images, captions and the weights of their scores."""
     images, captions, dim = shape
     generator = torch.Generator().manual_seed(sum(shape))
     sizes = [(images, dim), (captions, dim), (images, captions)]
-    first, second, weights = (torch.randn(size, generator=generator, dtype=dtype) for size in sizes)
-    return first, second, weights
+    return [torch.randn(size, generator=generator, dtype=dtype) for size in sizes]
 
 
 def broadcast(images: torch.Tensor, captions: torch.Tensor) -> torch.Tensor:
@@ -133,9 +117,8 @@ def test_the_size_of_chunks_does_not_matter(monkeypatch, values):
     monkeypatch.setattr(similarities, "CHUNK_VALUES", values)
     images, captions, weights = order_inputs((10, 7, 6), torch.float64)
     torch.testing.assert_close(order_in_chunks(images, captions), broadcast(images, captions))
-    torch.testing.assert_close(
-        order_gradients_in_chunks(images, captions, weights), expected_gradients(images, captions, weights)
-    )
+    found = order_gradients_in_chunks(images, captions, weights)
+    torch.testing.assert_close(found, expected_gradients(images, captions, weights))
 
 
 def test_the_number_of_threads_changes_no_bit(monkeypatch):
@@ -181,12 +164,9 @@ def test_non_contiguous_tensors_are_read_correctly():
 
 
 def test_half_precision_is_computed_in_plain_torch():
-    images, captions, weights = (each.half() for each in order_inputs((3, 2, 4), torch.float32))
-    assert torch.equal(order_scores(images, captions), order_in_chunks(images, captions))
-    found, expected = (
-        order_gradients(images, captions, weights),
-        order_gradients_in_chunks(images, captions, weights),
-    )
+    inputs = [each.half() for each in order_inputs((3, 2, 4), torch.float32)]
+    assert torch.equal(order_scores(*inputs[:2]), order_in_chunks(*inputs[:2]))
+    found, expected = order_gradients(*inputs), order_gradients_in_chunks(*inputs)
     assert all(torch.equal(mine, its) for mine, its in zip(found, expected, strict=True))
 
 

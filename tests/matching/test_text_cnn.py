@@ -72,9 +72,8 @@ def with_convolutions(module: TextCnn, words, lengths, start) -> torch.Tensor:
     """One caption at a time, by torch's own convolutions over (1, channels, positions)."""
 
     def norm(layer: SyncBatchNorm, values: torch.Tensor) -> torch.Tensor:
-        return functional.batch_norm(
-            values, layer.running_mean, layer.running_var, layer.weight, layer.bias, eps=layer.eps
-        )
+        own = layer.running_mean, layer.running_var, layer.weight, layer.bias
+        return functional.batch_norm(values, *own, eps=layer.eps)
 
     def kernel(layer: nn.Linear, size: int) -> torch.Tensor:
         return layer.weight.view(len(layer.weight), size, -1).transpose(1, 2)
@@ -87,9 +86,8 @@ def with_convolutions(module: TextCnn, words, lengths, start) -> torch.Tensor:
         rows = norm(module.norm, (placed + module.bias).T[None])
         for block in module.blocks:
             inside = norm(block.norms[0], functional.conv1d(rows, kernel(block.first, 1))).relu()
-            inside = functional.conv1d(
-                functional.pad(inside, (1, 0)), kernel(block.second, 2), stride=block.stride
-            )
+            padded = functional.pad(inside, (1, 0))
+            inside = functional.conv1d(padded, kernel(block.second, 2), stride=block.stride)
             inside = norm(block.norms[1], inside).relu()
             mapped = norm(block.norms[2], functional.conv1d(inside, kernel(block.third, 1)))
             if block.shortcut is not None:
@@ -152,9 +150,8 @@ def test_no_position_sees_a_later_word():
 def test_a_caption_depends_on_neither_its_neighbors_nor_the_padding():
     module = trained()
     together = module(WORDS, LENGTHS)
-    padded = torch.cat([WORDS, torch.full((3, 3), 19)], dim=1).masked_fill(
-        torch.arange(7) >= LENGTHS[:, None], 19
-    )
+    padded = torch.cat([WORDS, torch.full((3, 3), 19)], dim=1)
+    padded = padded.masked_fill(torch.arange(7) >= LENGTHS[:, None], 19)
     assert torch.allclose(module(padded, LENGTHS), together, rtol=0, atol=1e-12)
     for row, length in enumerate(LENGTHS.tolist()):
         alone = module(WORDS[row : row + 1, :length], LENGTHS[row : row + 1])
@@ -165,12 +162,6 @@ def test_gradients_do_not_reach_the_vector_of_a_padding_number():
     module = network()
     module(WORDS, LENGTHS, Step(torch.Generator().manual_seed(0), 3, slice(0, 3))).sum().backward()
     assert not module.words.weight.grad[0].any()
-
-
-@pytest.mark.parametrize("length", [1, 31, 32])
-def test_captions_of_any_length_up_to_the_positions_are_read(length):
-    module = trained(positions=32)
-    assert module(torch.ones(2, length, dtype=torch.long), torch.full((2,), length)).shape == (2, 6)
 
 
 def test_a_longer_caption_is_refused():

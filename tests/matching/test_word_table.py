@@ -34,14 +34,10 @@ def test_training_does_not_change_the_array_that_was_given():
     ("arguments", "message"),
     [
         ((3, 2, None, True), "train.words is 'fixed', but tokenize.vectors names no vectors"),
-        (
-            (3, 4, VECTORS),
-            "train.word_dim is 4, but tokenize.vectors has 2 dimensions; use -S train.word_dim=2",
-        ),
+        ((3, 4, VECTORS), "train.word_dim is 4, but tokenize.vectors has 2 .*; use -S train.word_dim=2"),
         ((4, 2, VECTORS), "there are vectors of 3 words, but 4 words in the vocabulary"),
     ],
 )
 def test_what_does_not_fit_is_refused(arguments, message):
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=message):
         word_table(*arguments)
-    assert caught.value.message.startswith(message)
