@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fne.describing.decoder import INJECTIONS, Decoder, draw_dropout, pack, pack_like
+from fne.describing.decoder import INJECTIONS, Decoder, draw_dropout, pack
 from fne.describing.losses import word_losses
 from fne.describing.recurrent_cells import CELLS
 
@@ -55,16 +55,6 @@ def test_a_prepared_decoder_gives_the_same_logits(cell, inject, rectified):
     assert torch.allclose(decoder.advance(state, words)[0], prepared.advance(other, words)[0])
     assert decoder.table is None
     assert prepared.output is decoder.output
-
-
-@pytest.mark.parametrize(("cell", "inject"), FAMILY)
-def test_selected_rows_continue_unchanged(cell, inject):
-    decoder = drawn_decoder(cell, inject)
-    _, state = decoder.begin(conditions())
-    words = torch.tensor([1, 2, 3, 4])
-    rows = torch.tensor([3, 0, 0])
-    expected = decoder.advance(state, words)[0][rows]
-    assert torch.allclose(decoder.advance(decoder.select(state, rows), words[rows])[0], expected)
 
 
 @pytest.mark.parametrize(("cell", "inject"), FAMILY)
@@ -167,8 +157,3 @@ def test_dropout_of_ones_changes_nothing_and_other_dropout_does():
     assert torch.allclose(losses(decoder, rows, ones), losses(decoder, rows))
     half = draw_dropout(4, 4, WORD, UNITS, 0.5, torch.Generator().manual_seed(1))
     assert not torch.allclose(losses(decoder, rows, half), losses(decoder, rows))
-
-
-def test_values_are_packed_as_their_sequences_are():
-    packed = pack(TARGETS, LENGTHS)
-    assert torch.equal(pack_like(TARGETS, packed), packed.data)

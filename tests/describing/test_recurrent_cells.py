@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from fne.describing.recurrent_cells import CELLS, Cell, steps_of
+from fne.describing.recurrent_cells import CELLS, Cell
 
 INPUTS, UNITS = 4, 3
 
@@ -126,14 +126,3 @@ def test_the_forget_bias_is_that_of_the_forget_gate():
     cell = Cell("lstm", INPUTS, UNITS, forget_bias=2.5)
     assert cell.input_map.bias.tolist() == [0] * 3 + [2.5] * 3 + [0] * 6
     assert not Cell("gru", INPUTS, UNITS, forget_bias=2.5).input_map.bias.any()
-
-
-@pytest.mark.parametrize("kind", CELLS)
-def test_the_first_state_has_the_given_hidden_state_and_empty_memory(kind):
-    state = Cell(kind, INPUTS, UNITS).begin(torch.ones(2, UNITS))
-    assert state[0].all()
-    assert not any(each.any() for each in state[1:])
-
-
-def test_positions_of_steps_follow_each_other():
-    assert steps_of([3, 2, 1]) == [slice(0, 3), slice(3, 5), slice(5, 6)]

@@ -123,14 +123,3 @@ def test_a_killed_training_ends_with_the_same_bits(world, tmp_path, monkeypatch)
     assert again.points == done.points
     state = resumed.state_dict()
     assert all(torch.equal(value, state[name]) for name, value in whole.state_dict().items())
-
-
-def test_a_finished_training_is_not_repeated(world, tmp_path):
-    whole, done, _ = train(world, tmp_path, epochs=1)
-
-    def never():
-        raise AssertionError("it trains again")
-
-    again, found, _ = train(world, tmp_path, never, epochs=1)
-    assert found.points == done.points
-    assert torch.equal(again.decoder.words, whole.decoder.words)

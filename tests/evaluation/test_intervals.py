@@ -71,8 +71,3 @@ def test_an_interval_of_a_recall_is_about_that_of_the_binomial_distribution():
     low, high = intervals(found, RECALLS)["image_to_text.R@1"]
     half = 100 * 1.96 * np.sqrt(0.25 / 1000)
     assert (low, high) == pytest.approx((50 - half, 50 + half), abs=0.4)
-
-
-def test_ranks_without_variance_have_intervals_without_width():
-    found = Ranked(np.ones(9, int), np.ones(9, int), np.arange(9), np.zeros(9, int))
-    assert intervals(found, RECALLS)["rsum"] == (400, 400)

@@ -268,16 +268,6 @@ def test_the_sections_of_every_preset_fit_together(embed):
         assert faults == [], (chosen.name, chosen.dataset, chosen.following)
 
 
-def test_presets_without_an_encoder_say_that_they_leave_the_section_extract():
-    for each in every_preset():
-        leaves_extract = any("section extract" in note or "sections extract" in note for note in each.notes)
-        if "/" in each.name:
-            assert leaves_extract
-        else:
-            with_encoder = each.name.startswith(("FC7-", "FNE-"))
-            assert with_encoder == ("extract.backbone" in each.overrides) != leaves_extract, each.name
-
-
 @pytest.mark.parametrize(
     ("name", "dataset", "embed_dim", "word_dim", "rate", "epochs"),
     [
@@ -414,15 +404,6 @@ def test_stage_two_of_the_dual_path_networks_is_that_of_the_published_code():
     assert (ranking["image_class_weight"], ranking["text_class_weight"]) == (0.0, 0.0)
 
 
-def test_demos_of_other_papers_are_small_and_need_no_word_vectors():
-    found = settings("dual-path/II", "demo")
-    chosen = [found[key] for key in ("render.images", "extract.backbone", "embed.kind")]
-    assert chosen == [64, "resnet18", "plain"]
-    found = settings("two-branch/K10", "demo")
-    assert (found["tokenize.vectors"], found["train.words"]) == ("weights/random_words.yaml", "learned")
-    assert found["train.mlp.hidden"] == found["train.bow_mlp.hidden"] == [128]
-
-
 @pytest.mark.parametrize(
     ("name", "weights"),
     [("I", (0.0, 1.0, 1.0)), ("ResNet50-I-rank", (1.0, 0.0, 0.0)), ("VGG19-I-both", (1.0, 1.0, 1.0))],
@@ -439,15 +420,6 @@ def test_k_means_classes_are_the_same_fraction_of_the_images_on_every_data_set()
         for dataset, count in images.items():
             classes = settings(f"dual-path/{name}", dataset)["train.instance.classes"]
             assert classes == round(fraction * count)
-
-
-def test_a_key_in_a_block_of_a_variant_is_set_only_for_the_chosen_one():
-    for name in ("two-branch/K1", "two-branch/ResNet50-all"):
-        for following, head in (("paper", "mlp"), ("code", "mlp_bn_first")):
-            found = settings(name, "coco", following)
-            assert found["train.image_head"] == head
-            blocks = {key.split(".")[1] for key in found if key.startswith("train.") and key.count(".") > 1}
-            assert blocks & {"dual_path", "mlp", "mlp_bn_first"} == {head}
 
 
 def test_the_defaults_train_as_the_preset_for_own_data_does():

@@ -400,10 +400,6 @@ def test_a_section_is_taken_from_the_stage_of_its_name():
         assert recorded(order, last="baseline")[0] == {"evaluate": {"split": "val", "top": 3}}
 
 
-def test_a_section_that_is_a_single_value_is_left_out():
-    assert recorded([Stage("train", params={"params.yaml": {"train": 3}})]) == ({"train": {}}, {})
-
-
 def test_a_lock_with_conflicts_is_refused_in_one_line(folder):
     (folder / "dvc.lock").write_text("<<<<<<< HEAD\nstages: {}\n=======\n")
     with (

@@ -16,6 +16,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from fne.core.settings import load_params, read_yaml
 from fne.core.stage import listed_settings
 from tests.support.imports import ROOT
 from tests.support.projects import SMALL, change_params
+from tests.support.stages import COMMANDS
 
 WORLD: dict[str, dict[str, Any]] = {
     **SMALL,
@@ -40,8 +42,7 @@ WORLD: dict[str, dict[str, Any]] = {
     "baseline": {"threads": 1},
 }
 STAGES = (
-    "catalog", "extract", "standardize", "embed", "tokenize", "train", "encode", "baseline",
-    "evaluate", "report",
+    "catalog", "extract", "standardize", "embed", "tokenize", "train", "encode", "baseline", "evaluate", "report",
 )  # fmt: skip
 # A setting of each stage, with another value.
 SETTINGS: dict[str, tuple[str, str, Any]] = {
@@ -72,18 +73,17 @@ def main(rounds: int, seed: int, only: tuple[str, ...]) -> None:
         Path(name, "project").mkdir()
         os.chdir(Path(name, "project"))
         prepare()
-        durations = {stage: rehearse(stage) for stage in only or STAGES}
+        duration = cache(rehearse)
         outcomes: Counter[str] = Counter()
         started = time.perf_counter()
         for number in range(rounds):
             stage = chance.choice(only or STAGES)
-            outcomes[play(stage, durations[stage], chance, f"round {number}, {stage}")] += 1
+            outcomes[play(stage, duration(stage), chance, f"round {number}, {stage}")] += 1
         seconds = (time.perf_counter() - started) / max(1, rounds)
         os.chdir(ROOT)
     found = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-    click.echo(
-        f"{rounds} rounds of {seconds:.1f} s: {found}; no undetected disagreement, file lost or traceback"
-    )
+    rounds_of = f"{rounds} rounds of {seconds:.1f} s"
+    click.echo(f"{rounds_of}: {found}; no undetected disagreement, file lost or traceback")
 
 
 def prepare() -> None:
@@ -223,7 +223,7 @@ def run(stage: str, delay: float = 0, meanwhile: Callable[[], None] | None = Non
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
             sys.stdout = sys.stderr = file  # tests have put others there
-            import_module(f"stages.{stage}").main(arguments(stage))
+            import_module(f"stages.{stage}").main(COMMANDS[stage].split())
         except SystemExit as ended:
             code = int(ended.code or 0)
         except BaseException:
@@ -237,18 +237,11 @@ def run(stage: str, delay: float = 0, meanwhile: Callable[[], None] | None = Non
     return os.waitstatus_to_exitcode(status), Path("printed").read_text()
 
 
-def arguments(stage: str) -> list[str]:
-    """Return the arguments that the pipeline file gives to a stage."""
-    pipeline = ROOT / ("pipelines/demo/dvc.yaml" if stage == "render" else "dvc.yaml")
-    commands = YAML(typ="safe").load(pipeline)["stages"][stage]["cmd"]
-    return (commands if isinstance(commands, str) else commands[-1]).split()[3:]
-
-
 def paths(stage: str) -> tuple[list[Path], list[Path]]:
     """Return the inputs and outputs of a stage."""
     command = import_module(f"stages.{stage}").main
     names = [each for each in command.params if isinstance(each, click.Argument)]
-    given = dict(zip(names, arguments(stage), strict=True))
+    given = dict(zip(names, COMMANDS[stage].split(), strict=True))
     inputs = [Path(path) for each, path in given.items() if each.type is INPUT]
     params = load_params(Path("params.yaml"))
     inputs += [Path(value) for value in listed_settings(params, command.paths).values()]

@@ -23,7 +23,7 @@ from pathlib import Path
 import click
 
 from fne.sharing.remote_verdict import verify_remote
-from tests.support.projects import commit, dvc, git
+from tests.support.projects import commit, dvc, new_repository
 from tests.support.servers import NAME, REMOTES, Remote
 
 SMALL, LARGE = 60, 4  # files; of a few bytes, and of some megabytes
@@ -61,9 +61,7 @@ def objects_project(folder: Path, seed: int = 0) -> Path:
     for number in range(LARGE):
         (folder / f"rows/large-{number}.bin").write_bytes(chance.randbytes(4_000_000))
     (folder / "model.bin").write_bytes(chance.randbytes(6_000_000))
-    git(folder, "init", "--quiet", "--initial-branch=main")
-    git(folder, "config", "user.name", "Test")
-    git(folder, "config", "user.email", "test@example.org")
+    new_repository(folder)
     dvc(folder, "init", "--quiet")
     dvc(folder, "add", "--quiet", "rows", "model.bin")
     commit(folder)
@@ -85,9 +83,7 @@ def interrupt(project: Path, server: Remote, rounds: int, chance: random.Random,
             tally.incomplete += not complete
             _compare(tally, complete)
             if second_push:
-                pushed = subprocess.run(
-                    [sys.executable, "-m", "dvc", "push"], capture_output=True, check=False
-                )
+                pushed = subprocess.run([sys.executable, "-m", "dvc", "push"], capture_output=True)
                 complete = is_complete(project, remote)
                 tally.dvc_in_sync += pushed.returncode == 0 and not complete
                 _compare(tally, complete)

@@ -26,12 +26,9 @@ TRAINED = {
     "embed.kind": "zscore",
     "train.method": "steps",
     "train.start": "random",
-    "train.embed_dim": 8,
-    "train.epochs": 3,
-    "train.patience": 3,
     "train.text_encoder": "bow",
-    "train.batch": 8,
 }
+TRAINED |= {"train.embed_dim": 8, "train.epochs": 3, "train.patience": 3, "train.batch": 8}
 
 
 @click.command()
@@ -68,12 +65,8 @@ def main(kills: int, seed: int) -> None:
 def prepare() -> None:
     """Write a study of closed forms and of training runs by steps."""
     trained = {"set": TRAINED, "factors": {"layers": {"all": {}, "last": {"embed.layers": "last:1"}}}}
-    write_study(
-        Path(),
-        folds=2,
-        grids={**STUDY["grids"], "trained": trained},
-        tuning={"key": "train.learning_rate", "draws": 2, "low": 0.001, "high": 0.01},
-    )
+    tuning = {"key": "train.learning_rate", "draws": 2, "low": 0.001, "high": 0.01}
+    write_study(Path(), folds=2, grids={**STUDY["grids"], "trained": trained}, tuning=tuning)
 
 
 def study(folder: str, after: float | None = None) -> int:

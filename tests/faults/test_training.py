@@ -10,11 +10,11 @@ from tests.faults.training import main
     "arguments",
     [
         ["--kills", "6", "--terminations", "2", "--epochs", "8"],
-        ["--kills", "3", "--terminations", "1", "--epochs", "8", "--branches"],
-        ["--kills", "4", "--terminations", "1", "--epochs", "4", "--tagger"],
-        ["--kills", "3", "--terminations", "1", "--epochs", "3", "--captioner"],
-        ["--kills", "3", "--terminations", "1", "--epochs", "5", "--instance"],
-        ["--kills", "4", "--terminations", "1", "--epochs", "2", "--network"],
+        ["--kills", "3", "--terminations", "1", "--epochs", "8", "--kind", "branches"],
+        ["--kills", "4", "--terminations", "1", "--epochs", "4", "--kind", "tagger"],
+        ["--kills", "3", "--terminations", "1", "--epochs", "3", "--kind", "captioner"],
+        ["--kills", "3", "--terminations", "1", "--epochs", "5", "--kind", "instance"],
+        ["--kills", "4", "--terminations", "1", "--epochs", "2", "--kind", "network"],
     ],
 )
 def test_killed_training_ends_with_the_same_bytes(monkeypatch, tmp_path, arguments):

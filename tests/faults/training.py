@@ -9,22 +9,17 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import click
-import dvc.repo  # imported here, and torch with the stage, so that forked children have them at hand
+import dvc.repo  # imported here, and torch with the stages, so that forked children have them at hand
 
 from fne.matching.classifier_file import CLASSIFIER_FILE
 from fne.matching.model_file import MODEL_FILE
 from fne.training import checkpoints
-from stages.embed import main as embed
-from stages.finetune import main as finetune
-from stages.standardize import main as standardize
-from stages.tokenize import main as tokenize
-from stages.train import main as train
-from stages.train_captioner import main as train_captioner
-from stages.train_tagger import main as train_tagger
 from tests.support.captions import write_world
 from tests.support.finetuning import write_tunable_project
 from tests.support.imports import ROOT
@@ -34,17 +29,14 @@ from tests.support.stages import COMMANDS, write_activations, write_catalog
 from tests.support.tagging import scenes, write_project
 
 PRELOADED = (dvc.repo,)
-# Two phases of 3 steps an epoch: some seconds, of which every moment is as likely as the next.
-TRAINING = {
-    "embed_dim": 256,
-    "word_dim": 64,
-    "batch": 4,
-    "loss": ["sum_hinge", "max_hinge"],
-    "epochs": [60, 60],
-    "patience": 60,
-    # Forked processes cannot use the threads of OpenMP that another test has started.
-    "threads": 1,
+STAGES = {
+    name: import_module(f"stages.{name}").main
+    for name in ("standardize", "embed", "tokenize", "train", "train_tagger", "train_captioner", "finetune")
 }
+# Two phases of 3 steps an epoch: some seconds, of which every moment is as likely as the next.
+TRAINING = {"embed_dim": 256, "word_dim": 64, "batch": 4, "loss": ["sum_hinge", "max_hinge"], "patience": 60}
+# Forked processes cannot use the threads of OpenMP that another test has started.
+TRAINING |= {"threads": 1}
 # The same with what draws random numbers in a step and keeps statistics: dropout and batch normalization.
 BRANCHES = {"image_head": "mlp", "text_encoder": "bow_mlp", "embed_dim": 64}
 # The instance loss first and the ranking loss afterwards, with a text CNN and momentum.
@@ -67,46 +59,63 @@ INSTANCE = {
 }
 
 
+def prepare(epochs: int, own: Mapping[str, object] | None = None) -> None:
+    """Make everything that training needs, in the current folder."""
+    shutil.copy(ROOT / "params.yaml", Path())
+    shutil.copytree(ROOT / "weights", "weights")
+    change_params(Path(), SMALL | {"train": TRAINING | dict(own or {}) | {"epochs": [epochs, epochs]}})
+    write_activations()
+    write_catalog()
+    for name in ("standardize", "embed", "tokenize"):
+        STAGES[name].main(COMMANDS[name].split(), standalone_mode=False)
+
+
+def prepare_tagger(epochs: int) -> None:
+    """Make everything that the training of a tagger needs, in the current folder."""
+    write_project(Path(), scenes(60), epochs=epochs, patience=epochs, dropout=0.3, user_tags="user")
+
+
+def prepare_captioner(epochs: int) -> None:
+    """Make everything that the training of a captioner needs, in the current folder."""
+    shutil.copy(ROOT / "params.yaml", Path())
+    own = {"threads": 1, "units": 48, "word_dim": 32, "batch": 32, "epochs": [epochs, epochs], "min_count": 1}
+    change_params(Path(), SMALL | {"train_captioner": own | {"patience": epochs}})
+    write_world(Path())
+
+
+def prepare_network(epochs: int) -> None:
+    """Make everything that fine-tuning needs, in the current folder: photos, and a model of one layer."""
+    shutil.copy(ROOT / "params.yaml", Path())
+    shutil.copytree(ROOT / "weights", "weights")
+    write_tunable_project(Path(), epochs)
+
+
+# What makes the inputs, the stage, and how many of its arguments are inputs and outputs.
+KINDS: dict[str, tuple[Callable[[int], None], str, int, int]] = {
+    "matching": (prepare, "train", 3, 3),
+    "branches": (partial(prepare, own=BRANCHES), "train", 3, 3),
+    "instance": (partial(prepare, own=INSTANCE), "train", 3, 3),
+    "tagger": (prepare_tagger, "train_tagger", 2, 2),
+    "captioner": (prepare_captioner, "train_captioner", 2, 2),
+    "network": (prepare_network, "finetune", 4, 3),
+}
+OUTS = ["model", "history", "metrics.json"]
+
+
 @click.command()
 @click.option("--kills", default=50, show_default=True, help="How often to send SIGKILL.")
 @click.option("--terminations", default=10, show_default=True, help="How often to send SIGTERM.")
 @click.option("--epochs", default=60, show_default=True, help="Epochs of each of the two phases.")
-@click.option("--branches", is_flag=True, help="Train branches with dropout and batch normalization.")
-@click.option(
-    "--tagger",
-    is_flag=True,
-    help="Train a tagger instead: phases separately and jointly, dropout, user tags.",
-)
-@click.option(
-    "--captioner", is_flag=True, help="Train a captioner instead: phases separately and jointly, dropout."
-)
-@click.option("--instance", is_flag=True, help="Train a text CNN with instance loss, then with ranking loss.")
-@click.option("--network", is_flag=True, help="Fine-tune an image network with its model instead.")
+@click.option("--kind", type=click.Choice([*KINDS]), default="matching", show_default=True)
 @click.option("--seed", default=0, show_default=True)
-def main(
-    kills: int,
-    terminations: int,
-    epochs: int,
-    branches: bool,
-    tagger: bool,
-    captioner: bool,
-    instance: bool,
-    network: bool,
-    seed: int,
-) -> None:
+def main(kills: int, terminations: int, epochs: int, kind: str, seed: int) -> None:
     """Kill training at random moments; the model must end with the same bytes as that of an uninterrupted run."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
         os.chdir(name)
-        run = _train_captioner if captioner else _train_tagger if tagger else _finetune if network else _train
-        if network:
-            prepare_network(epochs)
-        elif captioner:
-            prepare_captioner(epochs)
-        elif tagger:
-            prepare_tagger(epochs)
-        else:
-            prepare(epochs, INSTANCE if instance else BRANCHES if branches else {})
+        make, stage, inputs, outs = KINDS[kind]
+        make(epochs)
+        run = partial(_run, STAGES[stage], COMMANDS[stage].split()[:inputs], OUTS[:outs])
         started = time.perf_counter()
         assert run("uninterrupted") == 0, Path("printed").read_text()
         duration = time.perf_counter() - started
@@ -147,65 +156,10 @@ def main(
     )
 
 
-def prepare(epochs: int, own: Mapping[str, object] | None = None) -> None:
-    """Make everything that training needs, in the current folder."""
-    shutil.copy(ROOT / "params.yaml", Path())
-    shutil.copytree(ROOT / "weights", "weights")
-    change_params(Path(), SMALL | {"train": TRAINING | dict(own or {}) | {"epochs": [epochs, epochs]}})
-    write_activations()
-    write_catalog()
-    for name, stage in (("standardize", standardize), ("embed", embed), ("tokenize", tokenize)):
-        stage.main(COMMANDS[name].split(), standalone_mode=False)
-
-
-def prepare_tagger(epochs: int) -> None:
-    """Make everything that the training of a tagger needs, in the current folder."""
-    write_project(Path(), scenes(60), epochs=epochs, patience=epochs, dropout=0.3, user_tags="user")
-
-
-def _train(name: str, kill: int | None = None, after: float | None = None) -> int:
-    """Train a matching model; see `_run`."""
-    outs = ["model", "history", "metrics.json"]
-    return _run(train, COMMANDS["train"].split()[:3], outs, name, kill, after)
-
-
-def _train_tagger(name: str, kill: int | None = None, after: float | None = None) -> int:
-    """Train a tagger; see `_run`."""
-    return _run(train_tagger, COMMANDS["train_tagger"].split()[:2], ["model", "history"], name, kill, after)
-
-
-def prepare_captioner(epochs: int) -> None:
-    """Make everything that the training of a captioner needs, in the current folder."""
-    shutil.copy(ROOT / "params.yaml", Path())
-    own = {"threads": 1, "units": 48, "word_dim": 32, "batch": 32, "epochs": [epochs, epochs], "min_count": 1}
-    change_params(Path(), SMALL | {"train_captioner": own | {"patience": epochs}})
-    write_world(Path())
-
-
-def _train_captioner(name: str, kill: int | None = None, after: float | None = None) -> int:
-    """Train a captioner; see `_run`."""
-    return _run(
-        train_captioner, COMMANDS["train_captioner"].split()[:2], ["model", "history"], name, kill, after
-    )
-
-
-def prepare_network(epochs: int) -> None:
-    """Make everything that fine-tuning needs, in the current folder: photos, and a model of one layer."""
-    shutil.copy(ROOT / "params.yaml", Path())
-    shutil.copytree(ROOT / "weights", "weights")
-    write_tunable_project(Path(), epochs)
-
-
-def _finetune(name: str, kill: int | None = None, after: float | None = None) -> int:
-    """Fine-tune a network; see `_run`."""
-    return _run(
-        finetune, COMMANDS["finetune"].split()[:4], ["model", "history", "metrics.json"], name, kill, after
-    )
-
-
 def _run(
-    stage: click.Command, inputs: list[str], outs: list[str], name: str, kill: int | None, after: float | None
-) -> int:
+    stage: click.Command, inputs: list[str], outs: list[str], name: str,
+    kill: int | None = None, after: float | None = None,
+) -> int:  # fmt: skip
     """Run a stage in a forked child; return its exit code, or minus the signal that ended it.
 
     It is killed after some seconds, or with None as soon as it has written a checkpoint.
@@ -223,9 +177,8 @@ def _run(
         return {*Path(f"scratch-{name}/training").rglob("[0-9]*.safetensors")}
 
     before = saved()
-    return run_forked(
-        train_with_checkpoints, kill, (lambda: bool(saved() - before)) if after is None else after
-    )
+    moment = (lambda: bool(saved() - before)) if after is None else after
+    return run_forked(train_with_checkpoints, kill, moment)
 
 
 def model(name: str) -> Path:

@@ -6,7 +6,7 @@ from torch.func import functional_call
 
 from fne.core.distributed_layers import Step
 from fne.core.errors import InputError
-from fne.matching.instance_loss import Instance, check_memory, class_numbers, classifier_bytes, new_instance
+from fne.matching.instance_loss import Instance, check_memory, classifier_bytes, new_instance
 from fne.matching.settings import InstanceLoss
 
 
@@ -72,10 +72,6 @@ def test_dropout_comes_after_relu_from_the_generator_of_the_step():
 def test_first_weights_are_a_tenth_of_those_of_other_layers():
     weight = instance(classes=400, dim=300).weight
     assert 0.0999 * math.sqrt(3 / 300) < weight.abs().max().item() <= 0.1 * math.sqrt(3 / 300)
-
-
-def test_classes_follow_the_sorted_ids():
-    assert class_numbers(["10.jpg", "2.jpg", "1.jpg"]) == {"1.jpg": 0, "10.jpg": 1, "2.jpg": 2}
 
 
 def test_too_large_a_classifier_is_refused_with_the_figures():

@@ -6,19 +6,6 @@ from fne.core.errors import InputError
 from fne.matching.kmeans import k_means
 
 
-def blobs(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    generator = np.random.default_rng(seed)
-    places = generator.normal(size=(6, 10)) * 10
-    own = generator.integers(6, size=300)
-    return (places[own] + generator.normal(size=(300, 10))).astype(np.float32), own
-
-
-def test_well_separated_groups_are_found():
-    points, own = blobs()
-    labels = k_means(points, 6, seed=0)
-    assert len({(int(one), int(other)) for one, other in zip(labels, own, strict=True)}) == 6
-
-
 def test_no_row_is_nearer_to_another_center_as_in_an_independent_library():
     points = np.random.default_rng(1).normal(size=(200, 5))
     labels = k_means(points, 12, seed=3)

@@ -182,9 +182,3 @@ def test_start_positions_are_drawn_evenly_and_for_the_whole_batch():
 
 def test_the_largest_values_can_be_taken_instead_of_the_mean():
     assert not torch.allclose(trained(pool="max")(WORDS, LENGTHS), trained()(WORDS, LENGTHS))
-
-
-@pytest.mark.parametrize("blocks", [(1, 1, 1), (1, 0, 1, 1)])
-def test_there_are_four_stages(blocks):
-    with pytest.raises(ValueError, match="blocks"):
-        network(blocks=blocks)

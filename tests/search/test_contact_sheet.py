@@ -58,17 +58,18 @@ def red(tmp_path) -> Path:
     return tmp_path / "red.png"
 
 
-def test_every_five_matches_take_one_more_row_of_the_same_height(red):
+def test_every_five_matches_take_one_more_row_of_the_same_height(red, monkeypatch):
     heights = [draw_sheet(answer(matches(count, red))).height for count in (0, 1, 5, 6, 10, 11)]
     assert heights[1] == heights[2] < heights[3] == heights[4] < heights[5]
     assert heights[5] - heights[4] == heights[4] - heights[2] == heights[1] - heights[0]
+    monkeypatch.setattr("fne.search.contact_sheet.MAX_MATCHES", 5)
+    assert draw_sheet(answer(matches(6, red))).height == heights[2]
 
 
 def test_rows_are_as_high_as_the_longest_caption_needs(red):
     """Without captions there is no space for them; if one photo has a caption, all rows have the space."""
-    bare, short, long = (
-        draw_sheet(answer(matches(10, red, caption=caption))) for caption in (None, "A dog.", LONG)
-    )
+    captions = (None, "A dog.", LONG)
+    bare, short, long = (draw_sheet(answer(matches(10, red, caption=each))) for each in captions)
     assert (short.height - bare.height, long.height - bare.height) == (2 * LINE, 2 * 3 * LINE)
     mixed = draw_sheet(answer([*matches(9, red, caption=None), *matches(1, red)]))
     assert mixed.height == long.height
@@ -84,11 +85,6 @@ def test_the_text_below_an_image_ends_above_the_next_row(red):
         assert row > TILE
 
 
-def test_only_the_best_matches_are_shown(red, monkeypatch):
-    monkeypatch.setattr("fne.search.contact_sheet.MAX_MATCHES", 5)
-    assert draw_sheet(answer(matches(6, red))).height == draw_sheet(answer(matches(5, red))).height
-
-
 def test_images_are_shown_and_nothing_reaches_into_the_margin(red):
     sheet = draw_sheet(answer(matches(5, red), text="words " * 200))
     assert rgb("red") in colors(sheet)
@@ -96,24 +92,15 @@ def test_images_are_shown_and_nothing_reaches_into_the_margin(red):
         assert colors(sheet.crop(strip)) == {rgb(BACKGROUND)}
 
 
-def test_true_matches_are_marked(red):
-    assert rgb(TRUE) in colors(draw_sheet(answer(matches(1, red, true=True))))
-    assert rgb(TRUE) not in colors(draw_sheet(answer(matches(1, red, true=False))))
-
-
-def test_the_query_image_is_at_the_top(red):
+def test_the_query_image_is_at_the_top_true_matches_are_marked_and_unreadable_ones_are_placeholders(red):
     sheet = draw_sheet(answer([], text=None, file=str(red)))
     assert rgb("red") in colors(sheet.crop((MARGIN, MARGIN, MARGIN + TILE, MARGIN + TILE)))
-
-
-@pytest.mark.parametrize("content", [None, b"", b"no image"])
-def test_an_unreadable_image_is_a_placeholder(tmp_path, content):
-    file = tmp_path / "a.png"
-    if content is not None:
-        file.write_bytes(content)
-    for each in (file, None):
-        sheet = draw_sheet(answer(matches(2, each)))
-        assert rgb(PLACEHOLDER) in colors(sheet)
+    assert rgb(TRUE) in colors(draw_sheet(answer(matches(1, red, true=True))))
+    assert rgb(TRUE) not in colors(draw_sheet(answer(matches(1, red, true=False))))
+    broken = red.with_name("broken.png")
+    broken.write_bytes(b"no image")
+    for each in (broken, red.with_name("gone.png"), None):
+        assert rgb(PLACEHOLDER) in colors(draw_sheet(answer(matches(2, each))))
 
 
 def test_images_are_rotated_by_their_exif_orientation(tmp_path):
@@ -151,11 +138,8 @@ def test_wrapped_lines_fit_and_truncation_is_marked(text, width, max_lines):
 def test_a_text_is_truncated_between_words_if_one_fits():
     assert wrap("a purple square at the bottom", font(16), width=100, max_lines=1) == ["a purple …"]
     assert wrap("incomprehensibilities of all kinds", font(16), width=100, max_lines=1) == ["incomprehe…"]
-
-
-def test_a_text_that_fits_exactly_has_no_ellipsis():
-    face = font(16)
-    assert wrap("a dog i", face, width=int(face.getlength("a dog i")), max_lines=1) == ["a dog i"]
+    exact = int(font(16).getlength("a dog i"))
+    assert wrap("a dog i", font(16), width=exact, max_lines=1) == ["a dog i"]
 
 
 @given(TEXTS, st.integers(40, 200))

@@ -1,5 +1,6 @@
 import csv
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,9 +20,8 @@ from fne.search.describe_photo import Described, Wanted, check_table, describe_t
 from fne.store.catalog import read_captions, write_captions
 from fne.store.rows import Rows
 from fne.store.tensors import read_sealed, write_sealed
-from stages.train_captioner import main as train_captioner
 from tests.support.projects import change_params
-from tests.support.search import draw
+from tests.support.search import draw, run_stages
 
 MODEL = Path("models/tagger.safetensors")
 
@@ -36,13 +36,10 @@ def said(*words):
     return result.stdout
 
 
-def test_an_image_of_the_catalog_gets_tags_concepts_and_its_true_tags(project):
-    lines = said("red-circle.png").splitlines()
-    assert lines[0] == "red-circle.png"
-    assert lines[1].startswith("  tags       ")
-    assert lines[2] == "  true tags  red, circle"
-    assert lines[3].startswith("  concepts   ")
-    assert len(lines) == 4
+def fault(*words):
+    result = run(*words)
+    assert result.exit_code == 2, result.output
+    return result.stderr.splitlines()[-1]
 
 
 def test_the_answer_is_what_the_model_says(project):
@@ -52,10 +49,13 @@ def test_the_answer_is_what_the_model_says(project):
     found = json.loads(said("blue-line.png", "--json", "--k", "3"))
     names = file.vocabulary.concepts.names
     assert found["tags"] == [names[number] for number in expected.written[0]]
-    assert list(found["concepts"].values()) == pytest.approx(
-        sorted(expected.probabilities[0].tolist(), reverse=True)[:3], abs=1e-4
-    )
+    likeliest = sorted(expected.probabilities[0].tolist(), reverse=True)[:3]
+    assert list(found["concepts"].values()) == pytest.approx(likeliest, abs=1e-4)
     assert (found["image"], found["file"]) == ("blue-line.png", "photos/blue-line.png")
+    image, *lines = said("red-circle.png").splitlines()
+    assert image == "red-circle.png"
+    assert [line[:12] for line in lines] == ["  tags      ", "  true tags ", "  concepts  "]
+    assert lines[1] == "  true tags  red, circle"
 
 
 def test_a_photo_is_described_like_its_copy_in_the_catalog(project, tmp_path):
@@ -90,9 +90,8 @@ def test_a_folder_becomes_a_table_that_the_catalog_reads(project, tmp_path):
     # Its own table is replaced, and no other one.
     assert run("--in", str(photos), "--output", str(photos / "tags.csv")).exit_code == 0
     (tmp_path / "mine.csv").write_text("image,caption\n")
-    refused = run("--in", str(photos), "--output", str(tmp_path / "mine.csv"))
-    assert refused.exit_code == 2
-    assert "this command did not write it, so it is not replaced" in refused.stderr
+    found = fault("--in", str(photos), "--output", str(tmp_path / "mine.csv"))
+    assert "this command did not write it, so it is not replaced" in found
 
 
 def test_a_table_can_be_jsonl(project, tmp_path):
@@ -102,80 +101,52 @@ def test_a_table_can_be_jsonl(project, tmp_path):
     assert [sorted(row) for row in rows] == [["image", "tags", "written_by"]] * 2
 
 
-def test_only_some_values_can_be_wanted(project):
-    assert json.loads(said("red-circle.png", "--json", "--only", "concepts")).keys() == {
-        "image",
-        "file",
-        "concepts",
-    }
-    result = run("red-circle.png", "--only", "tag")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: --only: 'tag' is not one of 'caption', 'concepts', 'tags'\n",
-    )
-
-
 def test_without_a_model_the_command_that_makes_it_is_named(project):
     MODEL.unlink()
-    result = run("red-circle.png", "--only", "tags")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: nothing can be described yet: no models/tagger.safetensors (tags and concepts); "
-        "`dvc repro pipelines/tagging/dvc.yaml` makes it\n",
-    )
+    found = fault("red-circle.png", "--only", "tags")
+    assert "no models/tagger.safetensors (tags and concepts); `dvc repro pipelines/tagging/dvc.yaml`" in found
 
 
-def test_an_unknown_image_is_refused_with_the_closest_one(project):
-    result = run("red-circl.png")
-    assert result.exit_code == 2
-    assert result.stderr == (
-        "Error: 'red-circl.png' is neither a file nor an image id of the catalog "
-        "(did you mean 'red-circle.png'?); name an image\n"
-    )
-
-
-def test_a_text_file_is_refused(project, tmp_path):
-    (tmp_path / "notes.txt").write_text("hello")
-    result = run(str(tmp_path / "notes.txt"))
-    assert result.exit_code == 2
-    assert "use an image file" in result.stderr
-
-
-def test_a_folder_without_images_is_refused(project, tmp_path):
-    (tmp_path / "empty").mkdir()
-    result = run("--in", str(tmp_path / "empty"))
-    assert result.exit_code == 2
-    assert "has no readable images" in result.stderr
-
-
-def test_images_or_a_folder_must_be_given(project):
+def test_what_cannot_be_described_is_refused(project, tmp_path):
     for words in ([], ["red-circle.png", "--in", "photos"]):
-        assert "give images, or --in FOLDER" in run(*words).stderr
+        assert "give images, or --in FOLDER" in fault(*words)
+    closest = (
+        "'red-circl.png' is neither a file nor an image id of the catalog (did you mean 'red-circle.png'?)"
+    )
+    assert fault("red-circl.png") == f"Error: {closest}; name an image"
+    assert fault("params.yaml").endswith("; use an image file")
+    (tmp_path / "empty").mkdir()
+    assert "has no readable images" in fault("--in", str(tmp_path / "empty"))
+    assert json.loads(said("red-circle.png", "--json", "--only", "tags")).keys() == {
+        "image",
+        "file",
+        "tags",
+        "true_tags",
+    }
+    assert "--only: 'tag' is not one of 'caption', 'concepts', 'tags'" in fault(
+        "red-circle.png", "--only", "tag"
+    )
+    with pytest.raises(InputError, match="--output: .*t.txt must end with .csv or .jsonl"):
+        check_table(tmp_path / "t.txt")
 
 
 def test_a_catalog_of_another_data_set_is_refused_with_both_digests(project):
     captioned, _ = read_captions(Path("data/captions.jsonl"))
     write_captions(Path("data/captions.jsonl"), captioned[1:])
-    result = run("red-circle.png")
-    assert result.exit_code == 2
-    assert "was made from captions" in result.stderr
-    assert "data/captions.jsonl holds captions" in result.stderr
+    found = fault("red-circle.png")
+    assert "was made from captions" in found
+    assert "data/captions.jsonl holds captions" in found
 
 
-def test_a_damaged_model_is_refused(project):
+def test_a_model_of_another_task_and_a_damaged_one_are_refused(project):
+    description, tensors = read_sealed(MODEL)
+    write_sealed(MODEL, description | {"name": "captioner"}, tensors)
+    found = fault("red-circle.png", "--only", "tags")
+    assert f"{MODEL}: is a captioner, not a tagger; run `dvc repro pipelines/tagging/dvc.yaml`" in found
     content = bytearray(MODEL.read_bytes())
     content[-5] ^= 1
     MODEL.write_bytes(content)
-    assert "damaged: expected" in run("red-circle.png").stderr
-
-
-def test_a_model_of_another_task_is_refused(project):
-    description, tensors = read_sealed(MODEL)
-    write_sealed(MODEL, description | {"name": "captioner"}, tensors)
-    result = run("red-circle.png", "--only", "tags")
-    assert result.stderr == (
-        "Error: models/tagger.safetensors: is a captioner, not a tagger; run `dvc repro pipelines/tagging/dvc.yaml`\n"
-    )
+    assert "damaged: expected" in fault("red-circle.png")
 
 
 def test_torch_is_imported_only_where_something_is_described(project):
@@ -190,16 +161,9 @@ def test_a_tag_with_a_semicolon_cannot_be_written_as_csv(project, tmp_path):
     description["shape"]["outputs"] = 0  # so that the likeliest concepts are the tags
     kept = {name: value for name, value in tensors.items() if not name.startswith("decoder.")}
     write_sealed(MODEL, description, kept)
-    result = run("red-circle.png", "--output", str(tmp_path / "t.csv"))
-    assert result.exit_code == 2
-    assert "has a ';', which separates tags in CSV; use a name that ends with .jsonl" in result.stderr
+    found = fault("red-circle.png", "--output", str(tmp_path / "t.csv"))
+    assert "has a ';', which separates tags in CSV; use a name that ends with .jsonl" in found
     assert run("red-circle.png", "--output", str(tmp_path / "t.jsonl")).exit_code == 0
-
-
-def test_a_table_needs_a_known_ending(tmp_path):
-    with pytest.raises(InputError) as caught:
-        check_table(tmp_path / "t.txt")
-    assert caught.value.message == f"--output: {tmp_path}/t.txt must end with .csv or .jsonl"
 
 
 def test_user_tags_of_the_catalog_are_read(project, tmp_path):
@@ -222,15 +186,22 @@ def test_user_tags_of_the_catalog_are_read(project, tmp_path):
     assert all(informed["concepts"][name] > plain["concepts"][name] for name in plain["concepts"])
 
 
-@pytest.fixture
-def captioned(project):
-    """Train a captioner in the project, too."""
+@pytest.fixture(scope="module")
+def with_captioner(finished, tmp_path_factory):
+    """Train a captioner in a copy of the project, too."""
+    folder = shutil.copytree(finished, tmp_path_factory.mktemp("captioned") / "project")
     small = {"units": 8, "word_dim": 6, "batch": 8, "epochs": 1, "min_count": 1}
-    change_params(project, {"train_captioner": small})
-    words = "features/embeddings data/captions.jsonl models/captioner.safetensors models/captioner_history"
-    result = CliRunner().invoke(train_captioner, words.split())
-    assert result.exit_code == 0, result.output
-    return project
+    change_params(folder, {"train_captioner": small})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        run_stages("train_captioner")
+    return folder
+
+
+@pytest.fixture
+def captioned(with_captioner, tmp_path, monkeypatch):
+    monkeypatch.chdir(shutil.copytree(with_captioner, tmp_path / "project"))
+    return tmp_path / "project"
 
 
 def test_a_sentence_and_its_alternatives_come_first(captioned):
@@ -252,12 +223,10 @@ def test_the_sentence_is_what_the_captioner_writes(captioned):
         for each, written in zip(found, expected, strict=True):
             assert each.keys() == {"image", "file", "caption", "sentences"}
             assert each["caption"] == written.caption
-            assert [sentence["text"] for sentence in each["sentences"]] == [
-                sentence.text for sentence in written.sentences
-            ]
-            assert each["sentences"][0]["log_probability"] == pytest.approx(
-                written.sentences[0].log_probability, abs=1e-3
-            )
+            texts = [sentence["text"] for sentence in each["sentences"]]
+            assert texts == [sentence.text for sentence in written.sentences]
+            best = written.sentences[0].log_probability
+            assert each["sentences"][0]["log_probability"] == pytest.approx(best, abs=1e-3)
 
 
 def test_the_beam_of_the_parameter_file_is_used_unless_another_is_given(captioned):
@@ -266,52 +235,36 @@ def test_the_beam_of_the_parameter_file_is_used_unless_another_is_given(captione
 
 
 @pytest.mark.parametrize(
-    ("changes", "fault"),
+    ("changes", "message"),
     [
         ({"beam": "two"}, "beam: input should be a valid integer, got 'two'"),
         ({"beam": 0}, "beam: input should be greater than or equal to 1, got 0"),
-        ({"beam": -2}, "beam: input should be greater than or equal to 1, got -2"),
-        ({"beam": 2.5}, "beam: input should be a valid integer, got 2.5"),
         ({"max_length": 0}, "max_length: input should be greater than or equal to 1, got 0"),
         ({"length_power": 5000.0}, "length_power: input should be less than or equal to 10, got 5000.0"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused_where_sentences_are_wanted(captioned, changes, fault):
+def test_settings_that_make_no_sense_are_refused_where_sentences_are_wanted(captioned, changes, message):
     change_params(captioned, {"write_captions": changes})
-    result = run("red-circle.png")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        f"Error: params.yaml: section 'write_captions': {fault}\n",
-    )
+    assert fault("red-circle.png") == f"Error: params.yaml: section 'write_captions': {message}"
     assert run("red-circle.png", "--only", "tags").exit_code == 0
 
 
 @pytest.mark.parametrize(
-    ("options", "fault"),
+    ("options", "message"),
     [
         (["--json"], "give --json or --output, not both"),
         (["--only", "concepts"], "--output: a table for `catalog` has no concepts; use --json"),
     ],
 )
-def test_options_that_a_table_would_ignore_are_refused(captioned, options, fault):
-    result = run("red-circle.png", "--output", "new.csv", *options)
-    assert result.exit_code == 2
-    assert result.stderr.endswith(f"Error: {fault}\n")
+def test_options_that_a_table_would_ignore_are_refused(captioned, options, message):
+    assert fault("red-circle.png", "--output", "new.csv", *options) == f"Error: {message}"
     assert not Path("new.csv").exists()
-
-
-def test_a_file_that_is_no_image_is_named_without_advice_about_sentences(captioned):
-    result = run("params.yaml")
-    assert result.exit_code == 2
-    assert result.stderr.endswith("; use an image file\n")
 
 
 def test_a_table_of_sentences_is_a_data_set(captioned, tmp_path):
     photos = tmp_path / "photos"
     draw(photos / "one.png", "red", "circle")
-    assert (
-        run("--in", str(photos), "--output", str(photos / "written.csv"), "--only", "caption").exit_code == 0
-    )
+    said("--in", str(photos), "--output", str(photos / "written.csv"), "--only", "caption")
     (record,) = read_table(photos, [photos / "written.csv"]).records
     assert record.captions == (json.loads(said(str(photos / "one.png"), "--json"))["caption"],)
 
@@ -320,6 +273,4 @@ def test_a_captioner_alone_says_how_to_make_the_other(captioned):
     MODEL.unlink()
     result = run("red-circle.png")
     assert result.exit_code == 0
-    assert result.stderr == (
-        "Note: no models/tagger.safetensors (tags and concepts); `dvc repro pipelines/tagging/dvc.yaml` makes it\n"
-    )
+    assert result.stderr.startswith("Note: no models/tagger.safetensors (tags and concepts); `dvc repro ")

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from fne.core.errors import InputError
 from fne.search.open_project import (
     CatalogContents,
     CatalogImage,
@@ -17,6 +16,7 @@ from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned, Image
 from tests.support.imports import ROOT
 from tests.support.projects import change_params
+from tests.support.refusals import refused
 from tests.support.search import draw
 
 
@@ -55,9 +55,8 @@ def test_an_id_is_an_image_with_or_without_a_file(catalog):
 def test_a_file_with_the_bytes_of_a_catalog_image_is_that_image(catalog):
     draw(Path("new.png"), "pink", "circle")
     digest = hashlib.sha256(Path("new.png").read_bytes()).hexdigest()
-    assert parse_query("new.png", catalog) == ExternalImage(
-        Path("new.png"), digest, Path("new.png").read_bytes()
-    )
+    new = ExternalImage(Path("new.png"), digest, Path("new.png").read_bytes())
+    assert parse_query("new.png", catalog) == new
     known = catalog.images["red.png"].sha256
     assert parse_query("photos/red.png", catalog) == CatalogImage("red.png", Path("photos/red.png"), known)
     shutil.copy("photos/red.png", "red.png")
@@ -66,23 +65,17 @@ def test_a_file_with_the_bytes_of_a_catalog_image_is_that_image(catalog):
 
 def test_a_file_with_the_id_of_another_image_is_refused(catalog):
     draw(Path("red.png"), "pink", "circle")
-    with pytest.raises(InputError) as error:
+    with refused(
+        "'red.png' is both a file in this folder and the id of another image", "use ./red.png for the"
+    ):
         parse_query("red.png", catalog)
-    assert error.value.message == (
-        "'red.png' is both a file in this folder and the id of another image of the catalog; "
-        "use ./red.png for the file, or another working folder for the image of the catalog"
-    )
     assert parse_query("./red.png", catalog).id is None
 
 
 def test_a_file_that_is_not_an_image_is_refused(catalog):
     Path("notes").write_text("hello")
-    with pytest.raises(InputError) as error:
+    with refused("notes: not an image of a known format", "use an image file or a sentence"):
         parse_query("notes", catalog)
-    assert error.value.message == (
-        "notes: not an image of a known format (JPEG, PNG, GIF, BMP, TIFF, WEBP, PPM); "
-        "use an image file or a sentence"
-    )
 
 
 @pytest.mark.parametrize(
@@ -95,20 +88,13 @@ def test_a_file_that_is_not_an_image_is_refused(catalog):
     ],
 )
 def test_an_argument_that_looks_like_a_file_name_is_not_a_sentence(catalog, argument, hint):
-    with pytest.raises(InputError) as error:
+    place = f"{argument!r} is neither a file nor an image id of the catalog "
+    with refused(f"{place}({hint}); to search with a sentence, use plain words"):
         parse_query(argument, catalog)
-    assert error.value.message == (
-        f"{argument!r} is neither a file nor an image id of the catalog ({hint}); "
-        "to search with a sentence, use plain words"
-    )
-
-
-def test_a_sentence_is_refused_if_only_images_are_allowed(catalog):
-    with pytest.raises(InputError) as error:
+    with refused("'a zebra' is neither a file nor an image id", "(ids look like 'red.png'); name an image"):
         parse_query("a zebra", catalog, images_only=True)
-    assert error.value.message == (
-        "'a zebra' is neither a file nor an image id of the catalog (ids look like 'red.png'); name an image"
-    )
+    with refused("(it has no images)"):
+        parse_query(argument, CatalogContents({}, {}, Path("photos"), []))
 
 
 def test_a_project_is_found_above_its_files(tmp_path):
@@ -116,14 +102,5 @@ def test_a_project_is_found_above_its_files(tmp_path):
     found = find_project(tmp_path / "features/embeddings")
     assert found is not None
     assert found.params == tmp_path / "params.yaml"
-
-
-def test_parameters_of_another_program_are_no_project(tmp_path):
-    (tmp_path / "params.yaml").write_text("model:\n  depth: 3\n")
+    (tmp_path / "params.yaml").write_text("model:\n  depth: 3\n")  # of another program
     assert find_project(tmp_path / "features/embeddings") is None
-
-
-def test_a_catalog_without_images_has_no_example_of_an_id():
-    with pytest.raises(InputError) as caught:
-        parse_query("a.png", CatalogContents({}, {}, Path("photos"), []))
-    assert "(it has no images)" in caught.value.message

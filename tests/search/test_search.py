@@ -40,6 +40,5 @@ def test_similar_images_and_folders_are_searched(finished):
 
 
 def test_a_wrong_number_of_matches_is_refused(finished):
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match="k: expected at least 1, got 0"):
         fne.search("a red circle", root=finished, k=0)
-    assert error.value.message == "k: expected at least 1, got 0"

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
@@ -11,15 +10,6 @@ from fne.serve.app import build_app
 from fne.serve.session import Live
 
 LOCAL = "http://127.0.0.1:8000"
-
-
-@pytest.fixture
-def project(finished, tmp_path, monkeypatch) -> Path:
-    """Copy the finished project and make it the current folder."""
-    folder = tmp_path / "project"
-    shutil.copytree(finished, folder)
-    monkeypatch.chdir(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

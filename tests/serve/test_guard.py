@@ -14,14 +14,13 @@ from fne.serve.app import build_app
 from fne.serve.guard import Connection
 
 TOKEN = "0123456789abcdef0123456789abcdef"
+ELSEWHERE = "http://192.0.2.7:8000"
 
 
 @pytest.fixture(scope="module")
 def public(live):
     """A client of a server on another address, without the token."""
-    with TestClient(
-        build_app(live, TOKEN), base_url="http://192.0.2.7:8000", follow_redirects=False
-    ) as opened:
+    with TestClient(build_app(live, TOKEN), ELSEWHERE, follow_redirects=False) as opened:
         yield opened
 
 
@@ -37,10 +36,7 @@ def test_loopback_names_are_answered(client, host):
 def test_a_name_that_a_web_site_controls_is_refused(client, host):
     response = client.get("/api/status", headers={"host": host})
     assert response.status_code == 403
-    assert (
-        response.json()["error"]
-        == "this server answers only to localhost; open http://localhost and its port"
-    )
+    assert response.json()["error"].startswith("this server answers only to localhost; open http://localhost")
 
 
 @pytest.mark.parametrize(
@@ -55,13 +51,9 @@ def test_a_name_that_a_web_site_controls_is_refused(client, host):
 )
 def test_pages_of_other_sites_are_refused(client, headers):
     response = client.post("/api/photos", content=b"x", headers=headers)
-    assert (response.status_code, response.json()["error"]) == (
-        403,
-        "pages of other sites may not use this server",
-    )
-
-
-def test_the_page_itself_may_send_photos(client):
+    assert response.status_code == 403
+    assert response.json()["error"] == "pages of other sites may not use this server"
+    # The page itself may send photos.
     response = client.post("/api/photos", content=b"x", headers={"origin": "http://127.0.0.1:8000"})
     assert response.status_code == 400  # it is not a photo
 
@@ -92,9 +84,7 @@ def test_the_token_is_taken_from_the_header(public, header, code):
 
 
 def test_the_address_with_the_token_sets_a_cookie_that_scripts_cannot_read(live):
-    with TestClient(
-        build_app(live, TOKEN), base_url="http://192.0.2.7:8000", follow_redirects=False
-    ) as browser:
+    with TestClient(build_app(live, TOKEN), ELSEWHERE, follow_redirects=False) as browser:
         first = browser.get(f"/?token={TOKEN}")
         assert (first.status_code, first.headers["location"]) == (303, "/")
         assert first.headers["set-cookie"] == f"fne_token={TOKEN}; Path=/; HttpOnly; SameSite=Strict"

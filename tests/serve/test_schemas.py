@@ -17,52 +17,14 @@ from fne.serve.schemas import Problem
 REQUESTS = int(os.environ.get("FNE_FUZZ", "150"))
 PATHS = [each.path for each in api.routes]
 SECRET = "a line that only params.yaml has"
-WORDS = [
-    "red",
-    "a red circle",
-    "red-circle.png",
-    "../params.yaml",
-    "/etc/passwd",
-    "%00",
-    "\x00",
-    "0" * 64,
-    "catalog",
-    "folder",
-]
-WORDS += [
-    "conv1",
-    "test",
-    "-1",
-    "1e309",
-    "NaN",
-    "{}",
-    "';--",
-    "<script>",
-    "\u202e",
-    "\ud7ff",
-    "💥" * 100,
-    "small",
-]
-names = st.sampled_from(["text", "in", "k", "split", "tag", "image", "photo", "layer", "size"]) | st.text(
-    max_size=8
-)
-values = st.sampled_from(WORDS) | st.text(max_size=40) | st.integers().map(str)
-headers = st.dictionaries(
-    st.sampled_from(
-        [
-            "origin",
-            "cookie",
-            "authorization",
-            "range",
-            "content-type",
-            "expect",
-            "if-none-match",
-            "sec-fetch-site",
-        ]
-    ),
-    st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30),
-    max_size=2,
-)
+WORDS = ["a red circle", "\x00", "';--", "\u202e", "\ud7ff", "💥" * 100, "0" * 64]
+SHORT = "red red-circle.png ../params.yaml /etc/passwd %00 catalog folder conv1 test small -1 1e309 NaN {} <script>"
+NAMES = ["text", "in", "k", "split", "tag", "image", "photo", "layer", "size"]
+HEADERS = "origin cookie authorization range content-type expect if-none-match sec-fetch-site"
+names = st.sampled_from(NAMES) | st.text(max_size=8)
+values = st.sampled_from([*WORDS, *SHORT.split()]) | st.text(max_size=40) | st.integers().map(str)
+printable = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30)
+headers = st.dictionaries(st.sampled_from(HEADERS.split()), printable, max_size=2)
 fuzzed = settings(max_examples=REQUESTS, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support import captions, tagging
 from tests.support.imports import ROOT
 from tests.support.projects import change_params
-from tests.support.stages import invoke, run
+from tests.support.stages import Run, invoke, run, write_tiny
 
 __all__ = ["run"]
 
@@ -59,6 +59,20 @@ def enter(made, tmp_path, monkeypatch) -> Callable[..., None]:
         monkeypatch.chdir(shutil.copytree(made(*what), tmp_path / "project"))
 
     return enter
+
+
+@pytest.fixture
+def ready(enter) -> Run:
+    """Run stages by name, in a folder with embeddings and tokens."""
+    enter(write_tiny, "standardize", "embed", "tokenize")
+    return invoke
+
+
+@pytest.fixture
+def encoded(enter) -> Run:
+    """Run stages by name, in a folder with the vectors of a trained model."""
+    enter(write_tiny, "standardize", "embed", "tokenize", "train", "encode")
+    return invoke
 
 
 @pytest.fixture

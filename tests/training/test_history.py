@@ -64,17 +64,13 @@ def test_a_changed_history_is_refused_by_file(tmp_path, change):
     else:
         file = folder / "history.json"
         file.write_text(file.read_text().replace('"points": 1', '"points": 2'))
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=f"^{file}: damaged"):
         read_history_seal(folder)
-    assert caught.value.message.startswith(f"{file}: damaged")
 
 
 def test_a_repository_without_a_commit_is_refused_by_name(tmp_path):
     subprocess.run(["git", "init", "--quiet"], check=True)
     Repo.init().close()
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match="the history cannot be written: .*; commit something to Git first"):
         write_history(tmp_path / "history", [], "m")
-    assert caught.value.message == (
-        "the history cannot be written: Empty git repo; commit something to Git first"
-    )
     assert not (tmp_path / "history").exists()

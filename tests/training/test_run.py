@@ -10,9 +10,8 @@ from tests.support.processes import in_processes
 from tests.support.tags_task import TagsTask
 from tests.support.training import optimizer
 
-SCHEDULE = Schedule(
-    [Phase("logistic", 0.05, 3, 3), Phase("logistic", 0.02, 2, 2)], 0, optimizer(), 2.0, "global", 0
-)
+PHASES = [Phase("logistic", 0.05, 3, 3), Phase("logistic", 0.02, 2, 2)]
+SCHEDULE = Schedule(PHASES, 0, optimizer(), 2.0, "global", 0)
 
 
 def trained(scratch, key=None, task=None, **choices):
