@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -41,10 +42,9 @@ def made(tmp_path_factory) -> Callable[..., Path]:
         if (write, stages) not in known:
             folder = tmp_path_factory.mktemp("made")
             write(folder)
-            with pytest.MonkeyPatch.context() as patched:
-                patched.chdir(folder)
-                result = invoke(*stages)
-            assert result.exit_code == 0, result.output
+            with chdir(folder):
+                results = [invoke(stage) for stage in stages]
+            assert all(each.exit_code == 0 for each in results), [each.output for each in results]
             known[write, stages] = folder
         return known[write, stages]
 
