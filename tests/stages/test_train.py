@@ -236,7 +236,7 @@ def test_what_is_in_the_way_is_named_with_the_command_that_removes_it(ready, pla
         stray.parent.mkdir(parents=True)
     put(stray, kind, mine)
     command = re.search("remove it with `(.*)`", refusal("train"))
-    subprocess.ready(command.group(1), shell=True, check=True)
+    subprocess.run(command.group(1), shell=True, check=True)
     assert ready("train").exit_code == 0
     assert mine.read_text() == "mine"
 
@@ -360,10 +360,10 @@ def test_without_an_instance_loss_there_is_no_classifier_and_other_files_stay(re
 
 def test_a_classifier_that_does_not_fit_into_memory_is_refused_before_the_first_step(ready, monkeypatch):
     change_params(Path(), DUAL_PATH)
-    monkeypatch.setattr(methods, "free_memory", lambda device: 1000)
-    message = "0.0 MB are free; lower train.embed_dim, or use train.instance.classes"
-    assert message in refusal("train")
-    monkeypatch.undo()
+    with monkeypatch.context() as patched:
+        patched.setattr(methods, "free_memory", lambda device: 1000)
+        found = refusal("train")
+    assert "0.0 MB are free; lower train.embed_dim, or use train.instance.classes" in found
     change_params(Path(), {"train": {"text_cnn.positions": 2}})
     message = (
         "a caption has 3 words, but text encoder 'text_cnn' has 2 positions; use -S ++tokenize.longest=2"
