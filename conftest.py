@@ -1,6 +1,7 @@
 """A small finished project for tests and for the doctests of the Python interface."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     finally:
         os.chdir(before)
     return folder
+
+
+@pytest.fixture
+def project(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the finished project, which is the current folder."""
+    monkeypatch.chdir(shutil.copytree(finished, tmp_path / "project"))
+    return tmp_path / "project"
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fne.cli import main
-from tests.support.projects import commit, dvc, git
+from tests.support.projects import commit, dvc, new_repository
 from tests.support.remotes import overwrite
 from tests.support.stages import Run, run, write_activations
 
@@ -33,9 +33,7 @@ def pushed(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("team") / "project"
     write_activations(folder=str(folder / "made"))
     (folder / "dvc.yaml").write_text(PIPELINE)
-    git(folder, "init", "--quiet", "--initial-branch=main")
-    git(folder, "config", "user.name", "Test")
-    git(folder, "config", "user.email", "test@example.org")
+    new_repository(folder)
     dvc(folder, "init", "--quiet")
     dvc(folder, "remote", "add", "--default", "team", "../objects")
     dvc(folder, "repro", "--quiet")

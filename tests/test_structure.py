@@ -17,14 +17,8 @@ from fne.experiments.effective_settings import PIPELINES as SECTIONS_BY_PIPELINE
 from tests.support.imports import ROOT, all_imports, direct_imports
 
 # Those that are off until they are copied to `dvc.yaml` have another name.
-PIPELINES = sorted(
-    path.relative_to(ROOT)
-    for path in [
-        ROOT / "dvc.yaml",
-        *ROOT.glob("pipelines/*/dvc.yaml"),
-        *ROOT.glob("pipelines/*/pipeline.yaml"),
-    ]
-)
+FILES = [ROOT / "dvc.yaml", *ROOT.glob("pipelines/*/dvc.yaml"), *ROOT.glob("pipelines/*/pipeline.yaml")]
+PIPELINES = sorted(path.relative_to(ROOT) for path in FILES)
 # By their addresses: every pipeline has a stage `check`.
 STAGES: dict[str, dict[str, Any]] = {
     f"{path}:{name}": stage

@@ -14,10 +14,8 @@ def parse(**changes):
 
 def test_phases_have_epochs_and_rates_of_their_own_and_never_end_early():
     settings, _ = parse(epochs=[40, 20], learning_rate=[0.01, 0.001])
-    assert [(each.epochs, each.learning_rate, each.patience) for each in settings.phases()] == [
-        (40, 0.01, 40),
-        (20, 0.001, 20),
-    ]
+    phases = [(each.epochs, each.learning_rate, each.patience) for each in settings.phases()]
+    assert phases == [(40, 0.01, 40), (20, 0.001, 20)]
     assert settings.phases()[0].title == "ranking + instance"
 
 

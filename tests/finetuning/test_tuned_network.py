@@ -46,9 +46,7 @@ def test_rows_of_length_one_are_scaled_inside_of_the_gradient():
 
 def test_frozen_layers_have_no_gradient_and_are_in_no_checkpoint():
     network = tuned_network(first=2)
-    assert [name for name, each in network.named_parameters() if each.requires_grad] == list(
-        dict(network.named_parameters())
-    )
+    assert all(each.requires_grad for each in network.parameters())
     assert sorted(network.state_dict()) == ["modules_above.0.bias", "modules_above.0.weight"]
     assert {name.partition(".")[0] for name in network.full_state()} == {"0", "1", "3", "4", "6"}
 
@@ -106,25 +104,15 @@ def test_layers_are_trained_from_the_first_to_the_one_that_the_model_reads():
     [
         (
             "fc6",
-            "params.yaml: finetune.first is 'fc6', which comes after 'conv2', the layer that the model reads; "
-            "use all or one of conv1, conv2",
+            "'fc6', which comes after 'conv2', the layer that the model reads; use all or one of conv1, conv2",
         ),
-        (
-            "conv9",
-            "params.yaml: finetune.first: 'conv9' is not one of 'all', 'conv1', 'conv2', the layers of alexnet",
-        ),
+        ("conv9", "'conv9' is not one of 'all', 'conv1', 'conv2', the layers of alexnet"),
     ],
 )
 def test_a_layer_that_cannot_be_the_first_is_refused(first, message):
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=f"params.yaml: finetune.first.* {message}"):
         trained_taps("alexnet", "conv2", first)
-    assert error.value.message == message
-
-
-def test_a_network_of_timm_is_refused():
-    with pytest.raises(InputError) as error:
+    with pytest.raises(
+        InputError, match="first: timm/resnet10t cannot be tuned; set extract.backbone to one of"
+    ):
         trained_taps("timm/resnet10t", "conv2", "all")
-    assert error.value.message == (
-        "params.yaml: finetune.first: timm/resnet10t cannot be tuned; set extract.backbone to one of "
-        "alexnet, resnet152, resnet18, resnet50, vgg16, vgg19"
-    )

@@ -64,10 +64,6 @@ def test_at_most_8_axis_steps_cover_the_values(low, high):
     assert len(steps) <= 8
 
 
-def test_without_a_history_there_are_no_charts():
-    assert learning_curves(History({})) == []
-
-
 def test_a_history_of_one_epoch_is_drawn_as_a_dot(tmp_path):
     write_history(tmp_path, {"train/loss": [0.0], "val/rsum": [17.0]})
     loss, rsum = learning_curves(read_tables(tmp_path / "history"))
@@ -82,12 +78,6 @@ def test_the_best_epoch_and_the_phases_are_marked_on_every_curve(tmp_path):
         assert chart.best is not None
         assert chart.best.label == "best: epoch 3"
         assert [phase.label for phase in chart.phases] == ["phase 1", "phase 2"]
-
-
-def test_a_single_phase_is_not_marked(tmp_path):
-    write_history(tmp_path, {"train/loss": [2, 1], "train/phase": [1, 1]})
-    [chart] = learning_curves(read_tables(tmp_path / "history"))
-    assert chart.phases == []
 
 
 def test_short_phases_are_labeled_by_their_number_only(tmp_path):
@@ -107,3 +97,5 @@ def test_steps_are_labeled_with_the_unit_of_the_history():
     history = History({"val/rsum": {1: 1.0, 2: 3.0}}, unit="validation")
     [chart] = learning_curves(history)
     assert (chart.x_label, chart.best.label) == ("validation", "best: validation 2")
+    assert chart.phases == []
+    assert learning_curves(History({})) == []

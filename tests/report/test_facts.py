@@ -16,6 +16,8 @@ from fne.report.sources import History
 from fne.store.catalog import Captioned
 from tests.support.report import FULL
 
+VGG16 = {"backbone": "vgg16", "crops": "ten"}
+
 
 def lineage_of(**settings):
     return {name: {"digest": name, "settings": each} for name, each in settings.items()}
@@ -24,9 +26,6 @@ def lineage_of(**settings):
 def test_ancestors_are_in_pipeline_order_and_unknown_ones_last():
     lineage = lineage_of(aaa={}, model={}, weights={}, images={})
     assert [ancestor.name for ancestor in ancestors(lineage)] == ["images", "weights", "model", "aaa"]
-
-
-def test_recorded_fractions_are_not_listed_as_settings():
     [ancestor] = ancestors(lineage_of(embeddings={"kind": "fne", "shares": {"fc7": {"minus": 0.1}}}))
     assert ancestor.settings == {"kind": "fne"}
 
@@ -35,11 +34,7 @@ def test_images_are_counted_per_split_and_sentences_in_total():
     records = [Captioned(str(number), "train", ("a", "b"), ()) for number in range(1200)]
     records += [Captioned("x", "test", ("c",), ()), Captioned("y", "gallery", (), ())]
     found = counts(records, lineage_of(tokens={"words": 12345}))
-    assert found == {
-        "Images": "1,200 train, 1 test, 1 gallery",
-        "Sentences": "2,401",
-        "Known words": "12,344",
-    }
+    assert list(found.values()) == ["1,200 train, 1 test, 1 gallery", "2,401", "12,344"]
 
 
 def test_phases_have_their_own_settings_and_steps():
@@ -62,30 +57,17 @@ def test_a_step_of_the_history_is_an_epoch_unless_training_validates_more_often(
 
 
 def test_layer_fractions_are_in_percent_and_in_layer_order():
-    assert layer_fractions(FULL) == [
-        LayerFractions("conv1_1", 25, 50, 25, 12.5),
-        LayerFractions("fc7", 12.5, 75, 12.5, 0),
-    ]
-
-
-def test_an_embedding_that_is_not_ternary_has_no_layer_fractions():
-    assert layer_fractions({"embeddings": {"digest": "x", "settings": {"kind": "layer"}}}) == []
-    assert layer_fractions({}) == []
+    first, second = layer_fractions(FULL)
+    assert first == LayerFractions("conv1_1", 25, 50, 25, 12.5)
+    assert second == LayerFractions("fc7", 12.5, 75, 12.5, 0)
+    assert layer_fractions(lineage_of(embeddings={"kind": "layer"})) == layer_fractions({}) == []
 
 
 @pytest.mark.parametrize(
     ("activations", "weights", "expected"),
     [
-        (
-            {"backbone": "vgg16", "crops": "ten"},
-            {"untrained": True},
-            "extracted with vgg16, ten crops, untrained weights",
-        ),
-        (
-            {"backbone": "vgg16", "crops": "center"},
-            {"name": "IMAGENET1K_V1"},
-            "extracted with vgg16, center crops, IMAGENET1K_V1 weights",
-        ),
+        (VGG16, {"untrained": True}, "extracted with vgg16, ten crops, untrained weights"),
+        (VGG16, {"name": "IMAGENET1K_V1"}, "extracted with vgg16, ten crops, IMAGENET1K_V1 weights"),
         ({"source": "conv.h5", "sha256": "a"}, {}, "imported from conv.h5"),
         (
             {"backbone": "vgg16", "imported": {"source": "conv.h5"}, "checked": {"photos": 16}},
@@ -98,23 +80,13 @@ def test_an_embedding_that_is_not_ternary_has_no_layer_fractions():
     ],
 )
 def test_the_source_of_the_features_is_named(activations, weights, expected):
-    lineage = {
-        "activations": {"digest": "a", "settings": activations},
-        "weights": {"digest": "w", "settings": weights},
-    }
-    assert feature_source(lineage) == expected
+    assert feature_source(lineage_of(activations=activations, weights=weights)) == expected
 
 
-@pytest.mark.parametrize(
-    ("root", "expected"),
-    [("data/demo", "demo"), ("/data/coco/dataset_coco.json", "coco/dataset_coco.json")],
-)
-def test_a_data_set_is_named_after_its_folder(root, expected):
-    assert dataset_title(root, [Captioned("a.jpg", "test", ("a dog",), ())]) == expected
-
-
-def test_a_data_set_of_a_paper_is_recognized_by_its_images(monkeypatch):
+def test_a_data_set_is_named_after_its_folder_or_recognized_by_its_images(monkeypatch):
     captioned = [Captioned("a.jpg", "test", ("a dog",), ())]
+    assert dataset_title("data/demo", captioned) == "demo"
+    assert dataset_title("/data/coco/dataset_coco.json", captioned) == "coco/dataset_coco.json"
     known = {"one": {"title": "One", "ids": split_digests(captioned)}}
     monkeypatch.setattr(facts, "load", lambda name, paper: known)
     assert dataset_title("data/somewhere", captioned) == "One"

@@ -20,9 +20,8 @@ def test_half_are_hits_and_the_misses_are_spread_over_the_ranks():
 
 def test_of_misses_with_similar_ranks_the_one_with_the_highest_score_is_chosen():
     scores = np.random.default_rng(0).random(len(RANKS))
-    chosen = [
-        query for query in choose_queries(RANKS, scores, 10, np.random.default_rng(0)) if RANKS[query] > 1
-    ]
+    queries = choose_queries(RANKS, scores, 10, np.random.default_rng(0))
+    chosen = [query for query in queries if RANKS[query] > 1]
     groups = [range(start, start + 10) for start in range(50, 100, 10)]
     assert chosen == [max(group, key=lambda query: scores[query]) for group in groups]
 

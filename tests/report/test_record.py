@@ -31,11 +31,8 @@ def test_a_page_of_an_earlier_version_has_no_record(page):
 def test_a_page_beside_the_report_is_named_if_it_is_about_another_catalog(page, tmp_path):
     lineage = page_artifact(page).lineage
     other = lineage | {"captions": {"digest": "0" * 64}}
-    assert (
-        catalog_state(other)
-        != catalog_state(lineage)
-        == catalog_state(lineage | {"model": other["captions"]})
-    )
+    same = lineage | {"model": other["captions"]}
+    assert catalog_state(other) != catalog_state(lineage) == catalog_state(same)
     records = {"same": page_record({}, lineage, {}), "tags": page_record({}, other, {}), "captions": "{"}
     for name, record in records.items():
         escaped = record.replace('"', "&#34;")
@@ -53,8 +50,5 @@ def test_a_page_beside_the_report_is_named_if_it_is_about_another_catalog(page, 
 def test_a_damaged_record_is_one_line(page, record):
     escaped = record.replace('"', "&#34;")
     page.write_text(f'<meta name="fne-record" content="{escaped}">')
-    with pytest.raises(
-        InputError, match=r"index.html: its record is damaged \(|its files have no digests"
-    ) as caught:
+    with pytest.raises(InputError, match=r"index.html: its (record is damaged \(|files have no digests).*$"):
         page_artifact(page)
-    assert "\n" not in caught.value.message

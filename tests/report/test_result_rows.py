@@ -30,19 +30,15 @@ def test_there_is_a_row_for_each_k(tmp_path, recalls):
 
 
 def test_chance_reaches_100_percent_where_k_covers_the_pool(tmp_path):
-    assert [cell.chance for cell in rows_of(tmp_path)["R@10"].cells] == ["100.0 %", "100.0 %"]
-
-
-def test_rsum_by_chance_is_the_sum_of_the_recalls_by_chance(tmp_path):
     rows = rows_of(tmp_path)
+    assert [cell.chance for cell in rows["R@10"].cells] == ["100.0 %", "100.0 %"]
     by_chance = [float(cell.chance.removesuffix(" %")) for k in (1, 5, 10) for cell in rows[f"R@{k}"].cells]
     assert float(rows["rsum"].cells[0].chance) == pytest.approx(sum(by_chance), abs=0.3)
 
 
 def test_printed_values_are_shown_and_missing_ones_are_left_empty(tmp_path):
-    paper_row = PaperRow(
-        "Table 2", [], {"image_to_text": {"R@1": 25.0, "median_rank": 5}, "text_to_image": {}}
-    )
+    printed = {"image_to_text": {"R@1": 25.0, "median_rank": 5}, "text_to_image": {}}
+    paper_row = PaperRow("Table 2", [], printed)
     rows = rows_of(tmp_path, paper_row)
     assert [cell.published for cell in rows["R@1"].cells] == ["25.0 %", ""]
     assert [cell.published for cell in rows["Median rank"].cells] == ["5", ""]
@@ -58,14 +54,14 @@ def test_in_a_protocol_with_folds_chance_searches_a_single_fold(tmp_path):
 def test_the_baseline_is_shown_beside_rsum_and_a_model_below_it_is_marked(tmp_path):
     write_run(tmp_path)
     evaluation = read_run(tmp_path)
-    high, low = (
-        results_table(evaluation, None, Baseline(rsum, rsum - 5, rsum + 5))[-1].cells[0].baseline
-        for rsum in (evaluation.rsum + 1, evaluation.rsum - 1)
-    )
+
+    def shown(baseline):
+        return results_table(evaluation, None, baseline)[-1].cells[0].baseline
+
+    rsums = (evaluation.rsum + 1, evaluation.rsum - 1)
+    high, low = (shown(Baseline(rsum, rsum - 5, rsum + 5)) for rsum in rsums)
     assert high.endswith("; this model is below its baseline")
     assert low.startswith(f"closed form with the same features {evaluation.rsum - 1:.1f} (")
     assert "below" not in low
-    reason = (
-        results_table(evaluation, None, Baseline(None, None, None, "too few images"))[-1].cells[0].baseline
-    )
+    reason = shown(Baseline(None, None, None, "too few images"))
     assert reason == "no closed-form baseline: too few images"

@@ -2,13 +2,13 @@ import math
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 from dvclive.live import Live
 
 from fne.core.errors import InputError
 from fne.report.sources import mean_recall, read_history, read_tables
 from fne.store.checksums import parse_metrics, write_metrics
+from tests.support.refusals import refused
 from tests.support.report import FULL, read_run, write_history, write_run
 
 
@@ -17,11 +17,9 @@ def test_recalls_at_any_k_agree_with_the_metrics(tmp_path, folds):
     write_run(tmp_path, sentences=[(f"a {number}", f"b {number}") for number in range(20)], folds=folds)
     evaluation = read_run(tmp_path)
     for direction in (evaluation.image_to_text, evaluation.text_to_image):
-        found = {
-            k: mean_recall([direction.ranks], direction.folds, k)
-            for k in (*direction.recalls, direction.pool)
-        }
-        assert found == pytest.approx(direction.recalls | {direction.pool: 100})
+        expected = direction.recalls | {direction.pool: 100}
+        found = {k: mean_recall([direction.ranks], direction.folds, k) for k in expected}
+        assert found == pytest.approx(expected)
 
 
 def test_a_query_searches_only_its_own_fold(tmp_path):
@@ -29,12 +27,7 @@ def test_a_query_searches_only_its_own_fold(tmp_path):
     evaluation = read_run(tmp_path)
     assert (evaluation.image_to_text.pool, evaluation.text_to_image.pool) == (10, 5)
     for direction in (evaluation.image_to_text, evaluation.text_to_image):
-        assert np.array_equal(
-            direction.pool_folds[direction.best], np.repeat(direction.folds[:, None], 5, axis=1)
-        )
-
-
-def test_images_may_have_any_number_of_sentences(tmp_path):
+        assert (direction.pool_folds[direction.best] == direction.folds[:, None]).all()
     write_run(tmp_path, sentences=[("one",), ("two", "three", "four"), ("five", "six")])
     evaluation = read_run(tmp_path)
     assert evaluation.image_to_text.true_counts.tolist() == [1, 3, 2]
@@ -53,11 +46,6 @@ def test_a_history_that_dvclive_wrote_is_read(tmp_path, monkeypatch):
     assert history.best == 2
 
 
-def test_the_best_of_equal_epochs_is_the_first_as_in_training(tmp_path):
-    write_history(tmp_path, {"val/rsum": [10, 30, 30]})
-    assert read_tables(tmp_path / "history").best == 2
-
-
 def test_a_phase_spans_the_epochs_logged_with_its_number(tmp_path):
     write_history(tmp_path, {"train/phase": [1, 1, 2, 2, 3]})
     assert read_tables(tmp_path / "history").phase_spans == {1: (1, 2), 2: (3, 4), 3: (5, 5)}
@@ -67,15 +55,11 @@ def test_loss_and_rsum_are_drawn_first_and_the_phase_is_not_a_curve(tmp_path):
     names = ["val/rsum", "train/phase", "train/loss", "val/a"]
     write_history(tmp_path, {name: [1, 2] for name in names})
     assert list(read_tables(tmp_path / "history").curves) == ["train/loss", "val/rsum", "val/a"]
-
-
-def test_values_that_are_not_finite_are_ignored(tmp_path):
-    write_history(tmp_path, {"train/loss": [1.0, float("nan"), float("inf"), 2.0]})
-    assert read_tables(tmp_path / "history").series["train/loss"] == {1: 1.0, 4: 2.0}
-
-
-def test_a_missing_folder_is_an_empty_history(tmp_path):
     assert read_tables(tmp_path / "nothing").curves == {}
+    write_history(tmp_path, {"train/loss": [1.0, float("nan"), float("inf"), 2.0], "val/rsum": [10, 30, 30]})
+    history = read_tables(tmp_path / "history")
+    assert history.series["train/loss"] == {1: 1.0, 4: 2.0}  # only finite values
+    assert history.best == 2  # the first of equal ones, as in training
 
 
 def test_a_damaged_table_is_an_error_that_names_it(tmp_path):
@@ -91,13 +75,11 @@ def test_the_history_of_another_model_is_refused_with_both_digests(tmp_path):
     write_history(tmp_path, {"train/loss": [1.0]})
     assert read_history(tmp_path / "history", evaluation).series == {"train/loss": {1: 1.0}}
     write_history(tmp_path, {"train/loss": [1.0]}, model="ab" * 32)
-    with pytest.raises(InputError) as caught:
-        read_history(tmp_path / "history", evaluation)
     made = FULL["model"]["digest"][:12]
-    assert caught.value.message == (
-        f"{tmp_path}/ranks.h5 was made from model {made}…, but "
-        f"{tmp_path}/history was made from model abababababab…; run `dvc repro`"
-    )
+    with refused(
+        f"ranks.h5 was made from model {made}…, but ", "history was made from model abab", "run `dvc repro`"
+    ):
+        read_history(tmp_path / "history", evaluation)
 
 
 def test_a_history_without_a_seal_is_refused(tmp_path):
@@ -114,7 +96,7 @@ def test_a_changed_character_in_a_results_file_is_an_input_error_or_harmless(tmp
     path = tmp_path / file
     content = path.read_bytes()
     messages = []
-    for place in range(0, len(content), 3):
+    for place in range(0, len(content), 5):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         try:
             read_run(tmp_path)

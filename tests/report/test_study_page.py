@@ -11,17 +11,8 @@ from tests.support.studies import write_file
 
 def cell(series: str, size: int, validation: float, rsum: float, panel: str = "Small") -> CellResult:
     name = f"{series} {size} {validation:g}"
-    return CellResult(
-        StudyCell("small", {"code": name}, {}, None, panel, series),
-        rsum,
-        (rsum - 5, rsum + 5),
-        validation,
-        8,
-        size,
-        [rsum],
-        1,
-        1,
-    )
+    chosen = StudyCell("small", {"code": name}, {}, None, panel, series)
+    return CellResult(chosen, rsum, (rsum - 5, rsum + 5), validation, 8, size, [rsum], 1, 1)
 
 
 @pytest.fixture
@@ -62,10 +53,8 @@ def test_the_figure_has_a_point_for_each_cell_and_a_line_for_each_series_with_tw
 
 
 def test_a_larger_sum_of_recalls_is_higher_and_more_bytes_are_further_right(found):
-    points = [
-        (float(x), float(y))
-        for x, y in re.findall(r"<g><title>.*?translate\(([0-9.]+) ([0-9.]+)\)", size_figure(found))
-    ]
+    places = re.findall(r"<g><title>.*?translate\(([0-9.]+) ([0-9.]+)\)", size_figure(found))
+    points = [(float(x), float(y)) for x, y in places]
     assert points[0][1] < points[1][1]
     assert points[0][0] == points[1][0] < points[2][0]
 

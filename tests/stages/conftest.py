@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.support import captions, tagging
 from tests.support.imports import ROOT
 from tests.support.projects import change_params
-from tests.support.stages import invoke, run
+from tests.support.stages import Run, invoke, run, write_tiny
 
 __all__ = ["run"]
 
@@ -41,10 +42,9 @@ def made(tmp_path_factory) -> Callable[..., Path]:
         if (write, stages) not in known:
             folder = tmp_path_factory.mktemp("made")
             write(folder)
-            with pytest.MonkeyPatch.context() as patched:
-                patched.chdir(folder)
-                result = invoke(*stages)
-            assert result.exit_code == 0, result.output
+            with chdir(folder):
+                results = [invoke(stage) for stage in stages]
+            assert all(each.exit_code == 0 for each in results), [each.output for each in results]
             known[write, stages] = folder
         return known[write, stages]
 
@@ -59,6 +59,20 @@ def enter(made, tmp_path, monkeypatch) -> Callable[..., None]:
         monkeypatch.chdir(shutil.copytree(made(*what), tmp_path / "project"))
 
     return enter
+
+
+@pytest.fixture
+def ready(enter) -> Run:
+    """Run stages by name, in a folder with embeddings and tokens."""
+    enter(write_tiny, "standardize", "embed", "tokenize")
+    return invoke
+
+
+@pytest.fixture
+def encoded(enter) -> Run:
+    """Run stages by name, in a folder with the vectors of a trained model."""
+    enter(write_tiny, "standardize", "embed", "tokenize", "train", "encode")
+    return invoke
 
 
 @pytest.fixture

@@ -8,15 +8,11 @@ from fne.datasets.readers.table import COLUMNS
 from stages.catalog import main
 from tests.support.datasets import encoded, entry, picture, write_images, write_karpathy
 
-RUNTIME = {
-    "device": "cpu",
-    "engine": "local",
-    "threads": 0,
-    "workers": 0,
-    "batch": 0,
-    "algorithm": "auto",
-    "missing_store": "fetch",
-}
+RUNTIME = {"device": "cpu", "engine": "local", "threads": 0, "workers": 0, "batch": 0, "algorithm": "auto"}
+NO_VAL = (
+    "note: no image with captions is in split 'val', which training needs to choose its best epoch; "
+    "give it some training images"
+)
 OUTPUTS = ("images.jsonl", "captions.jsonl", "rejects.csv", "catalog.json")
 
 
@@ -32,25 +28,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, **changes: object) -> Result:
-    catalog = {
-        "root": str(folder / "set"),
-        "format": "auto",
-        "annotations": "auto",
-        "images": "auto",
-        "restval": "drop",
-        "val_share": 0.1,
-        "test_share": 0.1,
-        "test_from_train": 0.0,
-        "seed": 0,
-        "val_images": 0,
-        "captions_per_image": 0,
-        "columns": dict.fromkeys(COLUMNS, "auto"),
-        "max_rejects": 0,
-    } | changes
+    catalog = {"root": str(folder / "set"), "columns": dict.fromkeys(COLUMNS, "auto")} | changes
     params = {"catalog": catalog, "runtime": RUNTIME | {"scratch": str(folder / "scratch")}}
     (folder / "params.yaml").write_text(json.dumps(params))
     outs = [str(folder / name) for name in OUTPUTS]
     return CliRunner().invoke(main, [*outs, "--params", str(folder / "params.yaml")])
+
+
+def fault(folder: Path, **changes: object) -> str:
+    result = run(folder, **changes)
+    assert result.exit_code == 2
+    assert result.output.count("\n") == 1
+    return result.output.replace(str(folder), "HERE").rstrip()
 
 
 def records(path: Path) -> list[dict[str, object]]:
@@ -68,18 +57,11 @@ def test_the_stage_writes_two_sorted_files_and_a_summary(folder):
         "captions that repeat another one of the same image, kept: 1",
         "captions with control characters, line breaks or repeated spaces, replaced by single spaces: 1",
         f"rejects, in {folder}/rejects.csv: 0",
-        "note: no image with captions is in split 'val', which training needs to choose its best epoch; "
-        "give it some training images",
+        NO_VAL,
     ]
     assert [image["id"] for image in records(folder / "images.jsonl")] == ["a.jpg", "b.jpg", "c.jpg"]
-    assert records(folder / "captions.jsonl")[1] == {
-        "id": "b.jpg",
-        "split": "train",
-        "captions": ["A dog .", "A dog ."],
-        "tags": [],
-        "position": 0,
-        "user_tags": [],
-    }
+    known = {"id": "b.jpg", "split": "train", "captions": ["A dog .", "A dog ."], "position": 0}
+    assert records(folder / "captions.jsonl")[1] == known | {"tags": [], "user_tags": []}
     assert (folder / "rejects.csv").read_text() == "id,path,caption,reason\n"
 
 
@@ -93,13 +75,11 @@ def test_a_second_run_gives_the_same_bytes(folder):
 def test_more_rejects_than_allowed_stop_the_stage_and_the_table_is_written(folder):
     (folder / "set/images/a.jpg").write_bytes(b"")
     (folder / "set/images/c.jpg").unlink()
-    result = run(folder, max_rejects=1)
-    assert result.exit_code == 2
-    assert result.output == (
-        f"Error: {folder}/rejects.csv: 2 rejects, more than catalog.max_rejects = 1: "
-        "'a.jpg' (the file is empty); 'c.jpg' (no such file); "
-        "fix them, or set catalog.max_rejects to 2 to continue without them\n"
+    found = fault(folder, max_rejects=1)
+    assert found.startswith(
+        "Error: HERE/rejects.csv: 2 rejects, more than catalog.max_rejects = 1: 'a.jpg' (the"
     )
+    assert found.endswith("; fix them, or set catalog.max_rejects to 2 to continue without them")
     assert (folder / "rejects.csv").read_text() == (
         "id,path,caption,reason\na.jpg,images/a.jpg,,the file is empty\nc.jpg,images/c.jpg,,no such file\n"
     )
@@ -127,12 +107,8 @@ def test_a_caption_that_cannot_be_written_is_escaped_in_the_table(folder):
 
 def test_an_image_in_two_splits_stops_the_stage(folder):
     (folder / "set/images/c.jpg").write_bytes((folder / "set/images/a.jpg").read_bytes())
-    result = run(folder)
-    assert result.exit_code == 2
-    assert result.output == (
-        f"Error: {folder}/set: 'a.jpg' (train) and 'c.jpg' (test) are the same image; "
-        "remove one of them, or put both in the same split\n"
-    )
+    same = "Error: HERE/set: 'a.jpg' (train) and 'c.jpg' (test) are the same image; remove one of them"
+    assert fault(folder).startswith(same)
 
 
 @pytest.mark.parametrize(
@@ -140,26 +116,34 @@ def test_an_image_in_two_splits_stops_the_stage(folder):
 )
 def test_bad_json_stops_the_stage_with_one_line(folder, content):
     (folder / "set/dataset.json").write_bytes(content)
-    result = run(folder)
-    assert result.exit_code == 2
-    assert result.output.startswith(f"Error: {folder}/set/dataset.json: ")
-    assert result.output.count("\n") == 1
+    assert fault(folder).startswith("Error: HERE/set/dataset.json: ")
 
 
-def test_a_missing_root_stops_the_stage(folder):
-    result = run(folder, root=str(folder / "nowhere"))
-    assert result.exit_code == 2
-    assert result.output.startswith(
-        f"Error: catalog.root: '{folder}/nowhere': no such file or folder; set it to the folder"
-    )
+@pytest.mark.parametrize(
+    ("root", "more", "message"),
+    [
+        ("nowhere", {}, "catalog.root: 'HERE/nowhere': no such file or folder; set it to the folder"),
+        ("set/dataset.json", {"annotations": "dataset.json"}, "is a file, but catalog.annotations is 'dataset.json'; set"),
+        ("set/notes.pdf", {}, "HERE/set: the format of 'notes.pdf' is not clear from its name; set catalog.format to one"),
+        ("some", {}, "HERE/some/c.csv: 1 of 2 images have no split (first 'b.jpg', line 3); give every image a split"),
+        ("name", {}, "HERE/name/c.csv: the header has the unknown name 'splits' (did you mean 'split'?); rename"),
+    ],
+)  # fmt: skip
+def test_a_root_that_cannot_be_read_stops_the_stage(folder, root, more, message):
+    (folder / "set/notes.pdf").touch()
+    for name, column, other in (("some", "split", " "), ("name", "splits", "train")):
+        write_images(folder / name, "a.jpg", "b.jpg")
+        lines = f"image,caption,{column}\na.jpg,A dog,train\nb.jpg,A cat,{other}\n"
+        (folder / name / "c.csv").write_text(lines)
+    assert message in fault(folder, root=str(folder / root), **more)
 
 
 def test_an_annotation_file_can_be_the_root(folder):
     assert run(folder).exit_code == 0
-    expected = [(folder / name).read_bytes() for name in ("images.jsonl", "captions.jsonl")]
+    expected = [(folder / name).read_bytes() for name in OUTPUTS[:2]]
     (folder / "set/dataset_other.json").touch()  # the folder alone would be ambiguous
     assert run(folder, root=str(folder / "set/dataset.json")).exit_code == 0
-    assert [(folder / name).read_bytes() for name in ("images.jsonl", "captions.jsonl")] == expected
+    assert [(folder / name).read_bytes() for name in OUTPUTS[:2]] == expected
 
 
 def test_the_images_of_an_annotation_file_of_coco_are_found_in_the_parent_folder(folder):
@@ -169,25 +153,6 @@ def test_the_images_of_an_annotation_file_of_coco_are_found_in_the_parent_folder
     file.write_text('{"images": [{"id": 1, "file_name": "c.jpg"}], "annotations": []}')
     assert run(folder, root=str(file)).exit_code == 0
     assert [image["path"] for image in records(folder / "images.jsonl")] == ["val2017/c.jpg"]
-
-
-def test_an_annotation_file_and_further_annotations_stop_the_stage(folder):
-    result = run(folder, root=str(folder / "set/dataset.json"), annotations="dataset.json")
-    assert (result.exit_code, result.output) == (
-        2,
-        f"Error: catalog.root: '{folder}/set/dataset.json' is a file, but catalog.annotations is "
-        "'dataset.json'; set catalog.annotations to auto\n",
-    )
-
-
-def test_a_file_of_unknown_format_stops_the_stage(folder):
-    (folder / "set/notes.pdf").touch()
-    result = run(folder, root=str(folder / "set/notes.pdf"))
-    assert (result.exit_code, result.output) == (
-        2,
-        f"Error: {folder}/set: the format of 'notes.pdf' is not clear from its name; set catalog.format to "
-        "one of karpathy, flickr, coco, table, webdataset\n",
-    )
 
 
 def test_without_images_the_list_of_images_is_empty(folder):
@@ -225,34 +190,10 @@ def test_splits_without_captions_are_noted(folder):
     write_karpathy(folder / "set", entry("a.jpg"))
     result = run(folder)
     assert result.exit_code == 0
-    assert result.output.splitlines()[-2:] == [
-        "note: no image with captions is in split 'val', which training needs to choose its best epoch; "
-        "give it some training images",
-        "note: no image with captions is in split 'test', which results are reported on; hold out training "
-        "images with catalog.test_from_train=0.1, or set evaluate.split to val, whose images choose the epoch",
-    ]
-
-
-def test_splits_for_some_rows_only_stop_the_stage(folder):
-    write_images(folder / "table", "a.jpg", "b.jpg")
-    (folder / "table/c.csv").write_text("image,caption,split\na.jpg,A dog,train\nb.jpg,A cat, \n")
-    result = run(folder, root=str(folder / "table"))
-    assert result.exit_code == 2
-    assert result.output == (
-        f"Error: {folder}/table/c.csv: 1 of 2 images have no split (first 'b.jpg', line 3); "
-        "give every image a split, or none\n"
-    )
-
-
-def test_a_misspelled_column_stops_the_stage(folder):
-    write_images(folder / "table", "a.jpg")
-    (folder / "table/c.csv").write_text("image,caption,splits\na.jpg,A dog,train\n")
-    result = run(folder, root=str(folder / "table"))
-    assert result.exit_code == 2
-    assert result.output == (
-        f"Error: {folder}/table/c.csv: the header has the unknown name 'splits' (did you mean 'split'?); "
-        "rename or remove it; the known names are image, caption, split, tags, user_tags\n"
-    )
+    no_val, no_test = result.output.splitlines()[-2:]
+    assert no_val == NO_VAL
+    assert "in split 'test', which results are reported on; hold out" in no_test
+    assert "images with catalog.test_from_train=0.1, or set evaluate.split to val" in no_test
 
 
 @pytest.mark.parametrize("target", ["loop.png", "nowhere.png"])
@@ -267,6 +208,5 @@ def test_a_link_that_leads_nowhere_is_rejected_with_its_reason_and_no_traceback(
     (photos / "loop").symlink_to("loop")
     result = run(folder, root=str(photos), max_rejects=1)
     assert result.exit_code == 0, result.output
-    assert [line.split(",")[0] for line in (folder / "rejects.csv").read_text().splitlines()[1:]] == [
-        "loop.png"
-    ]
+    _, reject = (folder / "rejects.csv").read_text().splitlines()
+    assert reject.startswith("loop.png,")

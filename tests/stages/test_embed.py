@@ -9,16 +9,11 @@ from tests.support.projects import change_params
 from tests.support.stages import refusal, write_activations
 
 
-def test_the_embedding_is_ternary_and_records_its_ancestors(run):
-    assert run("standardize", "embed").exit_code == 0
-    rows = Rows.open(Path("features/embeddings"), "embeddings")
-    assert (rows.dtype, rows.features) == ("ternary", 6)
-    assert list(rows.artifact.lineage) == ["activations", "statistics", "train_images"]
-
-
 def test_a_ternary_embedding_says_what_it_keeps_of_each_layer(run):
     output = run("standardize", "embed").output
     rows = Rows.open(Path("features/embeddings"), "embeddings")
+    assert (rows.dtype, rows.features) == ("ternary", 6)
+    assert list(rows.artifact.lineage) == ["activations", "statistics", "train_images"]
     values = rows.read(rows.ids)
     shares = rows.artifact.settings["shares"]
     assert list(shares) == ["conv", "fc7"]
@@ -72,10 +67,8 @@ def test_the_place_of_the_source_does_not_matter(run):
 def test_a_layer_that_the_store_lacks_is_refused(run):
     run("standardize")
     change_params(Path(), {"embed": {"layers": ["fc6"]}})
-    message = refusal("embed")
-    assert (
-        message
-        == "features/activations: has no layer 'fc6'; it has conv, fc7; see `embed.layers` in params.yaml"
+    assert "features/activations: has no layer 'fc6'; it has conv, fc7; see `embed.layers`" in refusal(
+        "embed"
     )
 
 
@@ -89,10 +82,11 @@ def test_statistics_of_other_activations_are_refused_with_both_digests(run):
     run("standardize")
     old = Rows.open(Path("features/activations")).artifact.digest
     new = write_activations(seed=1)
-    assert refusal("embed") == (
-        f"features/activations holds activations {new[:12]}…, but features/statistics.h5 was made from "
-        f"activations {old[:12]}…; run `dvc repro`"
+    message = refusal("embed")
+    assert message.startswith(
+        f"features/activations holds activations {new[:12]}…, but features/statistics.h5"
     )
+    assert message.endswith(f"activations {old[:12]}…; run `dvc repro`")
 
 
 def test_thresholds_in_the_wrong_order_are_refused(run):

@@ -51,7 +51,6 @@ def test_the_next_stage_refuses_a_model_whose_settings_differ_from_the_record(ru
     train = {"params": {"params.yaml": {"train": {"margin": 0.4}}}, "outs": outs}
     Path("dvc.lock").write_text(json.dumps({"stages": {"train": train}}))
     change_params(Path(), {"train": {"margin": 0.4}})
-    assert refusal("encode") == (
-        f"{MODEL} was made with train.margin = [0.2], but dvc.lock records 0.4; run `dvc repro --force train`"
-    )
+    made = f"{MODEL} was made with train.margin = [0.2], but dvc.lock records 0.4; "
+    assert refusal("encode") == f"{made}run `dvc repro --force train`"
     assert not Path("vectors").exists()

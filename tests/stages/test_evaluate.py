@@ -19,25 +19,15 @@ READY = ("standardize", "embed", "tokenize", "train", "encode")
 
 
 @pytest.mark.parametrize("split", ["test", "val"])
-def test_metrics_are_named_by_their_split_and_protocol(run, split):
+def test_metrics_are_named_by_their_split_and_protocol(encoded, split):
     change_params(Path(), {"evaluate": {"split": split}})
-    result = run(*READY, "evaluate")
+    result = encoded("evaluate")
     assert result.exit_code == 0
     assert ("Warning: these images chose the epoch" in result.stderr) == (split == "val")
     [(name, found)] = metrics().items()
     assert name == f"{split}_full"
     assert (found["images"], found["captions"]) == (4, 8)
     assert found["text_to_image"]["R@5"] == 100
-
-
-def test_ranks_and_the_best_are_kept_for_every_query(run):
-    change_params(Path(), {"evaluate": {"top": 3}})
-    run(*READY, "evaluate")
-    ranks = read_arrays(Path("metrics/ranks.h5"), "ranks")
-    assert ranks["image_best"].shape == (4, 3)
-    assert ranks["caption_best"].shape == (8, 3)
-    assert ranks["caption_image"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert set(ranks["image_ranks"].tolist()) <= set(range(1, 9))
 
 
 def test_a_split_without_captions_is_refused_with_what_to_type(run):
@@ -48,19 +38,18 @@ def test_a_split_without_captions_is_refused_with_what_to_type(run):
     assert "`dvc exp run -S evaluate.split=val`" in message
 
 
-def test_vectors_of_different_models_are_refused(run):
-    run(*READY)
+def test_vectors_of_different_models_are_refused(encoded):
     Path("vectors/images").rename("aside")
     change_params(Path(), {"train": {"seed": 1}})
-    run("train", "encode")
+    encoded("train", "encode")
     shutil.rmtree("vectors/images")
     Path("aside").rename("vectors/images")
     assert "vectors/images was made from model " in refusal("evaluate")
 
 
-def test_other_recalls_make_other_metrics_and_their_sum(run):
+def test_other_recalls_make_other_metrics_and_their_sum(encoded):
     change_params(Path(), {"evaluate": {"recalls": [2, 3]}})
-    assert run(*READY, "evaluate").exit_code == 0
+    assert encoded("evaluate").exit_code == 0
     found = metrics()["test_full"]
     names = ["R@2", "R@3", "median_rank", "mean_rank"]
     assert list(found["image_to_text"]) == list(found["text_to_image"]) == names
@@ -68,8 +57,9 @@ def test_other_recalls_make_other_metrics_and_their_sum(run):
     assert found["rsum"] == pytest.approx(sum(both))
 
 
-def test_intervals_are_in_a_file_of_their_own_and_contain_the_metrics(run):
-    run(*READY, "evaluate")
+def test_ranks_intervals_curves_and_chance_agree_with_the_metrics(encoded):
+    change_params(Path(), {"evaluate": {"top": 3}})
+    result = encoded("evaluate")
     found, sure = metrics()["test_full"], json.loads(Path("metrics/intervals.json").read_text())["test_full"]
     assert (sure["level"], sure["samples"]) == (0.95, 1000)
     assert sure["rsum"]["low"] <= found["rsum"] <= sure["rsum"]["high"]
@@ -77,37 +67,24 @@ def test_intervals_are_in_a_file_of_their_own_and_contain_the_metrics(run):
         assert sure[way].keys() == found[way].keys()
         for name, bounds in sure[way].items():
             assert bounds["low"] <= found[way][name] <= bounds["high"]
-
-
-def test_what_chance_would_score_is_shown_beside_the_sum_of_recalls(run):
-    result = run(*READY, "evaluate")
-    found = metrics()["test_full"]
     # Four images with two captions each: R@5 and R@10 are nearly certain.
     assert found["chance"] == pytest.approx(25 + 100 * (1 - 3 / 28) + 100 + 25 + 100 + 100)
     assert result.stdout.splitlines()[-1].endswith(f"), chance {found['chance']:.1f}")
-    assert result.stderr.endswith(
-        f"Warning: among 4 images chance scores {found['chance']:.1f} of 600, so the sum of recalls says "
-        "little; score 100 images or more\n"
-    )
-
-
-def test_curves_for_dvc_plots_agree_with_the_metrics(run):
-    run(*READY, "evaluate")
-    found = metrics()["test_full"]
-    recall, ranks = (
+    assert f"Warning: among 4 images chance scores {found['chance']:.1f} of 600, so the sum" in result.stderr
+    ranks = read_arrays(Path("metrics/ranks.h5"), "ranks")
+    assert (ranks["image_best"].shape, ranks["caption_best"].shape) == ((4, 3), (8, 3))
+    assert ranks["caption_image"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    recall, percents = (
         [line.split("\t") for line in Path(f"metrics/curves/{name}.tsv").read_text().splitlines()]
         for name in ("recall", "ranks")
     )
-    assert recall[0] == ["k", "image_to_text", "text_to_image"]
+    assert recall[0][1:] == percents[0][1:] == ["image_to_text", "text_to_image"]
     for k in (1, 5):
-        line = next(each for each in recall if each[0] == str(k))
-        for value, way in zip(line[1:], recall[0][1:], strict=True):
-            assert float(value) == pytest.approx(found[way][f"R@{k}"])
-    assert ranks[0] == ["percent", "image_to_text", "text_to_image"]
-    assert [line[0] for line in ranks[1:]] == [str(percent) for percent in range(1, 101)]
-    stored = read_arrays(Path("metrics/ranks.h5"), "ranks")
-    worst = [str(stored[name].max()) for name in ("image_ranks", "caption_ranks")]
-    assert ranks[-1] == ["100", *worst]
+        values = [float(each) for each in recall[k][1:]]
+        assert values == pytest.approx([found[way][f"R@{k}"] for way in recall[0][1:]])
+    assert [line[0] for line in percents[1:]] == [str(percent) for percent in range(1, 101)]
+    worst = [str(ranks[name].max()) for name in ("image_ranks", "caption_ranks")]
+    assert percents[-1] == ["100", *worst]
 
 
 def catalog_with_positions(positions: list[int]) -> None:
@@ -134,15 +111,8 @@ def test_a_protocol_takes_the_first_images_in_the_data_sets_order_and_names_its_
     assert settings["name"] == "test_coco_1k_mean5"
 
 
-def test_a_split_too_small_for_a_protocol_is_refused_with_the_numbers(run):
-    change_params(Path(), {"evaluate": {"protocol": "coco_5k"}})
-    message = refusal(*READY, "evaluate")
-    assert "evaluate.protocol is 'coco_5k', which needs 5000 images, but split 'test' has 4" in message
-
-
-def test_a_model_is_not_evaluated_on_another_data_set_than_the_one_it_was_trained_on(run):
+def test_a_model_is_not_evaluated_on_another_data_set_than_the_one_it_was_trained_on(encoded):
     """So that none of its training images can be among those scored: Flickr8k is inside Flickr30k."""
-    run(*READY)
     write_catalog(["test"] * 4 + ["train"] * 12 + ["val"] * 4)
     for stage in ("encode", "evaluate"):
         message = refusal(stage)
@@ -155,7 +125,7 @@ def test_a_model_is_not_evaluated_on_another_data_set_than_the_one_it_was_traine
     [(False, False, False), (False, True, True), (True, False, True), (None, True, None)],
 )
 def test_a_run_did_not_start_if_validation_and_test_are_both_low(
-    run, monkeypatch, in_validation, in_test, expected
+    encoded, monkeypatch, in_validation, in_test, expected
 ):
     def lineage_with_started(*artifacts):
         lineage = recorded_lineage(*artifacts)
@@ -164,8 +134,7 @@ def test_a_run_did_not_start_if_validation_and_test_are_both_low(
             lineage["model"]["settings"]["started"] = in_validation
         return lineage
 
-    run(*READY)
     monkeypatch.setattr(stages.evaluate, "recorded_lineage", lineage_with_started)
     monkeypatch.setattr(Evaluation, "has_started", lambda _: in_test)
-    assert run("evaluate").exit_code == 0
+    assert encoded("evaluate").exit_code == 0
     assert metrics()["test_full"].get("started") == expected

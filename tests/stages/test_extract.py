@@ -1,17 +1,13 @@
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from fne.core.errors import InputError
 from fne.extraction.finished_rows import append_hardware, hardware_name, read_hardware
 from fne.features.write_embeddings import open_source
 from fne.store.rows import Rows
-from stages.catalog import main as catalog
-from stages.extract import main as extract
-from stages.render import main as render
 from tests.support.projects import change_params
-from tests.support.stages import Run
+from tests.support.stages import Run, invoke
 
 
 @pytest.fixture
@@ -19,16 +15,14 @@ def images(run: Run, tmp_path) -> Path:
     """A drawn data set of a few images, cataloged, and random weights."""
     (tmp_path / "random.yaml").write_text("kind: random\nseed: 0\n")
     change_params(tmp_path, {"render": {"images": 6, "side": 64}, "extract": {"weights": "random.yaml"}})
-    assert CliRunner().invoke(render, ["data/demo"]).exit_code == 0
-    done = CliRunner().invoke(
-        catalog, ["data/images.jsonl", "data/captions.jsonl", "data/rejects.csv", "data/catalog.json"]
-    )
+    assert invoke("render").exit_code == 0
+    done = invoke("catalog")
     assert done.exit_code == 0, done.output
     return tmp_path
 
 
 def run_extract():
-    return CliRunner().invoke(extract, ["data/images.jsonl", "features/activations"])
+    return invoke("extract")
 
 
 def test_a_store_holds_all_layers_of_all_images_and_what_made_them(images):
@@ -45,22 +39,18 @@ def test_nothing_is_computed_if_another_store_is_embedded_and_finished_rows_stay
     whole = {path.name: path.read_bytes() for path in Path("features/activations").iterdir()}
     change_params(images, {"embed": {"source": "features/imported"}, "extract": {"weights": "none.pth"}})
     result = run_extract()
-    assert (result.exit_code, result.stdout) == (
-        0,
-        "features/activations: nothing to compute, because embed.source is 'features/imported'; finished rows "
-        "are kept\n",
+    assert result.exit_code == 0
+    assert (
+        "nothing to compute, because embed.source is 'features/imported'; finished rows are" in result.stdout
     )
     rows = Rows.open(Path("features/activations"), "activations")
     assert (rows.ids, rows.layers, rows.without_rows) == ([], [], "embed.source was 'features/imported'")
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(
+        InputError, match=r"features/activations: has no rows, .* run `dvc repro extract` with"
+    ):
         open_source(Path("features/activations"))
-    assert refused.value.message == (
-        "features/activations: has no rows, because embed.source was 'features/imported' when it was made; run "
-        "`dvc repro extract` with embed.source: features/activations, finished rows are kept"
-    )
-    change_params(
-        images, {"embed": {"source": "features/activations"}, "extract": {"weights": "random.yaml"}}
-    )
+    source = {"source": "features/activations"}
+    change_params(images, {"embed": source, "extract": {"weights": "random.yaml"}})
     result = run_extract()
     assert "to do" not in result.stdout  # all rows are in the scratch folder
     assert {path.name: path.read_bytes() for path in Path("features/activations").iterdir()} == whole
@@ -88,11 +78,7 @@ def test_images_are_found_beside_an_annotation_file(images):
 
 def test_weights_that_do_not_fit_stop_the_stage(images):
     change_params(images, {"extract": {"weights": "none.pth"}})
-    result = run_extract()
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: none.pth: no such weights file; set extract.weights to a file, for example weights/random.yaml\n",
-    )
+    assert "none.pth: no such weights file; set extract.weights to a file, for" in run_extract().stderr
 
 
 def test_the_hardware_of_each_row_is_recorded_in_the_store(images):

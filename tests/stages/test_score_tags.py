@@ -44,9 +44,8 @@ def test_the_metrics_are_those_of_scikit_learn_for_the_tags_that_were_written():
             assert metrics()[answer][f"{name}_precision"] == pytest.approx(100 * expected[0])
             assert metrics()[answer][f"{name}_recall"] == pytest.approx(100 * expected[1])
     probabilities = np.array([image.probabilities for image in found.images])
-    assert metrics()["above_0.5"]["predicted_length"] == pytest.approx(
-        (probabilities > 0.5).sum(axis=1).mean()
-    )
+    length = (probabilities > 0.5).sum(axis=1).mean()
+    assert metrics()["above_0.5"]["predicted_length"] == pytest.approx(length)
     bounds = json.loads(INTERVALS.read_text())["test_full"]
     low, high = bounds["path"]["image_f1"]
     assert low <= metrics()["path"]["image_f1"] <= high
@@ -83,11 +82,8 @@ def test_a_split_that_was_not_written_is_refused():
 
 
 def test_tags_that_no_training_image_has_count_against_recall():
-    records = [
-        replace(record, tags=(*record.tags, "unseen")) if record.split == "test" else record
-        for record in WORLD
-    ]
-    write_captions(CAPTIONS, records)
+    unseen = {record: replace(record, tags=(*record.tags, "unseen")) for record in WORLD}
+    write_captions(CAPTIONS, [unseen[each] if each.split == "test" else each for each in WORLD])
     assert invoke("train_tagger", "write_tags", "score_tags", "tags_page").exit_code == 0
     assert (metrics()["unlearned_tags"], metrics()["unlearned_occurrences"]) == (1, 12)
     assert metrics()["path"]["image_recall"] < 100

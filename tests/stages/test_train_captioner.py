@@ -29,12 +29,8 @@ def train(captioning_project):
 def test_the_captioner_records_its_settings_words_and_ancestors(train):
     result = train()
     assert result.exit_code == 0, result.output
-    assert (
-        "48 training images with 96 captions, 12 words, 12 concepts (100% of the occurrences" in result.stdout
-    )
-    assert re.search(
-        r"^best epoch \d \(phase \d\): validation CIDEr-D \d\.\d{3}", result.stdout, re.MULTILINE
-    )
+    assert "48 training images with 96 captions, 12 words, 12 concepts (100% of the" in result.stdout
+    assert re.search(r"^best epoch \d \(phase \d\): validation CIDEr-D \d\.\d{3}", result.stdout, re.M)
     _, file = read_describing_model(MODEL, CAPTIONER)
     assert file.artifact.settings["learns"] == ["separately", "jointly"]
     assert list(file.artifact.lineage) == ["captions", "embeddings", "train_images"]

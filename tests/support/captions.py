@@ -14,11 +14,8 @@ from tests.support.features import write_store
 COLORS = ["red", "green", "blue", "gray"]
 SHAPES = ["circle", "square", "star", "ring"]
 SPLITS = ["train"] * 48 + ["val"] * 8 + ["test"] * 8
-EMBEDDINGS, CAPTIONS, IMAGES = (
-    Path("features/embeddings"),
-    Path("data/captions.jsonl"),
-    Path("data/images.jsonl"),
-)
+EMBEDDINGS = Path("features/embeddings")
+CAPTIONS, IMAGES = Path("data/captions.jsonl"), Path("data/images.jsonl")
 SMALL = {"units": 16, "word_dim": 12, "batch": 16, "epochs": 2, "min_count": 1, "dropout": 0.3}
 READING = {"min_count": 1, "max_words": 100, "words.count": 30}
 

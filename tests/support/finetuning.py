@@ -109,14 +109,7 @@ def network_rows(folder, network=None, draw=None, seed=0, workers=0):
 
 
 def small_task(
-    folder: Path,
-    network=None,
-    objective=OBJECTIVE,
-    batch=6,
-    seed=0,
-    workers=0,
-    fixed_words=False,
-    phases=2,
+    folder: Path, network=None, objective=OBJECTIVE, batch=6, seed=0, workers=0, fixed_words=False, phases=2
 ):
     """A task on the drawn images, which also validates it."""
     draw = AnchorDraw(captioned(), seed, batch, 4)
@@ -136,14 +129,9 @@ TRAIN = {
     "dual_path.hidden": [12],
     "text_encoder": "bow_mlp",
     "bow_mlp.hidden": [12],
-    "embed_dim": 8,
-    "word_dim": 6,
-    "batch": 6,
-    "epochs": 2,
-    "image_class_weight": 1.0,
-    "text_class_weight": 1.0,
-    "rectified": True,
 }
+TRAIN |= {"embed_dim": 8, "word_dim": 6, "batch": 6, "epochs": 2, "rectified": True}
+TRAIN |= {"image_class_weight": 1.0, "text_class_weight": 1.0}
 TUNING = {"epochs": [1, 1], "learning_rate": [0.05, 0.01], "first": "conv2", "batch": 6, "candidates": 5}
 COLORS = ["red", "green", "blue", "black", "white", "pink", "brown", "gray"]
 
@@ -166,16 +154,13 @@ def write_photos():
 
 def write_tunable_project(folder: Path, epochs: int = 1) -> None:
     """Draw photos, and train a model on a layer of a network; `folder`, with parameters, must be the current one."""
-    change_params(
-        folder,
-        SMALL
-        | {
-            "catalog": {"root": "photos"},
-            "extract": SMALL["extract"] | {"layers": ["conv2"], "resize": "shorter_side"},
-            "embed": {"kind": "plain", "layer": "conv2"},
-            "train": SMALL["train"] | TRAIN,
-        },
-    )
+    own = {
+        "catalog": {"root": "photos"},
+        "extract": SMALL["extract"] | {"layers": ["conv2"], "resize": "shorter_side"},
+        "embed": {"kind": "plain", "layer": "conv2"},
+        "train": SMALL["train"] | TRAIN,
+    }
+    change_params(folder, SMALL | own)
     write_photos()
     for stage in MADE_ONCE:
         import_module(f"stages.{stage}").main.main(COMMANDS[stage].split(), standalone_mode=False)

@@ -51,20 +51,15 @@ class Run:
     @property
     def arguments(self) -> list[str]:
         """The arguments of the stage."""
-        return self._arguments(
-            "", "history", "", "index.html"
-        )  # metrics and catalog are in the folder itself
+        # Metrics and catalog are in the folder itself.
+        return self._arguments("", "history", "", "index.html")
 
     @property
     def tuned_arguments(self) -> list[str]:
         """The arguments of the stage `tuned_page`; the ranks of the model before are the same."""
-        copies = {
-            "retrieval.json": "tuned.json",
-            "intervals.json": "tuned_intervals.json",
-            "ranks.h5": "tuned_ranks.h5",
-        }
-        for name, copy in copies.items():
-            shutil.copy(self.folder / name, self.folder / copy)
+        for name, copy in (("retrieval", "tuned"), ("intervals", "tuned_intervals")):
+            shutil.copy(self.folder / f"{name}.json", self.folder / f"{copy}.json")
+        shutil.copy(self.folder / "ranks.h5", self.folder / "tuned_ranks.h5")
         return self._arguments("", "history", "tuning", "", "index.html")
 
     def _arguments(self, *names: str) -> list[str]:
@@ -77,37 +72,20 @@ class Run:
 
 
 def write_run(
-    folder: Path,
-    sentences: list[tuple[str, ...]] = SENTENCES,
-    top: int = 5,
-    untrained: bool = True,
-    pictures: bool = True,
-    examples: int = 12,
-    seed: int = 0,
-    recalls: tuple[int, ...] = (1, 5, 10),
-    folds: int = 1,
-    more: Lineage | None = None,
-) -> Run:
+    folder: Path, sentences: list[tuple[str, ...]] = SENTENCES, top: int = 5, untrained: bool = True,
+    pictures: bool = True, examples: int = 12, seed: int = 0, recalls: tuple[int, ...] = (1, 5, 10),
+    folds: int = 1, more: Lineage | None = None,
+) -> Run:  # fmt: skip
     """Write the inputs of the `report` stage, with one colored image per tuple of sentences."""
     ids = [f"image-{number:02}" for number in range(len(sentences))]
     images = [_picture(folder / "photos", id_, number) for number, id_ in enumerate(ids)] if pictures else []
     write_images(folder / "images.jsonl", images)
-    write_captions(
-        folder / "captions.jsonl",
-        [Captioned(id_, "test", texts, ()) for id_, texts in zip(ids, sentences, strict=True)],
-    )
+    records = [Captioned(id_, "test", texts, ()) for id_, texts in zip(ids, sentences, strict=True)]
+    write_captions(folder / "captions.jsonl", records)
     _, images_artifact = read_images(folder / "images.jsonl")
     captioned, captions_artifact = read_captions(folder / "captions.jsonl")
-    lineage = (
-        merge(images_artifact, captions_artifact)
-        | {
-            "weights": {
-                "digest": text_digest("weights"),
-                "settings": {"kind": "random", "untrained": untrained},
-            }
-        }
-        | (more or {})
-    )
+    weights = {"digest": text_digest("weights"), "settings": {"kind": "random", "untrained": untrained}}
+    lineage = merge(images_artifact, captions_artifact) | {"weights": weights} | (more or {})
     owner = np.repeat(np.arange(len(ids)), [len(texts) for texts in sentences])
     caption_ids = [caption_id for record in captioned for caption_id in record.caption_ids]
     write_ranks(folder, ids, caption_ids, owner, top, lineage, recalls, folds)
@@ -123,15 +101,9 @@ def read_run(folder: Path) -> Evaluation:
 
 
 def write_ranks(
-    folder: Path,
-    ids: list[str],
-    caption_ids: list[str],
-    owner: np.ndarray,
-    top: int,
-    lineage: Lineage,
-    recalls: tuple[int, ...],
-    folds: int,
-) -> None:
+    folder: Path, ids: list[str], caption_ids: list[str], owner: np.ndarray, top: int, lineage: Lineage,
+    recalls: tuple[int, ...], folds: int,
+) -> None:  # fmt: skip
     """Write ranks, metrics and intervals of random scores that are higher for true pairs."""
     fold = np.arange(len(ids)) * folds // len(ids)
     true = owner == np.arange(len(ids))[:, None]  # (images, captions)
@@ -163,13 +135,8 @@ def write_ranks(
     counts = {"images": len(ids), "captions": len(caption_ids)}
     texts = np.bincount(owner, minlength=len(ids))
     chance = float(np.mean([chance_of_rsum(texts[fold == each], recalls) for each in range(folds)]))
-    metrics = {
-        **both,
-        "rsum": rsum,
-        "ties": {"image_to_text": 0, "text_to_image": 3},
-        "chance": chance,
-        **counts,
-    }
+    ties = {"image_to_text": 0, "text_to_image": 3}
+    metrics = {**both, "rsum": rsum, "ties": ties, "chance": chance, **counts}
     write_metrics(folder / "retrieval.json", {name: metrics})
     made_from = {each: lineage[each]["digest"] for each in ("embeddings", "tokens") if each in lineage}
     baseline = {"rsum": 100.0, "rsum_low": 90.0, "rsum_high": 110.0}
@@ -177,25 +144,16 @@ def write_ranks(
     intervals = {
         direction: {key: _around(value) for key, value in each.items()} for direction, each in both.items()
     }
-    training = {
-        "validation": {"rsum": 300.0, "chance": 250.0},
-        "best_epoch": 2,
-        "epochs": 4,
-        "updates": 12,
-        "started": lineage.get("model", {}).get("settings", {}).get("started", True),
-        "collapsed": False,
-    }
-    write_metrics(folder / "training.json", training)
+    training = {"validation": {"rsum": 300.0, "chance": 250.0}, "best_epoch": 2, "epochs": 4, "updates": 12}
+    started = lineage.get("model", {}).get("settings", {}).get("started", True)
+    write_metrics(folder / "training.json", training | {"started": started, "collapsed": False})
     write_metrics(folder / "intervals.json", {name: {**intervals, "rsum": _around(rsum)}})
 
 
 def write_history(
-    folder: Path,
-    metrics: Mapping[str, Sequence[float | None]],
-    model: str = MODEL,
-    name: str = "history",
+    folder: Path, metrics: Mapping[str, Sequence[float | None]], model: str = MODEL, name: str = "history",
     kind: str = "model",
-) -> None:
+) -> None:  # fmt: skip
     """Write metrics as dvclive does, one value per step, as the history of a model."""
     for metric, values in metrics.items():
         path = folder / name / "plots" / "metrics" / f"{metric}.tsv"
@@ -209,15 +167,8 @@ def write_tuning(folder: Path, rsum: list[float], best_epoch: int, started: bool
     """Write the metrics and the history of a fine-tuning that ended with `TUNED_MODEL`."""
     losses = [None, *(1 / epoch for epoch in range(1, len(rsum)))]
     write_history(folder, {"val/rsum": rsum, "train/loss": losses}, TUNED_MODEL, "tuning", TUNED)
-    found = {
-        "validation": {"rsum": rsum[best_epoch], "chance": 250.0},
-        "before": rsum[0],
-        "best_epoch": best_epoch,
-        "epochs": len(rsum) - 1,
-        "updates": 4,
-        "started": started,
-        "collapsed": False,
-    }
+    found = {"validation": {"rsum": rsum[best_epoch], "chance": 250.0}, "before": rsum[0], "updates": 4}
+    found |= {"best_epoch": best_epoch, "epochs": len(rsum) - 1, "started": started, "collapsed": False}
     write_metrics(folder / "tuning.json", found)
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import chdir
 from importlib import import_module
 from pathlib import Path
 
@@ -33,14 +34,10 @@ Run = Callable[..., Result]
 
 
 def write_activations(
-    seed: int = 0,
-    changed: dict[tuple[str, int], float] | None = None,
-    folder: str = "features/activations",
-    layers: Sequence[Layer] = LAYERS,
-    settings: dict[str, object] | None = None,
-    lineage: Lineage | None = None,
-    equal_views: bool = False,
-) -> str:
+    seed: int = 0, changed: dict[tuple[str, int], float] | None = None, folder: str = "features/activations",
+    layers: Sequence[Layer] = LAYERS, settings: dict[str, object] | None = None,
+    lineage: Lineage | None = None, equal_views: bool = False,
+) -> str:  # fmt: skip
     """Write activations of a network with two layers, some of them changed, by image and column.
 
     With `equal_views`, layers are views of three features, all alike.
@@ -73,16 +70,21 @@ def write_catalog(splits: list[str] = SPLITS, word: str = "number") -> None:
     )
 
 
+def write_tiny(folder: Path) -> None:
+    """Write parameters, activations and a catalog."""
+    shutil.copy(ROOT / "params.yaml", folder)
+    shutil.copytree(ROOT / "weights", folder / "weights")
+    change_params(folder, SMALL | {"train": SMALL["train"] | {"epochs": 2, "embed_dim": 8, "word_dim": 4}})
+    with chdir(folder):
+        write_activations()
+        write_catalog()
+
+
 @pytest.fixture
 def run(tmp_path, monkeypatch) -> Run:
     """Run stages by name, in a folder with activations and a catalog."""
     monkeypatch.chdir(tmp_path)
-    shutil.copy(ROOT / "params.yaml", tmp_path)
-    shutil.copytree(ROOT / "weights", tmp_path / "weights")
-    change_params(tmp_path, SMALL | {"train": SMALL["train"] | {"epochs": 2, "embed_dim": 8, "word_dim": 4}})
-    write_activations()
-    write_catalog()
-
+    write_tiny(tmp_path)
     return invoke
 
 
