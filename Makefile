@@ -6,7 +6,7 @@ SENTENCE := "a red circle is over a purple triangle on the water."
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 unexport PYTHONPATH VIRTUAL_ENV
 
-.PHONY: help announce demo test test-system check format docs bench clean
+.PHONY: help announce demo test test-system check format docs bench dist clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -60,6 +60,12 @@ docs: $(VENV)/installed-dev ## Write docs/parameters.md from the settings
 
 bench: $(VENV)/installed-dev ## Run all benchmarks
 	@python -m benchmarks
+
+dist: $(VENV)/installed ## Build the wheel and the source archive, in dist/
+	@rm -rf build dist
+	@python -c 'from setuptools import build_meta as build; build.build_sdist("dist"); build.build_wheel("dist")' >/dev/null
+	@rm -rf build
+	@ls dist
 
 clean: ## Remove .venv; artifacts and caches stay
 	rm -rf $(VENV)

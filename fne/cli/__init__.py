@@ -8,6 +8,8 @@ from fne.core.garbage import collect_rarely
 
 # The module of each subcommand, and the line that `fne --help` shows for it.
 COMMANDS = {
+    "init": ("init", "Start a project: pipelines, parameters, Git and DVC."),
+    "upgrade": ("upgrade", "Move a project to the installed version of fne."),
     "check": ("check", "Validate all parameters before anything is computed."),
     "inspect": ("inspect", "Show what each artifact of the pipeline is, and what made it."),
     "verify": ("verify", "Check artifacts completely: those at PATHS, or all of the pipeline."),
@@ -16,6 +18,7 @@ COMMANDS = {
     "describe": ("describe", "Describe images: a sentence, tags and concepts."),
     "import": ("import_", "Import features as a row store, or weights of Caffe."),
     "export": ("export", "Write the rows of a STORE for other programs."),
+    "publish": ("publish", "Write stores for others as a folder, with a description and digests."),
     "join": ("join", "Join row stores of activations: the layers of all, side by side."),
     "doctor": ("doctor", "Describe the machine and the scratch folder, and list problems."),
     "preset": ("preset", "Print a method of a paper as overrides for DVC."),

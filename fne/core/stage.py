@@ -25,6 +25,7 @@ from typing import Any
 
 import click
 
+from fne.core.code import SHIPPED, refuse_other_code
 from fne.core.dvc import NO_RECORDS, content_md5, pipeline_outs, project_path
 from fne.core.errors import InputError
 from fne.core.files import deferring
@@ -104,6 +105,8 @@ class StageCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the stage and publish its outputs."""
+        assert self.callback is not None
+        refuse_other_code(Path(self.callback.__code__.co_filename).stem)
         inputs, outputs = self.places(ctx)
         refuse_foreign_folders(outputs)
         with (
@@ -175,9 +178,14 @@ def input_digests(records: VerifiedFiles = NO_RECORDS) -> dict[str, str]:
 
     An output holds them for comparison with `dvc.lock`: an input may be replaced before DVC reads it.
     """
-    found = {str(project_path(path)): content_md5(path, records) for path in _inputs if path.exists()}
+    found = {_input_name(path): content_md5(path, records) for path in _inputs if path.exists()}
     records.compact()
     return found
+
+
+def _input_name(path: Path) -> str:
+    """Return the path of an input in the project, wherever it is installed with the library."""
+    return str(path.relative_to(SHIPPED) if path == SHIPPED / "papers" else project_path(path))
 
 
 def listed_settings(params: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:

@@ -19,12 +19,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fne.core.code import SHIPPED
 from fne.core.errors import InputError
 from fne.core.settings import flattened, parse_section, put, read_yaml
 from fne.experiments.effective_settings import DEFAULT, SECTIONS, pipeline_of_section, pipeline_params
 from fne.experiments.grids import Footnotes, numbered
 
-FOLDER = Path(__file__).parents[2] / "papers"
+FOLDER = SHIPPED / "papers"
 FNE = "fne"  # the paper whose methods and tables are addressed without its name
 DEMO = "demo"
 OWN = "own"  # presets for the user's own data set, of no paper

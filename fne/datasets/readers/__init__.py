@@ -32,7 +32,7 @@ SEVERAL_FILES = ("coco", "webdataset")  # formats with one annotation file per s
 
 def read_dataset(root: Path, format_name: str, annotations: str, columns: Columns = AUTOMATIC) -> Reading:
     """Read the data set below `root`; `annotations` is a file there, a pattern for several, or `auto`."""
-    found = _find(root, format_name, annotations)
+    found = find_annotations(root, format_name, annotations)
     if len(found) > 1:
         listing = "; ".join(f"{name}: {_names(root, paths)}" for name, paths in found.items())
         raise InputError(
@@ -58,7 +58,7 @@ def read_dataset(root: Path, format_name: str, annotations: str, columns: Column
     return reading
 
 
-def _find(root: Path, format_name: str, annotations: str) -> dict[str, list[Path]]:
+def find_annotations(root: Path, format_name: str, annotations: str) -> dict[str, list[Path]]:
     """Return the annotation files of every format that matches."""
     if format_name == "folder":
         return {"folder": []}

@@ -1,0 +1,1 @@
+"""Projects without the library's code: new ones, and those that move to another version of it."""
