@@ -12,6 +12,7 @@ from fne.features import standardize
 from fne.matching import kinds as matching
 from fne.probing import results as layers
 from fne.report import kinds as report
+from fne.sharing.published import PUBLISHED
 from fne.store import catalog
 from fne.store.arrays import arrays_kind
 from fne.store.artifact import Kind
@@ -22,6 +23,7 @@ from fne.text import tokens, vocabulary, word_vectors
 # The first that recognizes a path decides: what is known by its content or its name comes before endings.
 KINDS = (
     STORE,
+    PUBLISHED,
     tokens.FOLDER,
     matching.FOLDER,
     describing.WRITTEN,

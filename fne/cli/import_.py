@@ -1,4 +1,4 @@
-"""`fne import`: import what other programs made.
+"""`fne import`: import what other programs made, and what others published.
 
 Features from an HDF5, NumPy or Parquet file become a row store that `embed.source` can name; vectors of
 captions become one that `tokenize.vectors` can name. Weights from a `.caffemodel` become a file that
@@ -17,10 +17,13 @@ from fne.core.settings import load_key, load_runtime, load_section
 from fne.core.terminal import say
 from fne.features.import_features import CAPTION_FEATURES, ArrayNames, import_rows
 from fne.features.join import check_destination
+from fne.sharing.published import take
 from fne.store.catalog import CAPTIONS_FILE, read_captions
 
 CAFFEMODEL = ".caffemodel"
 PARAMS = Path("params.yaml")
+# The settings that name a store of an artifact.
+KEYS = {"activations": "embed.source", CAPTION_FEATURES: "tokenize.vectors"}
 
 
 @click.command("import")
@@ -65,7 +68,7 @@ def import_(
     photos: Path | None,
     catalog: Path | None,
 ) -> None:
-    """Import features as a row store, or weights of Caffe.
+    """Import features as a row store, a published folder, or weights of Caffe.
 
     FILE is an HDF5, .npy, .npz or Parquet file with one row per image, and the ids of the images as in
     the catalog. Arrays need to be named only if there are several candidates. Nothing in the
@@ -79,9 +82,17 @@ def import_(
     With --photos, up to 16 photos are computed as `extract` in params.yaml says. If their rows agree, the
     store records the network, and new photos can be searched and described.
 
+    Or FILE is a folder that `fne publish` wrote. It is checked completely, and copied to features/ with
+    the origin of its stores.
+
     Or FILE is a .caffemodel of VGG16 or VGG19. Its weights are converted without Caffe, with a
     description of how they expect images. Set `extract.weights` to the new file.
     """
+    if file.is_dir():
+        if any((values, ids, layers, ids_file, catalog, captions, photos, backbone)):
+            raise click.UsageError("a published folder needs only --to")
+        say(import_published(file, to or Path("features", file.resolve().name)))
+        return
     if file.suffix == CAFFEMODEL:
         if values or ids or layers or ids_file or catalog or captions or photos:
             raise click.UsageError("a .caffemodel needs only --backbone and --to")
@@ -100,6 +111,23 @@ def import_(
     if photos:
         say(recognize_network(store, photos))
     say(found)
+
+
+def import_published(source: Path, target: Path) -> str:
+    """Copy a published folder, and return what it holds and the next commands as text."""
+    refuse_out(target)
+    lines, steps = [f"{target}: checked and copied, with the origin of each store"], [f"  dvc add {target}"]
+    for rows in take(source, target):
+        store, name = rows.artifact.path, rows.artifact.name
+        lines.append(
+            f"  {store.name:<12}{name}, {len(rows.ids)} rows of {rows.features} values ({rows.dtype})"
+        )
+        if name in KEYS:
+            of_captions = name == CAPTION_FEATURES
+            found = _coverage(rows.ids, CAPTIONS_FILE, _wanted_here(of_captions), of_captions)
+            lines.append(f"  {'':<12}{found}")
+            steps.append(f"  dvc exp run -S {KEYS[name]}={store}")
+    return "\n".join([*lines, "next:", *steps])
 
 
 def import_weights(source: Path, target: Path, backbone: str | None) -> str:
@@ -158,10 +186,8 @@ def import_features(
         catalog: the catalog whose images need rows; if None, that of the pipeline, if it exists.
     """
     check_target(store, CAPTION_FEATURES if of_captions else "activations")
-    captions, wanted = catalog or CAPTIONS_FILE, None
-    if catalog or captions.exists():
-        records = read_captions(captions)[0]
-        wanted = [each for record in records for each in (record.caption_ids if of_captions else [record.id])]
+    captions = catalog or CAPTIONS_FILE
+    wanted = _wanted(captions, of_captions) if catalog else _wanted_here(of_captions)
     imported = import_rows(source, store, names, ids_file, of_captions, similarity)
     size = sum(file.stat().st_size for file in store.iterdir())
     shape = f"{len(imported.ids)} rows of {imported.features} values"
@@ -177,6 +203,17 @@ def import_features(
             *_next_steps(store, "tokenize.vectors" if of_captions else "embed.source"),
         ]
     )
+
+
+def _wanted_here(of_captions: bool) -> list[str] | None:
+    """Return the ids of this project's catalog that need rows, or None if there is no catalog yet."""
+    return _wanted(CAPTIONS_FILE, of_captions) if CAPTIONS_FILE.exists() else None
+
+
+def _wanted(captions: Path, of_captions: bool) -> list[str]:
+    """Return the ids of a catalog that need rows."""
+    records = read_captions(captions)[0]
+    return [each for record in records for each in (record.caption_ids if of_captions else [record.id])]
 
 
 def _next_steps(store: Path, key: str) -> list[str]:
@@ -196,12 +233,17 @@ def _next_steps(store: Path, key: str) -> list[str]:
 
 def check_target(store: Path, name: str = "activations") -> None:
     """Refuse a folder that a stage writes, or that holds anything but a row store of this artifact."""
-    outs, target = pipeline_outs(), project_path(store)
+    refuse_out(store)
+    check_destination(store, name)
+
+
+def refuse_out(path: Path) -> None:
+    """Refuse a folder that a stage writes."""
+    outs, target = pipeline_outs(), project_path(path)
     for folder in (target, *target.parents):
         if folder in outs:
             stage = outs[folder].stage
-            raise InputError(f"{store}: stage '{stage}' writes this folder; choose another one with --to")
-    check_destination(store, name)
+            raise InputError(f"{path}: stage '{stage}' writes this folder; choose another one with --to")
 
 
 def _coverage(ids: Sequence[str], captions: Path, wanted: Sequence[str] | None, of_captions: bool) -> str:
