@@ -77,7 +77,7 @@ def check_programs() -> None:
     numbers = tuple(map(int, re.findall(r"\d+", found)[:2]))
     if numbers < OLDEST_DVC:
         needed = ".".join(map(str, OLDEST_DVC))
-        raise InputError(f"dvc: version {found} is too old; run `pip install 'dvc>={needed}'`")
+        raise InputError(f"dvc: version {found!r} is too old; run `pip install 'dvc>={needed}'`")
 
 
 def run(folder: Path, *command: str) -> str:

@@ -87,8 +87,9 @@ def read_digests(folder: Path) -> dict[str, str]:
         if listed is None or listed[2] in found:
             raise InputError(f"{path}: line {number} {line[:120]!r} names no file of such a folder; {AGAIN}")
         found[listed[2]] = listed[1]
-    if not stores_of(found):
-        raise InputError(f"{path}: names no store; {AGAIN}")
+    needed = [CARD, *(f"{store}/{MANIFEST}" for store in stores_of(found))]
+    if lacking := [name for name in needed if name not in found] or [MANIFEST] * (len(needed) == 1):
+        raise InputError(f"{path}: does not name {lacking[0]}; {AGAIN}")
     return found
 
 
@@ -106,20 +107,20 @@ def _faults(folder: Path, digests: Mapping[str, str], done: Done) -> Lines:
     faults += [f"{folder / name}: is a link" for name in sorted(here) if _is_link(folder, name)]
     if faults:
         return faults
+    for name in [CARD, *(f"{store}/{MANIFEST}" for store in stores_of(digests))]:
+        faults += _digest_fault(folder / name, file_digest(folder / name), digests[name])
+    if faults:
+        return faults
     # The shards are hashed with the stores, which name the same digests.
-    for name in sorted(digests):
-        if not name.endswith(".h5"):
-            faults += _digest_fault(folder / name, file_digest(folder / name), digests[name])
     for store in stores_of(digests):
         try:
-            shards = {f"{store}/{shard.file}": shard.sha256 for shard in Rows.open(folder / store).shards}
-            listed = {name for name in digests if name.startswith(f"{store}/") and name.endswith(".h5")}
-            for name in sorted(listed | shards.keys()):
-                faults += _digest_fault(folder / name, shards.get(name, "none"), digests.get(name, "none"))
+            for shard in Rows.open(folder / store).shards:
+                name = f"{store}/{shard.file}"
+                faults += _digest_fault(folder / name, shard.sha256, digests.get(name, "none"))
             faults += STORE.check(folder / store, done).faults
         except InputError as error:
             faults.append(error.message)
-    return list(dict.fromkeys(faults))
+    return faults
 
 
 def _is_link(folder: Path, name: str) -> bool:
