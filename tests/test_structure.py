@@ -67,6 +67,8 @@ ALLOWED = {
     "serve": BASE | {"search", "extraction", "finetuning", "matching", "text", "report", "serve"},
     # The self-test of a device computes rows and a training step.
     "sharing": BASE | {"datasets", "extraction", "features", "matching", "training", "sharing"},
+    # What a data set has, which defaults have changed, and which finished work another version reuses.
+    "projects": BASE | {"datasets", "describing", "experiments", "extraction", "training", "projects"},
 }
 # Packages that a validation needs, and that training stages depend on: nothing else of `evaluation` trains.
 METRICS = ("fne", "evaluation", "metrics")

@@ -52,7 +52,7 @@ def ssh_remote(place: Path) -> Iterator[Remote]:
     """Start an SSH server that lets in one throw-away key."""
     for name in ("host", "user"):
         _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(place / name))
-    port = _free_port()
+    port = free_port()
     settings = {
         "Port": port,
         "ListenAddress": "127.0.0.1",
@@ -78,7 +78,7 @@ def ssh_remote(place: Path) -> Iterator[Remote]:
 @contextmanager
 def s3_remote(place: Path) -> Iterator[Remote]:
     """Start an S3 server with throw-away keys and one bucket."""
-    port = _free_port()
+    port = free_port()
     user, password = secrets.token_hex(8), secrets.token_hex(16)
     (place / "buckets/bucket").mkdir(parents=True)
     command = [str(RCLONE), "serve", "s3", "--addr", f"127.0.0.1:{port}", "--auth-key", f"{user},{password}"]
@@ -121,7 +121,7 @@ def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
     raise AssertionError(f"no answer at port {port}:\n{log.read_text()}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
