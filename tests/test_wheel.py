@@ -100,7 +100,7 @@ def test_the_code_of_the_wheel_has_the_digests_of_this_repository(installed, tmp
 
 def test_presets_and_tables_come_with_the_library(installed, project):
     assert "++embed.kind=fne" in run(project, "fne", "preset", "FNE-POE", **installed)
-    assert "Flickr8k" in run(project, "fne", "table", "1", **installed)
+    assert "FNE-MH" in run(project, "fne", "table", "2", **installed)
     assert not (project / "papers").exists()
 
 

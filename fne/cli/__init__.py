@@ -8,7 +8,7 @@ from fne.core.garbage import collect_rarely
 
 # The module of each subcommand, and the line that `fne --help` shows for it.
 COMMANDS = {
-    "init": ("init", "Start a project: pipelines, parameters, Git and DVC."),
+    "init": ("init", "Start a project in FOLDER: pipelines, parameters, Git and DVC."),
     "upgrade": ("upgrade", "Move a project to the installed version of fne."),
     "check": ("check", "Validate all parameters before anything is computed."),
     "inspect": ("inspect", "Show what each artifact of the pipeline is, and what made it."),
@@ -16,7 +16,7 @@ COMMANDS = {
     "search": ("search", "Find images for a sentence or an image, or sentences for an image."),
     "serve": ("serve", "Search in a browser, with the model loaded once."),
     "describe": ("describe", "Describe images: a sentence, tags and concepts."),
-    "import": ("import_", "Import features as a row store, or weights of Caffe."),
+    "import": ("import_", "Import features as a row store, a published folder, or weights of Caffe."),
     "export": ("export", "Write the rows of a STORE for other programs."),
     "publish": ("publish", "Write stores for others as a folder, with a description and digests."),
     "join": ("join", "Join row stores of activations: the layers of all, side by side."),

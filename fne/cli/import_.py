@@ -124,8 +124,8 @@ def import_published(source: Path, target: Path) -> str:
         )
         if name in KEYS:
             of_captions = name == CAPTION_FEATURES
-            found = _coverage(rows.ids, CAPTIONS_FILE, _wanted_here(of_captions), of_captions)
-            lines.append(f"  {'':<12}{found}")
+            covered = _coverage(rows.ids, CAPTIONS_FILE, _wanted(None, of_captions), of_captions)
+            lines.append(f"  {'':<12}{covered}")
             steps.append(f"  dvc exp run -S {KEYS[name]}={store}")
     return "\n".join([*lines, "next:", *steps])
 
@@ -187,7 +187,7 @@ def import_features(
     """
     check_target(store, CAPTION_FEATURES if of_captions else "activations")
     captions = catalog or CAPTIONS_FILE
-    wanted = _wanted(captions, of_captions) if catalog else _wanted_here(of_captions)
+    wanted = _wanted(catalog, of_captions)
     imported = import_rows(source, store, names, ids_file, of_captions, similarity)
     size = sum(file.stat().st_size for file in store.iterdir())
     shape = f"{len(imported.ids)} rows of {imported.features} values"
@@ -205,14 +205,11 @@ def import_features(
     )
 
 
-def _wanted_here(of_captions: bool) -> list[str] | None:
-    """Return the ids of this project's catalog that need rows, or None if there is no catalog yet."""
-    return _wanted(CAPTIONS_FILE, of_captions) if CAPTIONS_FILE.exists() else None
-
-
-def _wanted(captions: Path, of_captions: bool) -> list[str]:
-    """Return the ids of a catalog that need rows."""
-    records = read_captions(captions)[0]
+def _wanted(captions: Path | None, of_captions: bool) -> list[str] | None:
+    """Return the ids of a catalog, by default the project's, that need rows; None if there is none yet."""
+    if captions is None and not CAPTIONS_FILE.exists():
+        return None
+    records = read_captions(captions or CAPTIONS_FILE)[0]
     return [each for record in records for each in (record.caption_ids if of_captions else [record.id])]
 
 

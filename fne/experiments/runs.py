@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from fne.core.code import CODE
 from fne.core.dvc import (
     LOCK,
     Read,
@@ -515,6 +516,9 @@ def recorded(
         hashes |= stage.deps
     for stage in current:
         hashes |= stage.outs
+        # A project without its own code records digests of it, which count as those of its stages do.
+        code = {key.rpartition(".")[2]: value for key, value in stage.params.get(CODE, {}).items()}
+        hashes |= {f"stages/{name}.py": digest for name, digest in code.items()}
     # What a section was is known best from the stage of its name: another one may have run earlier.
     listed = [
         (stage, key, value)

@@ -113,7 +113,7 @@ def code_file(written: Mapping[str, str]) -> str:
             f"{SECTION}: # a digest for each stage; `dvc repro` runs a stage again if its digest changes",
             *(f"  {stage}: '{code_digest(stage)}'" for stage in code_of_stages()),
             "kept: # versions of finished work; `dvc repro` reuses what has the same version",
-            *(f"  {what}: {number}" for what, number in kept_versions().items()),
+            *(f"  {what}: '{version}'" for what, version in kept_versions().items()),
             f"{WRITTEN}: # digests of pipeline files; `fne upgrade` replaces those that you have not edited",
             *(f"  {path}: '{digest}'" for path, digest in sorted(written.items())),
             "",
@@ -129,12 +129,11 @@ def kept_versions() -> dict[str, str]:
     from fne.training.finished_runs import TRAINER_VERSION
 
     rows = [EXTRACTOR_VERSION, DECODER_VERSION, *ALGORITHM_VERSIONS.values()]
-    versions = {
+    return {
         "rows of images": "-".join(map(str, rows)),
-        "training runs": TRAINER_VERSION,
-        "sentences and tags of describers": WRITER_VERSION,
+        "training runs": str(TRAINER_VERSION),
+        "sentences and tags": str(WRITER_VERSION),
     }
-    return {what: f"'{version}'" for what, version in versions.items()}
 
 
 def readme() -> str:

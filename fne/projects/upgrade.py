@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from fne.core.code import (
     DIGITS,
     SECTION,
     code_digest,
+    code_of_stages,
     installed_version,
     read_code,
     shipped_pipelines,
@@ -20,64 +20,41 @@ from fne.core.dvc import PIPELINE, PIPELINES, pipeline_files
 from fne.core.errors import InputError
 from fne.core.files import text_digest, write_text
 from fne.core.settings import flattened, load_params, read_yaml
-from fne.core.terminal import printable
 from fne.experiments import effective_settings
 from fne.experiments.effective_settings import settings_file, settings_of
-from fne.projects.template import (
-    DEMO,
-    PARAMS,
-    WRITTEN,
-    code_file,
-    kept_versions,
-    pipeline,
-    written_digests,
-)
+from fne.projects.template import DEMO, PARAMS, WRITTEN, code_file, kept_versions, pipeline, written_digests
 from fne.store.checksums import DEFAULTS, parse_metrics
 
 COMMAND = re.compile(r"python -m fne\.stages\.(\w+)")
-MISSING = "no such setting"
 
 
-@dataclass
-class Upgrade:
-    """What an upgrade changes."""
-
-    before: str  # the version of fne that the project had
-    stages: list[str]  # addresses of the stages that `dvc repro` runs again
-    unchanged: int  # the number of the other stages
-    reused: list[str] = field(default_factory=list)  # what the scratch folder keeps and is used again
-    repeated: list[str] = field(default_factory=list)  # what it keeps for the earlier code only
-    settings: list[str] = field(default_factory=list)  # lines about settings with another default
-    replaced: list[str] = field(default_factory=list)  # pipeline files
-    beside: list[str] = field(default_factory=list)  # new texts of pipeline files that the user has changed
-
-
-def upgrade_project(folder: Path) -> Upgrade:
-    """Write the digests and the pipelines of the installed code, and return what has changed."""
+def upgrade_project(folder: Path) -> list[str]:
+    """Write the digests and the pipelines of the installed code, and return what changes, as lines."""
     recorded = _read(folder)
-    written = {str(path): str(digest) for path, digest in (recorded.get(WRITTEN) or {}).items()}
+    before, kept, written = (
+        {str(key): str(value) for key, value in (recorded.get(part) or {}).items()}
+        for part in (SECTION, "kept", WRITTEN)
+    )
+    stages, versions = _stages(folder), kept_versions()
+    again = [
+        address
+        for address, name in stages.items()
+        if name not in code_of_stages() or before.get(name) != code_digest(name)
+    ]
+    reused = [what for what, version in versions.items() if kept.get(what) == version]
+    repeated = [what for what in versions if what not in reused]
     texts = _new_pipelines(folder, written)
-    before = {stage: str(digest) for stage, digest in (recorded.get(SECTION) or {}).items()}
-    # A stage of the pipeline file as it is now may be one that this version does not have.
-    stages = _stages(folder)
-    again = [each for each, name in stages.items() if before.get(name) != _digest(name)]
-    found = Upgrade(str(recorded.get("fne")), again, len(stages) - len(again))
-    found.settings = _changed_defaults(folder)
-    kept = recorded.get("kept") or {}
-    for what, version in kept_versions().items():
-        (found.reused if str(kept.get(what)) == version.strip("'") else found.repeated).append(what)
-    for path, text in texts.items():
-        now = (folder / path).read_text(encoding="utf-8")
-        if now == text:
-            continue
-        is_own = text_digest(now)[:DIGITS] == written.get(path)
-        if not is_own and text_digest(text)[:DIGITS] == written.get(path):
-            continue  # the user has changed it, and the new version has not
-        target = path if is_own else f"{path}.new"
-        write_text(folder / target, text)
-        (found.replaced if is_own else found.beside).append(target)
+    lines = [
+        f"{CODE}: from fne {recorded.get('fne')} to {installed_version()}",
+        *[f"  run again   {', '.join(again)}; and stages whose inputs change then"] * bool(again),
+        f"  unchanged   the code of {len(stages) - len(again)} stages",
+        *[f"  reused      finished {', '.join(reused)} in the scratch folder"] * bool(reused),
+        *[f"  repeated    {', '.join(repeated)}: this version computes other results"] * bool(repeated),
+        *(f"  default     {each}" for each in _changed_defaults(folder)),
+        *(_replaced(folder, path, text, written.get(path)) for path, text in texts.items()),
+    ]
     write_text(folder / CODE, code_file(written_digests(texts)))
-    return found
+    return [line for line in lines if line]
 
 
 def _read(folder: Path) -> Mapping[str, Any]:
@@ -102,6 +79,19 @@ def _new_pipelines(folder: Path, written: Mapping[str, str]) -> dict[str, str]:
     return {path: pipeline(name, with_demo) for path, name in names.items() if name in shipped_pipelines()}
 
 
+def _replaced(folder: Path, path: str, text: str, written: str | None) -> str:
+    """Write a new text of a pipeline file, beside it if the user has edited it; return a line about it."""
+    now = (folder / path).read_text(encoding="utf-8")
+    # Nothing is new, in the file or in what was written for it.
+    if now == text or text_digest(text)[:DIGITS] == written:
+        return ""
+    if text_digest(now)[:DIGITS] == written:
+        write_text(folder / path, text)
+        return f"  replaced    {path}"
+    write_text(folder / f"{path}.new", text)
+    return f"  edited      {path} is yours; take over what is new in {path}.new"
+
+
 def _stages(folder: Path) -> dict[str, str]:
     """Return the module of each stage of the project by its address, as `dvc repro` takes it."""
     found = {}
@@ -110,59 +100,26 @@ def _stages(folder: Path) -> dict[str, str]:
         for name, block in stages.items() if isinstance(stages, dict) else []:
             command = COMMAND.search(str(block.get("cmd"))) if isinstance(block, dict) else None
             if command:
-                found[name if "/" not in path else f"{path}:{name}"] = command[1]
+                found[name if path == PIPELINE else f"{path}:{name}"] = command[1]
     return found
-
-
-def _digest(stage: str) -> str | None:
-    try:
-        return code_digest(stage)
-    except KeyError:
-        return None
 
 
 def _changed_defaults(folder: Path) -> list[str]:
     """Compare the defaults with those of the last results, which are among their effective settings."""
     try:
-        now = {
-            f"{section}.{key}": value
-            for section, keys in settings_of(load_params(folder / PARAMS), PARAMS).items()
-            for key, value in flattened(keys).items()
-        }
+        sections = settings_of(load_params(folder / PARAMS), PARAMS)
     except InputError as error:
         return [error.message]
+    now = {
+        f"{name}.{key}": value for name, keys in sections.items() for key, value in flattened(keys).items()
+    }
     lines = []
     for name in effective_settings.PIPELINES:
-        path = folder / settings_file(name)
-        try:
-            defaults = parse_metrics(path.read_bytes()).get(DEFAULTS) or {}
-        except (OSError, ValueError):
-            continue
-        for key, before in defaults.items():
-            after = now.get(key, MISSING)
-            if after != before:
-                keep = (
-                    ""
-                    if after is MISSING
-                    else f"; to keep it: dvc exp run -S ++{key}={printable(str(before))}"
-                )
-                lines.append(f"{key}: {before} is now {after}{keep}")
-    return lines
-
-
-def told(found: Upgrade) -> list[str]:
-    """Return what an upgrade changed, as lines."""
-    lines = [f"{CODE}: from fne {found.before} to {installed_version()}"]
-    if found.stages:
-        lines.append(f"  run again   {', '.join(found.stages)}; and stages whose inputs change then")
-    lines.append(f"  unchanged   the code of {found.unchanged} stages")
-    if found.reused:
-        lines.append(f"  reused      finished {', '.join(found.reused)} in the scratch folder")
-    if found.repeated:
-        lines.append(f"  repeated    {', '.join(found.repeated)}: this version computes other results")
-    lines += [f"  default     {each}" for each in found.settings]
-    lines += [f"  replaced    {path}" for path in found.replaced]
-    lines += [
-        f"  changed     you have edited {path[:-4]}; take over what is new in {path}" for path in found.beside
-    ]
+        with suppress(OSError, ValueError):  # nothing was run yet, or `fne verify` says so
+            defaults = parse_metrics((folder / settings_file(name)).read_bytes()).get(DEFAULTS) or {}
+            for key, before in defaults.items():
+                if key not in now:
+                    lines.append(f"{key}: {before!r} does not apply any more")
+                elif now[key] != before:
+                    lines.append(f"{key}: {before!r} is now {now[key]!r}; to keep it: -S '++{key}={before}'")
     return lines

@@ -9,7 +9,6 @@ from ruamel.yaml import YAML
 
 from fne.core.code import installed_version
 from fne.core.terminal import format_bytes, printable
-from fne.store.layout import MANIFEST
 from fne.store.rows import Rows
 
 TAGS = ["full-network-embedding", "hdf5", "image-features"]
@@ -95,14 +94,10 @@ def _head(about: About) -> str:
 
 def _row(entry: tuple[str, Rows]) -> list[str]:
     name, rows = entry
-    size = sum((rows.artifact.path / file).stat().st_size for file in (MANIFEST, *_shards(rows)))
+    size = sum(file.stat().st_size for file in rows.artifact.path.iterdir())
     what = rows.artifact.name.replace("_", " ")
     counted = [f"{len(rows.ids):,}", f"{rows.features:,}"]
     return [f"`{name}`", what, *counted, rows.dtype, format_bytes(size), f"`{rows.artifact.digest[:16]}`"]
-
-
-def _shards(rows: Rows) -> list[str]:
-    return [shard.file for shard in rows.shards]
 
 
 def _made(name: str, rows: Rows) -> str:

@@ -40,14 +40,8 @@ def older(**digests: str) -> None:
 
 def test_without_a_new_version_nothing_changes():
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
-    found = upgrade.upgrade_project(Path())
-    assert (found.stages, found.repeated, found.settings, found.replaced, found.beside) == (
-        [],
-        [],
-        [],
-        [],
-        [],
-    )
+    lines = upgrade.upgrade_project(Path())
+    assert [line.split()[0] for line in lines] == ["code.yaml:", "unchanged", "reused"]
     assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
 
 
@@ -61,7 +55,7 @@ def test_the_stages_with_other_code_are_named_and_their_digests_written():
         == "  run again   train, pipelines/tagging/dvc.yaml:score_tags; and stages whose inputs change then"
     )
     assert (
-        "  reused      finished rows of images, training runs, sentences and tags of describers in the scratch folder"
+        "  reused      finished rows of images, training runs, sentences and tags in the scratch folder"
         in lines
     )
     assert read_yaml(Path("code.yaml"))["code"]["train"] == code_digest("train")
@@ -69,21 +63,22 @@ def test_the_stages_with_other_code_are_named_and_their_digests_written():
 
 def test_finished_work_of_another_version_is_repeated():
     replace("code.yaml", ("training runs: '", "training runs: '0."))
-    found = upgrade.upgrade_project(Path())
-    assert found.repeated == ["training runs"]
-    assert found.reused == ["rows of images", "sentences and tags of describers"]
+    lines = upgrade.upgrade_project(Path())
+    assert "  repeated    training runs: this version computes other results" in lines
+    assert "  reused      finished rows of images, sentences and tags in the scratch folder" in lines
 
 
 def test_settings_with_another_default_are_named_with_the_way_to_keep_them():
     record = {
         "params.yaml": {"train.margin": 0.7},
-        "default": {"train.clip": 2.5, "train.gone": 1, "train.dropout": None},
+        "default": {"train.clip": 2.5, "train.gone": 1},
     }
     Path("metrics").mkdir()
     Path("metrics/settings.json").write_text(seal_metrics(record))
-    found = upgrade.upgrade_project(Path())
-    assert found.settings[0] == "train.clip: 2.5 is now 0.0; to keep it: dvc exp run -S ++train.clip=2.5"
-    assert found.settings[1] == "train.gone: 1 is now no such setting"
+    assert [line for line in upgrade.upgrade_project(Path()) if line.startswith("  default")] == [
+        "  default     train.clip: 2.5 is now 0.0; to keep it: -S '++train.clip=2.5'",
+        "  default     train.gone: 1 does not apply any more",
+    ]
 
 
 def test_pipeline_files_are_replaced_unless_the_user_has_edited_them(monkeypatch):
@@ -93,18 +88,20 @@ def test_pipeline_files_are_replaced_unless_the_user_has_edited_them(monkeypatch
     made = upgrade.pipeline
     # A new version, with another text of each pipeline.
     monkeypatch.setattr(upgrade, "pipeline", lambda *arguments: made(*arguments) + "# new\n")
-    found = upgrade.upgrade_project(Path())
-    assert found.replaced == ["dvc.yaml", "pipelines/demo/dvc.yaml"]
-    assert found.beside == ["pipelines/tagging/dvc.yaml.new"]
+    assert upgrade.upgrade_project(Path())[-3:] == [
+        "  replaced    dvc.yaml",
+        "  replaced    pipelines/demo/dvc.yaml",
+        "  edited      pipelines/tagging/dvc.yaml is yours; take over what is new in pipelines/tagging/dvc.yaml.new",
+    ]
     assert Path("dvc.yaml").read_text() == ours + "# new\n"
     assert Path("pipelines/tagging/dvc.yaml").read_text() == edited
     # Another upgrade, without a new version, asks for nothing.
-    assert upgrade.upgrade_project(Path()).beside == []
+    assert "edited" not in "".join(upgrade.upgrade_project(Path()))
 
 
 def test_a_damaged_record_is_written_again():
     Path("code.yaml").write_text("code: nonsense\n")
-    assert len(upgrade.upgrade_project(Path()).stages) == 18
+    assert "  unchanged   the code of 0 stages" in upgrade.upgrade_project(Path())
     assert read_yaml(Path("code.yaml"))["code"]["train"] == code_digest("train")
 
 
