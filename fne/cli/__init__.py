@@ -16,7 +16,7 @@ COMMANDS = {
     "search": ("search", "Find images for a sentence or an image, or sentences for an image."),
     "serve": ("serve", "Search in a browser, with the model loaded once."),
     "describe": ("describe", "Describe images: a sentence, tags and concepts."),
-    "import": ("import_", "Import features as a row store, a published folder, or weights of Caffe."),
+    "import": ("import_", "Import features, a published folder, or weights of Caffe."),
     "export": ("export", "Write the rows of a STORE for other programs."),
     "publish": ("publish", "Write stores for others as a folder, with a description and digests."),
     "join": ("join", "Join row stores of activations: the layers of all, side by side."),

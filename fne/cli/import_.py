@@ -68,7 +68,7 @@ def import_(
     photos: Path | None,
     catalog: Path | None,
 ) -> None:
-    """Import features as a row store, a published folder, or weights of Caffe.
+    """Import features, a published folder, or weights of Caffe.
 
     FILE is an HDF5, .npy, .npz or Parquet file with one row per image, and the ids of the images as in
     the catalog. Arrays need to be named only if there are several candidates. Nothing in the
