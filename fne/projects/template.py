@@ -28,8 +28,8 @@ from fne.core.files import text_digest
 
 PARAMS, README = "params.yaml", "README.md"
 DEMO, RENDER = "demo", "render"
-# How a comment about a pipeline that is off begins; it ends before the first line that is no comment.
-OFF = "# Off"
+# How the part of a first comment begins that says how to turn a pipeline on; in a project it is on.
+OFF = "This pipeline is off"
 WRITTEN = "written"  # the digests of pipeline files as they were written, in `code.yaml`
 OPTIONAL = sorted(shipped_pipelines().keys() - {"", DEMO})
 # These are merged with what is there by their programs, or not needed.
@@ -62,7 +62,11 @@ def pipeline(name: str, with_demo: bool = True) -> str:
     lines: list[str] = []
     waiting, stage, is_off = "", "", False
     for line in shipped_pipelines()[name].read_text(encoding="utf-8").splitlines():
-        is_off = line.startswith("#") and (is_off or line.startswith(OFF))
+        if line.startswith("#") and (is_off or OFF in line):
+            lines += [] if is_off else [line.partition(OFF)[0].rstrip()]
+            is_off = True
+            continue
+        is_off = False
         if command := STAGE_COMMAND.search(line):
             stage, named = command[1], False
         if line == "    deps:":
@@ -70,7 +74,7 @@ def pipeline(name: str, with_demo: bool = True) -> str:
             waiting = line
             lines += [] if named else ["    params:", *_code_entry(stage)]
             continue
-        if is_off or LIBRARY.fullmatch(line) or (not with_demo and line == f"      - {RENDER}"):
+        if LIBRARY.fullmatch(line) or (not with_demo and line == f"      - {RENDER}"):
             continue
         if waiting and line.startswith("      - "):
             lines.append(waiting)
