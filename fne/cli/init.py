@@ -39,15 +39,8 @@ def init(folder: Path, data: Path | None, wanted: str) -> None:
     if unknown:
         raise InputError(f"--with: {unknown[0]!r} is not one of {', '.join(map(repr, OPTIONAL))}")
     done = start_project(folder, data, pipelines)
-    say(
-        "\n".join(
-            [
-                *_told(folder, done, pipelines),
-                "next:",
-                *(f"  {step}" for step in _next_steps(folder, done, pipelines)),
-            ]
-        )
-    )
+    steps = [f"  {step}" for step in _next_steps(folder, done, pipelines)]
+    say("\n".join([*_told(folder, done, pipelines), "next:", *steps]))
 
 
 def _told(folder: Path, done: Started, pipelines: list[str]) -> list[str]:
@@ -64,9 +57,8 @@ def _told(folder: Path, done: Started, pipelines: list[str]) -> list[str]:
 
 def _next_steps(folder: Path, done: Started, pipelines: list[str]) -> list[str]:
     enter = [f"cd {shlex.quote(str(folder))}"] * (folder.resolve() != Path.cwd())
-    commit = (
-        f'git add --all && git commit --message "{"Start the project" if done.is_new else "Add pipelines"}"'
-    )
+    message = "Start the project" if done.is_new else "Add pipelines"
+    commit = f'git add --all && git commit --message "{message}"'
     added = [f"dvc repro pipelines/{name}/dvc.yaml" for name in pipelines]
     return [*enter, commit, *(_runs(done.look) if done.is_new else []), *added]
 

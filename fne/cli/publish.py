@@ -5,13 +5,15 @@ from pathlib import Path
 import click
 
 from fne.cli.artifacts import KINDS, SOURCES
+from fne.cli.import_ import refuse_out
 from fne.core.errors import InputError, LinesError
 from fne.core.options import INPUT
 from fne.core.settings import load_key
-from fne.core.terminal import format_bytes, say
+from fne.core.terminal import say
 from fne.report.facts import dataset_title, feature_source
 from fne.sharing.card import About, card
 from fne.sharing.published import publish as write_folder
+from fne.sharing.published import refuse_existing
 from fne.store.artifact import merge
 from fne.store.catalog import CAPTIONS_FILE, read_captions
 from fne.store.rows import Rows
@@ -40,23 +42,22 @@ def publish(stores: tuple[Path, ...], folder: Path, terms: str) -> None:
     The folder has the shards, the digest of every file, and a card that says what the rows are and
     how h5py reads them. Images and captions are never published, only ids and digests.
     """
+    refuse_out(folder)
+    refuse_existing(folder)
     opened: dict[str, Rows] = {}
     for store in stores:
-        if opened.setdefault(store.resolve().name, rows := Rows.open(store)) is not rows:
-            raise InputError(
-                f"{store}: another store has the folder name '{store.resolve().name}'; publish one"
-            )
+        name = store.resolve().name
+        if name in opened:
+            raise InputError(f"{store}: another store has the folder name '{name}' too; publish one of them")
+        opened[name] = Rows.open(store)
     verdict = verify_artifacts(stores, KINDS, SOURCES)
     if verdict.faults:
         raise LinesError("\n".join(verdict.faults))
-    about = About(terms.strip(), _dataset(), _features(list(opened.values())))
-    write_folder(opened, folder, card(opened, about))
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    say(
-        f"{folder}: {', '.join(f'{name} ({len(rows.ids):,} rows)' for name, rows in opened.items())}, "
-        f"{format_bytes(size)}\n  published ids and digests; no image and no caption\n"
-        f"next:\n  fne verify {folder}"
-    )
+    features = dict.fromkeys(feature_source(merge(rows.artifact)) for rows in opened.values())
+    write_folder(opened, folder, card(opened, About(terms.strip(), _dataset(), "; ".join(features))))
+    listed = ", ".join(f"{name} ({len(rows.ids):,} rows)" for name, rows in opened.items())
+    say(f"{folder}: {listed}\n  ids and digests are published, no image and no caption")
+    say(f"next:\n  fne verify {folder}")
 
 
 def _dataset() -> str:
@@ -64,8 +65,3 @@ def _dataset() -> str:
     if not CAPTIONS_FILE.exists():
         return "not recorded"
     return dataset_title(load_key(PARAMS, "catalog", "root"), read_captions(CAPTIONS_FILE)[0])
-
-
-def _features(stores: list[Rows]) -> str:
-    found = [feature_source(merge(rows.artifact)) for rows in stores]
-    return "; ".join(dict.fromkeys(found))

@@ -55,7 +55,7 @@ def publish(stores: Mapping[str, Rows], folder: Path, card: str) -> None:
         for name, rows in stores.items()
         for file in (MANIFEST, *(shard.file for shard in rows.shards))
     }
-    _refuse_existing(folder)
+    refuse_existing(folder)
     with replacing_folder(folder) as written:
         (written / CARD).write_text(card, encoding="utf-8", newline="\n")
         digests = {CARD: file_digest(written / CARD)} | _copy(files, written, "publishing")
@@ -67,7 +67,7 @@ def publish(stores: Mapping[str, Rows], folder: Path, card: str) -> None:
 def take(source: Path, folder: Path) -> list[Rows]:
     """Check a published folder and copy it, with the lineage of its stores; return these."""
     digests = read_digests(source)
-    _refuse_existing(folder)
+    refuse_existing(folder)
     _refuse(_faults(source, digests, lambda size: None), source, source)
     with replacing_folder(folder) as written:
         copied = _copy({name: source / name for name in [*digests, DIGESTS]}, written, "importing")
@@ -150,7 +150,8 @@ def _copy(files: Mapping[str, Path], target: Path, title: str) -> dict[str, str]
     return digests
 
 
-def _refuse_existing(folder: Path) -> None:
+def refuse_existing(folder: Path) -> None:
+    """Refuse to replace a folder."""
     if folder.exists() or folder.is_symlink():
         raise InputError(f"{folder}: exists already and is not replaced; name another folder with --to")
 

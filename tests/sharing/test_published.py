@@ -206,6 +206,10 @@ def test_a_folder_that_is_not_what_its_digests_say_is_refused(published, tmp_pat
     ("words", "told"),
     [
         (("features/activations", "--to", "features", "--license", "mit"), "features: exists already"),
+        (
+            ("features/activations", "--to", "vectors/images/x", "--license", "mit"),
+            "'encode' writes this folder",
+        ),
         (("nowhere", "--to", "x", "--license", "mit"), "nowhere: no row store"),
         (("empty", "--to", "x", "--license", "mit"), "empty: has no rows"),
         (
@@ -219,6 +223,7 @@ def test_what_cannot_be_published_is_refused(project, words, told):
     write_rows(Path("empty"), "activations", [Layer("a", 1)], "float32", [], {}, {})
     shutil.copytree("features/activations", "mine/activations")
     shutil.copytree("features/activations", "bad name")
+    Path("dvc.yaml").write_text("stages:\n  encode:\n    cmd: x\n    outs:\n    - vectors/images\n")
     message = refused("publish", *words)
     assert told in message
     assert message.count("\n") == 1
