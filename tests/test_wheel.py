@@ -118,12 +118,14 @@ def test_other_code_runs_after_an_upgrade_and_only_the_stages_that_have_it(insta
     # Nothing runs with code that nobody asked for, and what is there stays.
     assert "Data and pipelines are up to date." in run(project, "dvc", "repro", **installed)
     before = (project / "vectors/images/manifest.json").read_bytes()
-    output = run(project, "dvc", "repro", "--single-item", "--force", "encode", fails=True, **installed)
-    assert "code.yaml: stage 'encode' has code" in output
+    output = run(project, "dvc", "repro", "--force", "check", fails=True, **installed)
+    assert "code.yaml: stage 'check' has code" in output
     assert "run `fne upgrade`" in output
     told = run(project, "fne", "upgrade", **installed)
     assert "  run again   check, tokenize, train, encode, evaluate, baseline, report; " in told
     assert "  reused      finished rows of images, training runs" in told
+    # DVC had removed them before the stage was refused.
+    assert (project / "metrics/settings.json").is_file()
     output = run(project, "dvc", "repro", **installed)
     assert stages_run(output) == ["check", "tokenize", "train", "encode", "evaluate", "baseline", "report"]
     assert (project / "vectors/images/manifest.json").read_bytes() == before

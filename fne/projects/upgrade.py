@@ -19,9 +19,9 @@ from fne.core.code import (
 from fne.core.dvc import PIPELINE, PIPELINES, pipeline_files
 from fne.core.errors import InputError
 from fne.core.files import text_digest, write_text
-from fne.core.settings import flattened, load_params, read_yaml
+from fne.core.settings import flattened, load_params, load_runtime, read_yaml
 from fne.experiments import effective_settings
-from fne.experiments.effective_settings import settings_file, settings_of
+from fne.experiments.effective_settings import restore_settings, settings_file, settings_of
 from fne.projects.template import DEMO, PARAMS, WRITTEN, code_file, kept_versions, pipeline, written_digests
 from fne.store.checksums import DEFAULTS, parse_metrics
 
@@ -108,6 +108,7 @@ def _changed_defaults(folder: Path) -> list[str]:
     """Compare the defaults with those of the last results, which are among their effective settings."""
     try:
         sections = settings_of(load_params(folder / PARAMS), PARAMS)
+        scratch = load_runtime(folder / PARAMS).scratch_folder()
     except InputError as error:
         return [error.message]
     now = {
@@ -115,8 +116,11 @@ def _changed_defaults(folder: Path) -> list[str]:
     }
     lines = []
     for name in effective_settings.PIPELINES:
+        path = folder / settings_file(name)
+        # DVC has removed them if the stage `check` was refused, as it is with other code.
+        restore_settings(path, scratch)
         with suppress(OSError, ValueError):  # nothing was run yet, or `fne verify` says so
-            defaults = parse_metrics((folder / settings_file(name)).read_bytes()).get(DEFAULTS) or {}
+            defaults = parse_metrics(path.read_bytes()).get(DEFAULTS) or {}
             for key, before in defaults.items():
                 if key not in now:
                     lines.append(f"{key}: {before!r} does not apply any more")
