@@ -36,7 +36,7 @@ from fne.store.catalog import SPLITS, in_split, split_ids
 from fne.store.checksums import read_metrics
 from fne.store.images import UndecodableError, decode
 from fne.store.layout import MANIFEST, TERNARY
-from fne.store.rows import Rows
+from fne.store.rows import OF_CAPTIONS, Rows
 from fne.text.vocabulary import read_vocabulary
 
 
@@ -307,7 +307,6 @@ def load_model(path: str | Path = ".", *, root: str | Path | None = None, model:
     return Model(found_model, project)
 
 
-CAPTION_VECTORS = "caption_vectors"
 BLOCK = 1024  # rows
 
 
@@ -423,7 +422,7 @@ class Store:
                 "pass its folder as root"
             )
         records = in_split(self._project.catalog.captioned.values(), split)
-        if self.name == CAPTION_VECTORS:
+        if self.name in OF_CAPTIONS:
             return [caption for record in records for caption in record.caption_ids]
         return [record.id for record in records]
 

@@ -99,7 +99,7 @@ def load_pretrained(file: Path, name: str) -> dict[str, Tensor]:
             model: nn.Module = _import_timm().create_model(
                 name.removeprefix(TIMM), pretrained=True, pretrained_cfg_overlay=overlay
             )
-            model.reset_classifier(0)  # not before: without the classifier timm ignores missing weights
+            model.reset_classifier(0)  # type: ignore[operator]  # not before: without the classifier timm ignores missing weights
     except (RuntimeError, KeyError, SafetensorError) as error:
         raise InputError(
             f"{file}: does not fit {name} ({str(error).splitlines()[0]}); remove the file"

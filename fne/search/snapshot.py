@@ -49,7 +49,7 @@ from fne.store.artifact import Artifact, Lineage, merge
 from fne.store.catalog import SPLITS, Image
 from fne.store.layout import MANIFEST
 from fne.store.rows import Rows
-from fne.text.caption_vectors import has_caption_vectors
+from fne.text.caption_vectors import has_caption_rows
 from fne.text.vocabulary import Vocabulary, read_vocabulary
 
 EXAMPLES, EXAMPLE_LENGTH = 3, 60  # captions, and their characters
@@ -170,7 +170,7 @@ class Snapshot:
 
 def without_encoder(model: Artifact) -> bool:
     """Return whether the vectors of captions were imported, so that none can be computed for a sentence."""
-    return has_caption_vectors(model.lineage)
+    return has_caption_rows(model.lineage)
 
 
 def sentence_encoder(model: ModelFile) -> Encoder:
