@@ -1,6 +1,6 @@
 """The Python interface: what `import fne` offers to scripts and notebooks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
@@ -30,7 +30,7 @@ from fne.search.open_project import (
     parse_query,
 )
 from fne.search.open_project import CatalogContents as Contents
-from fne.search.snapshot import Encoder, sentence_encoder, without_encoder
+from fne.search.snapshot import Encoder, network_reader, sentence_encoder, without_encoder
 from fne.store.artifact import merge
 from fne.store.catalog import SPLITS, in_split, split_ids
 from fne.store.checksums import read_metrics
@@ -216,12 +216,18 @@ class Model:
         if isinstance(sentences, str):
             raise InputError(f"sentences: expected a list of sentences, got {sentences!r}")
         if without_encoder(self._file.artifact):
-            raise InputError(
-                f"{self.path}: the vectors of captions were imported, and the encoder that computed them is "
-                "unknown; sentences cannot be encoded"
-            )
+            if self._reader is None:
+                raise InputError(
+                    f"{self.path}: the vectors of captions were imported, and the encoder that computed them "
+                    "is unknown; sentences cannot be encoded"
+                )
+            return self._reader(sentences) if sentences else np.empty((0, self.dim), dtype=np.float32)
         numbers = [encode_sentence(each, self._vocabulary).numbers for each in sentences]
         return self._encoder(numbers) if numbers else np.empty((0, self.dim), dtype=np.float32)
+
+    @cached_property
+    def _reader(self) -> Callable[[Sequence[str]], np.ndarray] | None:
+        return network_reader(self._project, self._file.artifact, self._file.artifact)
 
     @cached_property
     def _encoder(self) -> Encoder:

@@ -31,7 +31,7 @@ from fne.store.layout import Layer
 ARTIFACT = "text_network"
 VERSION = 1  # raised when rows change
 BATCH = 32  # sentences of one forward pass
-CONFIGURATION = "config.json"
+CONFIGURATION, OPEN_CLIP = "config.json", "open_clip_config.json"
 MODULES = "modules.json"  # of sentence-transformers
 SUFFIXES = (".json", ".model", ".safetensors", ".txt")
 VOCABULARIES = ("spiece.model", "tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
@@ -58,7 +58,8 @@ class TextNetwork:
 
     artifact: Artifact
     tokenizer: Any
-    model: nn.Module
+    whole: nn.Module  # with an image tower and a decoder, if it has them
+    model: nn.Module  # what reads sentences
     device: torch.device
     tokens: tuple[str, ...]
     layers: list[Layer]
@@ -132,8 +133,8 @@ def open_text_network(
             folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **safe
         )
     except FAULTS as error:
-        raise InputError(f"{folder}: cannot be read as a transformer ({_line(error)})") from None
-    configuration = model.config.get_text_config()
+        raise InputError(f"{folder}: cannot be read as a transformer ({first_line(error)})") from None
+    whole, configuration = model, model.config.get_text_config()
     prefix = ""
     if hasattr(model, "text_model"):  # of images and texts
         model, prefix = model.text_model, "text_model."
@@ -158,13 +159,15 @@ def open_text_network(
         "text_extractor": VERSION,
         "transformers": str(transformers.__version__),
     }
-    network = TextNetwork(artifact, tokenizer, model, device, tuple(tokens), [], positions, padded, kind)
+    network = TextNetwork(
+        artifact, tokenizer, whole.eval(), model, device, tuple(tokens), [], positions, padded, kind
+    )
     try:
         numbers, _ = network.number(["a"])
         with torch.inference_mode():
             states = network.hidden_states(numbers)
     except FAULTS as error:
-        raise InputError(f"{folder}: cannot read a sentence ({_line(error)})") from None
+        raise InputError(f"{folder}: cannot read a sentence ({first_line(error)})") from None
     network.layers.extend(
         Layer(f"block{number}" if number else "embeddings", state.shape[2])
         if token == MEAN
@@ -178,7 +181,7 @@ def open_text_network(
 def find_network(place: Path) -> tuple[Artifact, Path]:
     """Return a text network as an artifact, and its folder, without loading it."""
     folder, origin, expected = named_network(place)
-    if not (folder / CONFIGURATION).is_file():
+    if not any((folder / name).is_file() for name in (CONFIGURATION, OPEN_CLIP)):
         raise InputError(f"{folder}: no transformer of Hugging Face ({CONFIGURATION} is missing)")
     if not any((folder / name).is_file() for name in VOCABULARIES):
         raise InputError(f"{folder}: has no tokenizer ({', '.join(VOCABULARIES)}); download it again")
@@ -244,5 +247,6 @@ def _positions(tokenizer: Any, configuration: Any, model: nn.Module) -> int:
     return min(int(tokenizer.model_max_length), int(known) - skipped)
 
 
-def _line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error of another library."""
     return (str(error).strip() or repr(error)).splitlines()[0]
