@@ -155,7 +155,11 @@ def test_every_section_is_checked_by_its_own_pipeline():
     """What decides whether the image network can be tuned is checked by that pipeline, too."""
     tunable = {(PARAMS, section) for section in ("catalog", "extract", "embed", "train")}
     for pipeline, sections in SECTIONS_BY_PIPELINE.items():
-        file = "pipeline.yaml" if pipeline in ("finetuning", "imported", "layers", "text_network") else "dvc.yaml"
+        file = (
+            "pipeline.yaml"
+            if pipeline in ("finetuning", "imported", "layers", "text_network")
+            else "dvc.yaml"
+        )
         stage = "dvc.yaml:check" if pipeline == DEFAULT else f"pipelines/{pipeline}/{file}:check"
         own = {(pipeline_params(pipeline), section) for section in sections if section != RUNTIME}
         assert set(params_of(stage)) == own | (tunable if pipeline == "finetuning" else set())
