@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from fne.matching.model_file import read_model_file
 from fne.store.arrays import read_arrays
