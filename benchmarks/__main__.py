@@ -24,6 +24,7 @@ from benchmarks.neighbors import neighbors
 from benchmarks.order_similarity import order_similarity
 from benchmarks.search import search
 from benchmarks.statistics import statistics
+from benchmarks.text_network import text_network
 from benchmarks.timing import Ratio
 from benchmarks.training_input import training_input
 from benchmarks.training_step import training_step, training_step_order
@@ -71,6 +72,12 @@ BENCHMARKS = {
         "mean and deviation of 6,000 rows of 12,416 features in one pass",
         "NumPy, float64, two passes",
         5,
+    ),
+    "text_network": Benchmark(
+        text_network,
+        "captions through MiniLM, embeddings and all six blocks",
+        "`encode` of sentence-transformers, the last block, same threads",
+        1.0,
     ),
     "neighbors": Benchmark(
         neighbors,

@@ -1,6 +1,6 @@
 """The Python interface: what `import fne` offers to scripts and notebooks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
@@ -30,13 +30,13 @@ from fne.search.open_project import (
     parse_query,
 )
 from fne.search.open_project import CatalogContents as Contents
-from fne.search.snapshot import Encoder, sentence_encoder, without_encoder
+from fne.search.snapshot import Encoder, network_reader, sentence_encoder, without_encoder
 from fne.store.artifact import merge
 from fne.store.catalog import SPLITS, in_split, split_ids
 from fne.store.checksums import read_metrics
 from fne.store.images import UndecodableError, decode
 from fne.store.layout import MANIFEST, TERNARY
-from fne.store.rows import Rows
+from fne.store.rows import OF_CAPTIONS, Rows
 from fne.text.vocabulary import read_vocabulary
 
 
@@ -216,12 +216,18 @@ class Model:
         if isinstance(sentences, str):
             raise InputError(f"sentences: expected a list of sentences, got {sentences!r}")
         if without_encoder(self._file.artifact):
-            raise InputError(
-                f"{self.path}: the vectors of captions were imported, and the encoder that computed them is "
-                "unknown; sentences cannot be encoded"
-            )
+            if self._reader is None:
+                raise InputError(
+                    f"{self.path}: the vectors of captions were imported, and the encoder that computed them "
+                    "is unknown; sentences cannot be encoded"
+                )
+            return self._reader(sentences) if sentences else np.empty((0, self.dim), dtype=np.float32)
         numbers = [encode_sentence(each, self._vocabulary).numbers for each in sentences]
         return self._encoder(numbers) if numbers else np.empty((0, self.dim), dtype=np.float32)
+
+    @cached_property
+    def _reader(self) -> Callable[[Sequence[str]], np.ndarray] | None:
+        return network_reader(self._project, self._file.artifact, self._file.artifact)
 
     @cached_property
     def _encoder(self) -> Encoder:
@@ -307,7 +313,6 @@ def load_model(path: str | Path = ".", *, root: str | Path | None = None, model:
     return Model(found_model, project)
 
 
-CAPTION_VECTORS = "caption_vectors"
 BLOCK = 1024  # rows
 
 
@@ -423,7 +428,7 @@ class Store:
                 "pass its folder as root"
             )
         records = in_split(self._project.catalog.captioned.values(), split)
-        if self.name == CAPTION_VECTORS:
+        if self.name in OF_CAPTIONS:
             return [caption for record in records for caption in record.caption_ids]
         return [record.id for record in records]
 

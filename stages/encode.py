@@ -17,7 +17,7 @@ from fne.matching.model_file import MODEL_FILE, read_model
 from fne.store.catalog import CAPTIONS_FILE, read_captions
 from fne.store.lineage import recorded_lineage
 from fne.store.rows import Rows
-from fne.text.caption_vectors import read_caption_vectors
+from fne.text.caption_vectors import read_caption_rows
 from fne.text.tokens import TOKENS, VECTORS, read_tokens
 from fne.training.row_source import StoreRows
 
@@ -32,20 +32,19 @@ from fne.training.row_source import StoreRows
 def main(model: Path, embeddings: Path, catalog: Path, words: Path, vectors: Path, params: Path) -> None:
     """Map all images and captions of CATALOG, the gallery included, through a MODEL.
 
-    If WORDS has imported vectors of captions, these take the place of the captions' words.
+    If WORDS has rows of captions, these take the place of the captions' words.
     """
     runtime = load_runtime(params)
     stat_cache.use(runtime.scratch_folder())
     device = prepare_device(runtime)
     rows, numbers = Rows.open(embeddings, "embeddings"), read_tokens(words / TOKENS)
     captioned, sentences = read_captions(catalog / CAPTIONS_FILE.name)
-    imported = read_caption_vectors(words / VECTORS)
+    given = read_caption_rows(words / VECTORS)
     matcher, origin = read_model(model / MODEL_FILE)
-    given = [imported.artifact] if imported else []
-    lineage = recorded_lineage(origin, rows.artifact, numbers.artifact, sentences, *given)
-    if imported:
-        numbers = imported.tokens(numbers)
-    pairs = Pairs(captioned, StoreRows(rows), numbers)
+    lineage = recorded_lineage(
+        origin, rows.artifact, numbers.artifact, sentences, *([given.artifact] if given else [])
+    )
+    pairs = Pairs(captioned, StoreRows(rows), given or numbers)
     dim = matcher.shape.embed_dim
     with joined(device) as processes:
         matcher.to(device)  # which of several GPUs is known only here

@@ -10,7 +10,7 @@ from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.store.catalog import read_captions
 from fne.store.lineage import check_records
-from fne.text.caption_vectors import is_caption_store, write_caption_vectors
+from fne.text.caption_vectors import is_caption_store, write_caption_rows
 from fne.text.tokenizer import tokenize_captions
 from fne.text.tokens import TOKENS, VECTORS, VOCABULARY, write_words
 from fne.text.vocabulary import Tokenize, choose_words
@@ -24,7 +24,7 @@ from fne.text.word_vectors import describe_vectors, known_words, load_vectors, w
 def main(captions: Path, folder: Path, params: Path) -> None:
     """Give every word of CAPTIONS a number, and write vocabulary and captions to FOLDER.
 
-    Pretrained vectors of the words, or imported ones of the captions, become a file of their own.
+    Pretrained vectors of the words, or rows of the captions, become a file of their own.
     """
     settings = load_section(params, "tokenize", Tokenize)
     captioned, catalog = read_captions(captions)
@@ -38,8 +38,8 @@ def main(captions: Path, folder: Path, params: Path) -> None:
     chosen = known_words(words, file, settings.without_vector)
     known, encoded = write_words(folder / VOCABULARY, folder / TOKENS, sentences, chosen, recorded, catalog)
     if imported:
-        dim = write_caption_vectors(folder / VECTORS, Path(settings.vectors), captioned, catalog)
-        say(f"{settings.vectors}: a vector of {dim} values for every caption")
+        dim = write_caption_rows(folder / VECTORS, Path(settings.vectors), captioned, catalog)
+        say(f"{settings.vectors}: a row of {dim} values for every caption")
     if file is not None:
         write_word_vectors(folder / VECTORS, known, file, settings.without_vector)
     say(f"{len(encoded)} captions, {len(known.words) - 1} words")

@@ -56,6 +56,7 @@ FAMILIES = {
         "input": ["auto", *INPUTS],
     },
     "embed": {"kind": EMBEDDINGS, "rows": ROWS, "thresholds": THRESHOLDS},
+    "embed_text": {"kind": EMBEDDINGS, "rows": ROWS, "thresholds": THRESHOLDS},
     "tokenize": {"cut": CUTS, "without_vector": RULES},
     "train": TRAINED
     | {
@@ -74,6 +75,8 @@ FAMILIES = {
     "train.mlp_bn_first": BRANCH,
     "train.bow_mlp": BRANCH,
     "train.bow_mlp_bn_first": BRANCH,
+    "train.rows_mlp": BRANCH,
+    "train.rows_mlp_bn_first": BRANCH,
     "train.dual_path": BRANCH,
     "train.text_cnn": BRANCH | {"pool": POOLS},
     "train.max_hinge": {"hardest": AXES},
@@ -89,7 +92,7 @@ CHOICES = {
     "activations", "choose_on", "concept_bias", "concept_head", "device", "hardest", "images", "initial",
     "input_activation", "keep",
     "last_batch", "learns", "meteor", "missing_store", "negatives", "output_bias", "restval", "select",
-    "source", "split", "stop_words", "text", "user_tags", "views", "vocabulary", "words",
+    "source", "split", "stop_words", "text", "tokens", "user_tags", "views", "vocabulary", "words",
 }  # fmt: skip
 SCHEMAS = SECTIONS | {
     f"{name}.{block}": nested

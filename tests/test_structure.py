@@ -34,6 +34,7 @@ CHECKED = {
     "pipelines/finetuning/pipeline.yaml": "checked/finetuning.txt",
     "pipelines/imported/pipeline.yaml": "checked/imported.txt",
     "pipelines/layers/pipeline.yaml": "checked/layers.txt",
+    "pipelines/text_network/pipeline.yaml": "checked/text_network.txt",
 }
 # Stages that run the script of another one on other files.
 SCRIPTS = {"evaluate_tuned": "evaluate"}
@@ -150,7 +151,11 @@ def test_every_section_is_checked_by_its_own_pipeline():
     """What decides whether the image network can be tuned is checked by that pipeline, too."""
     tunable = {(PARAMS, section) for section in ("catalog", "extract", "embed", "train")}
     for pipeline, sections in SECTIONS_BY_PIPELINE.items():
-        file = "pipeline.yaml" if pipeline in ("finetuning", "imported", "layers") else "dvc.yaml"
+        file = (
+            "pipeline.yaml"
+            if pipeline in ("finetuning", "imported", "layers", "text_network")
+            else "dvc.yaml"
+        )
         stage = "dvc.yaml:check" if pipeline == DEFAULT else f"pipelines/{pipeline}/{file}:check"
         own = {(pipeline_params(pipeline), section) for section in sections if section != RUNTIME}
         assert set(params_of(stage)) == own | (tunable if pipeline == "finetuning" else set())

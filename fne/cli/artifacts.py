@@ -7,7 +7,7 @@ from fne.describing import kinds as describing
 from fne.evaluation import kinds as evaluation
 from fne.evaluation.ranks_file import RANKS
 from fne.experiments import effective_settings
-from fne.extraction.kinds import WEIGHTS
+from fne.extraction.kinds import TEXT_NETWORK, WEIGHTS
 from fne.features import standardize
 from fne.matching import kinds as matching
 from fne.probing import results as layers
@@ -18,7 +18,7 @@ from fne.store.arrays import arrays_kind
 from fne.store.artifact import Kind
 from fne.store.rows import STORE
 from fne.store.verify import kind_at
-from fne.text import tokens, vocabulary, word_vectors
+from fne.text import caption_vectors, tokens, vocabulary, word_vectors
 
 # The first that recognizes a path decides: what is known by its content or its name comes before endings.
 KINDS = (
@@ -37,7 +37,14 @@ KINDS = (
     evaluation.TAG_METRICS,
     layers.KIND,
     evaluation.METRICS,
-    arrays_kind(RANKS, standardize.LAYOUT, tokens.LAYOUT, word_vectors.LAYOUT),
+    arrays_kind(
+        RANKS,
+        standardize.LAYOUT,
+        standardize.CAPTIONS_LAYOUT,
+        tokens.LAYOUT,
+        word_vectors.LAYOUT,
+        caption_vectors.LAYOUT,
+    ),
     describing.TAGGER,
     describing.TAGS,
     matching.CLASSIFIER,
@@ -48,7 +55,7 @@ KINDS = (
     report.PAGE,
 )
 # What artifacts are made from that is not an artifact itself.
-SOURCES = (WEIGHTS, word_vectors.VECTORS)
+SOURCES = (WEIGHTS, TEXT_NETWORK, word_vectors.VECTORS)
 
 
 def artifact_kind(path: Path) -> Kind | None:

@@ -54,13 +54,16 @@ from fne.extraction.settings import (
 from fne.features.embeddings import OF_VIEWS, ONE_LAYER, Embed, kept_layers
 from fne.features.write_embeddings import EXTRACTED
 from fne.finetuning.settings import WITH_GRADIENT, kind_fault
-from fne.matching.settings import Train, unused_vectors_message
+from fne.matching.settings import Train, rows_fault, unused_vectors_message
 from fne.store.catalog import is_annotation_file
 from fne.store.layout import MANIFEST
 from fne.text.caption_vectors import is_caption_store
 from fne.text.vocabulary import Tokenize
 from fne.text.word_vectors import NO_VECTORS, is_no_vectors
 
+# What makes rows of captions, and where.
+TEXT_PIPELINE = "pipelines/text_network/pipeline.yaml"
+MADE_OF_TEXT = ("features/text/activations", "features/text/embeddings")
 # The folders that are outputs as a whole, and the files that their stages write.
 OUTPUT_FOLDERS = {
     "captions": ("vocabulary.json", "tokens.h5", "vectors.h5"),
@@ -128,6 +131,7 @@ def check_params(path: Path, early: bool = False, tunable: bool = False) -> dict
     general = _missing_files(path.parent, sections["catalog"], sections["extract"])
     general += _missing_vectors(path.parent, sections["tokenize"])
     general += _unused_vectors(path.parent, sections["tokenize"], sections["train"])
+    general += _other_text(path.parent, sections["tokenize"], sections["train"])
     missing = _missing_source(path.parent, sections["embed"])
     general += missing * (not early)
     general += faults_between(sections, tunable)
@@ -373,12 +377,31 @@ def _root_fault(root: Path, catalog: Catalog) -> str | None:
 
 
 def _missing_vectors(folder: Path, tokenize: Tokenize | None) -> list[str]:
-    if not tokenize or (folder / tokenize.vectors).is_file() or is_caption_store(folder / tokenize.vectors):
+    if not tokenize or (folder / tokenize.vectors).is_file() or _has_rows(folder, tokenize):
         return []
+    if tokenize.vectors in MADE_OF_TEXT:
+        return [
+            f"section 'tokenize': vectors: '{tokenize.vectors}' is made by a pipeline that is off; copy "
+            f"{TEXT_PIPELINE} to dvc.yaml beside it"
+        ]
     return [
         f"section 'tokenize': vectors: there is no file '{tokenize.vectors}'; "
         f"use {NO_VECTORS} or a file of word vectors"
     ]
+
+
+def _has_rows(folder: Path, tokenize: Tokenize) -> bool:
+    """Return whether `tokenize.vectors` has rows of captions, or a stage makes them in time."""
+    is_on = (folder / TEXT_PIPELINE).with_name("dvc.yaml").is_file()
+    return is_caption_store(folder / tokenize.vectors) or (is_on and tokenize.vectors in MADE_OF_TEXT)
+
+
+def _other_text(folder: Path, tokenize: Tokenize | None, train: Train | None) -> list[str]:
+    """Find a model that reads words where there are rows of captions, or the reverse."""
+    if not tokenize or not train:
+        return []
+    fault = rows_fault(train, _has_rows(folder, tokenize))
+    return [f"section 'train': {fault}"] if fault else []
 
 
 def _no_fixed_words(tokenize: Tokenize | None, train: Train | None) -> list[str]:
@@ -393,7 +416,7 @@ def _no_fixed_words(tokenize: Tokenize | None, train: Train | None) -> list[str]
 def _unused_vectors(folder: Path, tokenize: Tokenize | None, train: Train | None) -> list[str]:
     if not tokenize or not train or is_no_vectors(tokenize.vectors):
         return []
-    if is_caption_store(folder / tokenize.vectors):
+    if _has_rows(folder, tokenize):
         return []
     fault = unused_vectors_message(train, tokenize.vectors)
     return [f"section 'tokenize': {fault}"] if fault else []

@@ -8,9 +8,9 @@ from fne.core.options import INPUT
 from fne.core.settings import load_key
 from fne.core.terminal import say
 from fne.describing.annotations import read_written, write_coco_results
-from fne.features.export_features import FORMS, OF_CAPTIONS, Shown, export_rows
+from fne.features.export_features import FORMS, Shown, export_rows
 from fne.store.catalog import CAPTIONS_FILE, IMAGES_FILE, image_root, read_captions, read_images
-from fne.store.rows import Rows
+from fne.store.rows import OF_CAPTIONS, Rows
 
 PARAMS = Path("params.yaml")
 ENDINGS = {"clip-retrieval": "", "npy": ".npy", "parquet": ".parquet"}

@@ -53,6 +53,11 @@ KEYS = {"activations": "embed.source", CAPTION_FEATURES: "tokenize.vectors"}
     help="A folder with photos of the features: if `extract` computes the same rows, record its network.",
 )
 @click.option(
+    "--text-network",
+    type=INPUT,
+    help="The folder of the network that made vectors of captions: new sentences can then be searched.",
+)
+@click.option(
     "--catalog", type=INPUT, help="The catalog whose images need rows.  [default: data/captions.jsonl]"
 )
 def import_(
@@ -66,6 +71,7 @@ def import_(
     ids_file: Path | None,
     layers: str | None,
     photos: Path | None,
+    text_network: Path | None,
     catalog: Path | None,
 ) -> None:
     """Import features, a published folder, or weights of Caffe.
@@ -82,6 +88,9 @@ def import_(
     With --photos, up to 16 photos are computed as `extract` in params.yaml says. If their rows agree, the
     store records the network, and new photos can be searched and described.
 
+    With --text-network, vectors of up to 16 captions are computed: a folder of sentence-transformers, CLIP,
+    SigLIP or open_clip, with safetensors. If they agree, the store records it.
+
     Or FILE is a folder that `fne publish` wrote. It is checked completely, and copied to features/ with
     the origin of its stores.
 
@@ -89,12 +98,12 @@ def import_(
     description of how they expect images. Set `extract.weights` to the new file.
     """
     if file.is_dir():
-        if any((values, ids, layers, ids_file, catalog, captions, photos, backbone)):
+        if any((values, ids, layers, ids_file, catalog, captions, photos, text_network, backbone)):
             raise click.UsageError("a published folder needs only --to")
         say(import_published(file, to or Path("features", file.resolve().name)))
         return
     if file.suffix == CAFFEMODEL:
-        if values or ids or layers or ids_file or catalog or captions or photos:
+        if values or ids or layers or ids_file or catalog or captions or photos or text_network:
             raise click.UsageError("a .caffemodel needs only --backbone and --to")
         say(import_weights(file, to or file.with_suffix(".safetensors"), backbone))
         return
@@ -104,12 +113,16 @@ def import_(
         raise click.UsageError("--photos is for the features of images")
     if photos and not photos.is_dir():
         raise InputError(f"{photos}: no such folder; --photos names a folder with photos of the features")
+    if text_network and not captions:
+        raise click.UsageError("--text-network is for --captions")
     store = to or Path("features/imported_captions" if captions else "features/imported")
     found = import_features(
         file, store, ArrayNames(values, ids, layers), ids_file, catalog, captions, similarity
     )
     if photos:
         say(recognize_network(store, photos))
+    if text_network:
+        say(recognize_text_network(store, text_network, catalog or CAPTIONS_FILE, similarity))
     say(found)
 
 
@@ -169,6 +182,20 @@ def recognize_network(store: Path, photos: Path) -> str:
         f"{store}: computed by {settings.backbone} with {settings.weights}; {found.photos} photos agree, the "
         f"largest difference of a layer is {found.difference:.2g} of its length"
     )
+
+
+def recognize_text_network(store: Path, place: Path, catalog: Path, similarity: str) -> str:
+    """Record the text network that made imported vectors, and return what was compared."""
+    from fne.extraction.sentence_vectors import record_text_network  # torch: slow to import
+    from fne.extraction.text_rows import caption_texts
+
+    try:
+        texts = caption_texts(read_captions(catalog)[0])
+        count, difference = record_text_network(store, place, texts, similarity == "cosine")
+    except InputError as error:
+        raise InputError(f"{error.message}; {store} was imported without its network") from None
+    told = f"{count} captions agree, the largest difference is {difference:.2g} of the length"
+    return f"{store}: made by {place}; {told}"
 
 
 def import_features(

@@ -20,7 +20,8 @@ from fne.describing.settings import TrainCaptioner, TrainTagger, WriteCaptions, 
 from fne.evaluation.imported import Imported
 from fne.evaluation.protocols import Evaluate, ScoreCaptions, ScoreTags
 from fne.extraction.settings import Extract
-from fne.features.embeddings import Embed
+from fne.extraction.text_settings import ExtractText
+from fne.features.embeddings import Embed, EmbedText
 from fne.finetuning.settings import Finetune
 from fne.matching.settings import Baseline, Train
 from fne.probing.settings import Layers
@@ -56,6 +57,7 @@ PIPELINES: dict[str, dict[str, type[Section]]] = {
     "finetuning": {"finetune": Finetune},
     "imported": {"imported": Imported},
     "layers": {"layers": Layers},
+    "text_network": {"extract_text": ExtractText, "embed_text": EmbedText},
     "tagging": {
         "train_tagger": TrainTagger,
         "write_tags": WriteTags,

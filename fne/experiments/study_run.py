@@ -34,20 +34,21 @@ from fne.datasets.location import dataset_root
 from fne.datasets.read import Catalog, read_catalog
 from fne.experiments.study_file import SEEDS, WORK, Study, StudyCell, record_study
 from fne.experiments.study_results import StudyResult, find_result, keep_result
-from fne.features.embeddings import EMBEDDINGS, Embed, kept_features
+from fne.features.embeddings import EMBEDDINGS, Embed, EmbedText, kept_features
 from fne.features.standardize import fit
 from fne.features.write_embeddings import open_source, write_embeddings
 from fne.matching.closed_form import align_pairs, to_matcher, word_features
 from fne.matching.data import MatchingInputs, Pairs, read_inputs
 from fne.matching.methods import make_model
 from fne.matching.model import Matcher
-from fne.matching.settings import Train
+from fne.matching.settings import Train, rows_fault
 from fne.matching.validate import rank_pairs
 from fne.store.artifact import Artifact, Lineage
 from fne.store.catalog import Captioned, captioned_in, read_captions, split_ids, write_captions
 from fne.store.layout import Layer
 from fne.store.rows import Rows, write_rows
 from fne.text.bags import Bags, WordFeatures, leading_eigenvectors
+from fne.text.caption_vectors import write_caption_rows
 from fne.text.tokenizer import tokenize_captions
 from fne.text.tokens import read_tokens, write_words
 from fne.text.vocabulary import Tokenize, choose_words
@@ -59,12 +60,16 @@ VERSION = 1
 SECTIONS: dict[str, type[Section]] = {
     "catalog": Catalog,
     "embed": Embed,
+    "embed_text": EmbedText,
     "tokenize": Tokenize,
     "train": Train,
 }
 # The bits of a value where a store takes more: scaled rows of a discrete code follow from the code.
 BITS = {"fne": 2, "sign": 1}
 NO_WORDS = "weights/random_words.yaml"
+# In place of words: a cell makes its own embeddings of captions.
+ROWS = "features/text/embeddings"
+FEATURES = "caption_features"
 DIVIDED = ("train", "val")
 
 Common = TypeVar("Common")
@@ -76,6 +81,7 @@ class Settings:
 
     catalog: Catalog
     embed: Embed
+    embed_text: EmbedText
     tokenize: Tokenize
     train: Train
 
@@ -151,8 +157,14 @@ def settings_of(params: Mapping[str, Any], overrides: Mapping[str, Any], place: 
     if faults:
         raise InputError(f"{place}: {'; '.join(faults)}")
     settings = Settings(**sections)
-    if settings.tokenize.vectors != NO_WORDS:
-        raise InputError(f"{place}: tokenize.vectors: a study has no pretrained word vectors; use {NO_WORDS}")
+    if settings.tokenize.vectors not in (NO_WORDS, ROWS):
+        raise InputError(
+            f"{place}: tokenize.vectors: a study has no pretrained word vectors; use {NO_WORDS}, or {ROWS} "
+            "for the rows of `embed_text.source`"
+        )
+    fault = rows_fault(settings.train, settings.tokenize.vectors == ROWS)
+    if fault:
+        raise InputError(f"{place}: {fault}")
     method = settings.train.method
     own = settings.train.closed_form if method != "steps" else None
     if own is not None and own.choose_on != "val":
@@ -178,7 +190,11 @@ class Workspace:
 
     def check(self, cell: StudyCell) -> None:
         """Check that the features and layers of a cell exist, and that a projection makes it smaller."""
-        place, section = f"{self._study.path}: {cell.name}", self._settings(cell, 0, {}).embed
+        settings = self._settings(cell, 0, {})
+        place, section = f"{self._study.path}: {cell.name}", settings.embed
+        if settings.tokenize.vectors == ROWS:
+            text = Rows.open(Path(settings.embed_text.source), FEATURES)
+            kept_features(text, settings.embed_text.choices(), settings.embed_text.kind)
         rows = open_source(Path(section.source))
         try:
             features = kept_features(rows, section.choices(), section.kind)
@@ -195,9 +211,17 @@ class Workspace:
         first = listed[0]
         captions, _ = self._captions(first, fold)
         trainer = {"trainer": TRAINER_VERSION} if first.train.method == "steps" else {}
+        text = {}
+        if first.tokenize.vectors == ROWS:
+            source = Rows.open(Path(first.embed_text.source), FEATURES)
+            text = {
+                "embed_text": first.embed_text.model_dump(exclude={"source"}),
+                "caption_features": source.artifact.digest,
+            }
         return {
             "version": VERSION,
             **trainer,
+            **text,
             "embed": first.embed.model_dump(exclude={"source"}),
             "project": cell.project,
             "tokenize": first.tokenize.model_dump(),
@@ -212,7 +236,7 @@ class Workspace:
         use_training_threads(settings.train.threads)  # a projection is part of the training
         captions, tokens = self._captions(settings, fold)
         embeddings, size = self._embed(cell, settings, captions)
-        inputs = read_inputs(embeddings, captions, tokens)
+        inputs = read_inputs(embeddings, captions, tokens, self._embed_text(settings, captions))
         trials: list[dict[str, Any]] = []
         best: tuple[float, Matcher] | None = None
         for draw in self._study.draws:
@@ -224,7 +248,7 @@ class Workspace:
                 best = validation, matcher
         assert best is not None
         tested = captioned_in(self._captioned(captions)[0], "test")
-        pairs = Pairs(tested, inputs.rows, read_tokens(tokens))
+        pairs = Pairs(tested, inputs.rows, inputs.captions or read_tokens(tokens))
         ranking = rank_pairs(best[1], pairs)
         return StudyResult(
             image_ids=pairs.image_ids,
@@ -303,6 +327,24 @@ class Workspace:
         dim = reduce_rows(Rows.open(path), training, cell.project, self._study.file.seed, projected)
         return projected, _bytes("float16") * dim
 
+    def _embed_text(self, settings: Settings, captions: Path) -> Path | None:
+        """Write the rows of captions that a cell reads in place of words, and return their file."""
+        if settings.tokenize.vectors != ROWS:
+            return None
+        section, captioned = settings.embed_text, self._captioned(captions)[0]
+        training = [each for record in captioned_in(captioned, "train") for each in record.caption_ids]
+        known = [each for record in captioned for each in record.caption_ids]
+        rows = Rows.open(Path(section.source), FEATURES)
+        rows.check_ids(known)
+        statistics = self._once((section.source, captions, FEATURES), lambda: fit(rows, training, "caption"))
+        embedding = EMBEDDINGS[section.kind](rows, statistics, section.choices())
+        lineage: Lineage = {FEATURES: {"digest": rows.artifact.digest, "settings": {}}}
+        store, path = self._folder / "text", self._folder / "vectors.h5"
+        made_with = section.model_dump(exclude={"source"})
+        write_embeddings(store, rows, embedding, made_with, lineage, known, "caption_embeddings")
+        write_caption_rows(path, store, captioned, self._captioned(captions)[1])
+        return path
+
     def _train(
         self, train: Train, inputs: MatchingInputs, tokens: Path
     ) -> tuple[Matcher, float, dict[str, float]]:
@@ -311,7 +353,7 @@ class Workspace:
         A closed form is fitted here, because the cells of a fold share the features of the words.
         """
         own = train.closed_form
-        if train.method == "steps" or own is None:
+        if train.method == "steps" or own is None or own.text == "rows":
             made = make_model(train, inputs, self._job)
             return made.matcher, made.done.kept.scores.main, {"epoch": float(made.done.kept.epoch)}
 

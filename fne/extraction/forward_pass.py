@@ -136,7 +136,7 @@ def _register_hook(network: Network, tap: Tap, kept: dict[str, Tensor]) -> Remov
         if after and tap.rectify:
             values = values.relu()
         if values.ndim == 3:
-            values = values[:, tap.skipped :]  # tokens
+            values = values[:, tap.skipped :] if tap.token is None else values[:, tap.token]
         kept[tap.layer] = values.mean(dim=tap.positions) if values.ndim > 2 else values.clone()
 
     return network.module(tap.activated if after else tap.before).register_forward_hook(keep)

@@ -6,6 +6,7 @@ from typing import Any
 
 from fne.core.dvc import project_path
 from fne.extraction.settings import INPUTS
+from fne.extraction.text_networks import ARTIFACT, find_network
 from fne.extraction.weights import has_digest
 from fne.store.artifact import Artifact, Source
 from fne.store.layout import plan_shards
@@ -30,4 +31,13 @@ def _fault(artifact: Artifact, file: Path, recorded: Mapping[str, Any]) -> str |
     return None
 
 
+def _text_fault(artifact: Artifact, place: Path, recorded: Mapping[str, Any]) -> str | None:
+    known = artifact.lineage.get(ARTIFACT)
+    if known is None:  # imported
+        return None
+    same = find_network(place)[0].digest == known["digest"]
+    return None if same else f"{place} names another text network"
+
+
+TEXT_NETWORK = Source("caption_features", "extract_text", "network", _text_fault)
 WEIGHTS = Source("activations", "extract", "weights", _fault)

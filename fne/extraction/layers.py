@@ -35,6 +35,7 @@ class Tap:
     features: int = 0  # the length of the layer; 0 if it is the number of filters or units of `weighted`
     positions: tuple[int, ...] = (2, 3)  # the dimensions that are averaged if the output has positions
     skipped: int = 0  # the first tokens, such as a class token, that do not stand for a position
+    token: int | None = None  # the token, such as a class token, that is the layer; None: all positions
     call: int = 0  # which call of the module computes the layer, counted from 0
 
     @property

@@ -6,7 +6,7 @@ does not depend on the order, the number of runs or the number of processes that
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -25,7 +25,6 @@ from fne.extraction.ray.driver import open_ray
 from fne.extraction.read_images import ImageFiles
 from fne.extraction.settings import Extract, InputFormat
 from fne.extraction.weights import describe_input
-from fne.store.catalog import Image
 from fne.store.layout import Layer, plan_shards
 
 # Work that takes longer is not started if a remote may have its result.
@@ -68,10 +67,11 @@ def extract(
     Rows that were finished before an error are kept.
     """
     # 1. Which rows are missing?
+    digests = {image.id: image.sha256 for image in files.images}
     positions = {image.sha256: position for position, image in enumerate(files.images)}
     missing = set(positions) - set(scratch.rows(positions))
     if not missing:
-        return assemble(scratch, files.images, shards)
+        return assemble(scratch, digests, shards)
     done = len(positions) - len(missing)
     seconds = computer.time_per_image(extractor)
     report.log(announcement(extractor, len(positions), done, seconds, report.kept))
@@ -86,7 +86,7 @@ def extract(
         if report.watch:
             report.watch(shown)
         while missing:
-            waited_for = _wait_for_others(scratch, missing, waited_for, report.log)
+            waited_for = wait_for_others(scratch, missing, waited_for, report.log)
             with computer.start(job), Claims(scratch, missing) as claims, _writer(job.statistics) as keep:
                 while claims.left or computer.busy:
                     # 2. Claim images, no more than are needed now: other processes may take the others.
@@ -101,32 +101,31 @@ def extract(
                             check_finite(row, files.images[position].id, extractor.layers)
                             _watch(row, watched, job)
                         # 5. Keep them.
-                        digests = [files.images[position].sha256 for position in computed.positions]
-                        keep(claims.pop(digests, computed.hardware), computed.rows)
-                        shown.update(len(digests), format_workers(job.statistics))
+                        found = [files.images[position].sha256 for position in computed.positions]
+                        keep(claims.pop(found, computed.hardware), computed.rows)
+                        shown.update(len(found), format_workers(job.statistics))
     job.statistics.seconds = time.perf_counter() - start
     report.log(summary(extractor, job.statistics))
     # 6. Assemble the store from them.
-    return assemble(scratch, files.images, shards)
+    return assemble(scratch, digests, shards)
 
 
-def assemble(scratch: Scratch, images: Sequence[Image], shards: int) -> Iterator[Shard]:
-    """Yield the shards of the store; all rows must be finished."""
-    digests = {image.id: image.sha256 for image in images}
+def assemble(scratch: Scratch, digests: Mapping[str, str], shards: int) -> Iterator[Shard]:
+    """Yield the shards of the store, given the digest of each id's source; all rows must be finished."""
     rows = scratch.rows(digests.values())
     for number, ids in plan_shards(list(digests), shards).items():
         yield number, ids, np.stack([rows[digests[image_id]] for image_id in ids])
 
 
-def check_finite(row: np.ndarray, image_id: str, layers: Sequence[Layer]) -> None:
-    """Refuse NaN and infinity, with the image and the layer."""
+def check_finite(row: np.ndarray, row_id: str, layers: Sequence[Layer], what: str = "image") -> None:
+    """Refuse NaN and infinity, with the image or caption and the layer."""
     if np.isfinite(row).all():
         return
     column = int(np.flatnonzero(~np.isfinite(row))[0])
     ends = np.cumsum([layer.features for layer in layers])
     layer = layers[int(np.searchsorted(ends, column, side="right"))].name
     raise InputError(
-        f"image {image_id!r}: layer {layer} has the value {row[column]}; check the weights file and the image"
+        f"{what} {row_id!r}: layer {layer} has the value {row[column]}; check the weights file and the {what}"
     )
 
 
@@ -210,12 +209,12 @@ class Claims:
         return [replace(self._claims.pop(digest), hardware=hardware) for digest in digests]
 
 
-def _wait_for_others(scratch: Scratch, missing: set[str], told: list[str], log: Log) -> list[str]:
+def wait_for_others(scratch: Scratch, missing: set[str], told: list[str], log: Log) -> list[str]:
     """Wait until a missing row is free; return the processes that were waited for, as the user was told."""
     while scratch.is_busy(missing):
         owners = scratch.owners(missing)
         if owners != told:
-            log(f"waiting for process {', '.join(owners)}, which is computing the same images")
+            log(f"waiting for process {', '.join(owners)}, which is computing the same rows")
             told = owners
         time.sleep(POLL_SECONDS)
     return told
@@ -238,7 +237,7 @@ def _writer(statistics: RunStatistics) -> Iterator[Callable[[list[_Claim], np.nd
     writing: deque[Future[None]] = deque()
 
     def keep(claims: list[_Claim], rows: np.ndarray) -> None:
-        writing.append(writer.submit(_write, claims, rows))
+        writing.append(writer.submit(write_claimed, claims, rows))
         started = time.perf_counter()
         # Check finished writes immediately: if the disk is full, stop computing.
         while writing and (writing[0].done() or len(writing) * rows.nbytes > UNWRITTEN_BYTES):
@@ -252,7 +251,8 @@ def _writer(statistics: RunStatistics) -> Iterator[Callable[[list[_Claim], np.nd
             each.result()
 
 
-def _write(claims: Sequence[_Claim], rows: np.ndarray) -> None:
+def write_claimed(claims: Sequence[_Claim], rows: np.ndarray) -> None:
+    """Keep rows, and release the locks of journals that miss no more."""
     for claim, row in zip(claims, rows, strict=True):
         claim.journal.append(claim.digest, row, claim.hardware)
         claim.missing.discard(claim.digest)

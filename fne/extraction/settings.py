@@ -72,6 +72,19 @@ class Torchvision(Section):
     sha256: dict[str, Sha256]
 
 
+class Timm(Section):
+    """The weights that the tag in the name of a network of timm stands for.
+
+    They are in `file`, relative to the YAML file, or in the hub's cache, or downloaded. `sha256` may have the
+    digest of each file by `timm/NAME`.
+    """
+
+    kind: Literal["timm"]
+    revision: Annotated[str, Field(min_length=1)] = "main"  # of the hub; a commit always has the same file
+    file: Annotated[str, Field(min_length=1)] | None = None
+    sha256: dict[str, Sha256] = Field({})
+
+
 class File(Section):
     """Another file, relative to the YAML file, with its SHA-256 and how its weights expect images."""
 
@@ -81,7 +94,7 @@ class File(Section):
     input: NamedInput
 
 
-Named = Random | Torchvision | File
+Named = Random | Torchvision | Timm | File
 
 
 def parse_weights(path: Path) -> Named:
@@ -94,9 +107,9 @@ def parse_weights(path: Path) -> Named:
         raise InputError(f"{path}: {faults}; see weights/random.yaml and weights/imagenet.yaml") from None
 
 
-def named_file(path: Path, named: File) -> Path:
+def named_file(path: Path, named: File | Timm) -> Path:
     """Return the weights file that a YAML file names."""
-    file = path.parent / named.file
+    file = path.parent / str(named.file)
     if not file.is_file():
         raise InputError(f"{path}: names '{named.file}', but there is no {file}; save the file there")
     return file
@@ -165,7 +178,8 @@ class Extract(ExtractorSettings):
     weights: str = Field(
         "weights/random.yaml",
         min_length=1,
-        description="weights/random.yaml, weights/imagenet.yaml, or a safetensors or state-dict file",
+        description="weights/random.yaml, weights/imagenet.yaml, weights/pretrained.yaml (timm), or a "
+        "safetensors or state-dict file",
     )
     input: Annotated[str, one_of((AUTO, "caffe", "torchvision"))] = Field(
         AUTO, description="how the weights expect images, for a file that does not say it"

@@ -8,30 +8,39 @@ shapes only. They are, in the order in which they are computed and under the nam
   block is an innermost such member of a list of modules.
 
 The values of a layer are averaged over positions or tokens; class and register tokens are not positions. The
-classifier is excluded. Where the network is more than a sequence of modules, `pooled` is a further output:
-what the network itself passes to its classifier.
+class token of a block is a layer of its own, `BLOCK:cls`. The classifier is excluded. Where the network is
+more than a sequence of modules, `pooled` is a further output: what the network itself passes to its
+classifier.
 
 timm is optional and slow to import, so it is imported only for such a backbone.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import ValidationError
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from fne.core.errors import InputError
 from fne.extraction.layers import Backbone, Tap, first_of, is_part
 from fne.extraction.settings import TIMM, InputFormat
 
-POOLED = "pooled"
+POOLED, CLS = "pooled", ":cls"
 LISTS = (nn.ModuleList, nn.Sequential)
+# The name of a file of weights in the format that is read here, by the name in timm's configuration.
+SAFE = {
+    None: "model.safetensors",
+    "pytorch_model.bin": "model.safetensors",
+    "open_clip_pytorch_model.bin": "open_clip_model.safetensors",
+}
 IMAGES = 2  # passed through the network; a layer has a row for each
 # Modules of `torch.nn.modules.activation` that are not activation functions.
 NO_ACTIVATIONS = (nn.MultiheadAttention, nn.Softmax, nn.Softmax2d, nn.LogSoftmax, nn.Softmin)
@@ -54,6 +63,48 @@ def build_timm(name: str) -> nn.Module:
         except RuntimeError as error:  # a tag that timm does not know
             raise InputError(f"timm {timm.__version__} cannot make '{own}': {error}") from None
     return model.eval().requires_grad_(False)
+
+
+def pretrained_file(place: Path, name: str, revision: str) -> Path:
+    """Return the file of the weights that the tag of a network stands for, downloaded if it is not there.
+
+    `place` is the file that asks for them.
+    """
+    configuration = _import_timm().get_pretrained_cfg(name.removeprefix(TIMM))
+    repository = getattr(configuration, "hf_hub_id", None)
+    if not repository:
+        raise InputError(
+            f"{place}: timm has no weights on the hub for '{name}'; add a tag such as '.augreg_in1k' to the "
+            "name, or set extract.weights to a file"
+        )
+    from huggingface_hub import hf_hub_download  # optional
+    from huggingface_hub.errors import HfHubHTTPError
+
+    file = SAFE.get(configuration.hf_hub_filename, configuration.hf_hub_filename)
+    try:
+        return Path(hf_hub_download(repository, file, revision=revision))
+    except (OSError, ValueError, HfHubHTTPError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{place}: cannot get {file} of {repository}, revision {revision} ({reason}); "
+            f"download it elsewhere, save it as {place.parent / file}, and add `file: {file}` to {place}"
+        ) from None
+
+
+def load_pretrained(file: Path, name: str) -> dict[str, Tensor]:
+    """Return the weights of a file under the names of timm, which converts those of CLIP and others."""
+    overlay = {"file": str(file), "custom_load": False}
+    try:
+        with torch.random.fork_rng(devices=[]):
+            model: nn.Module = _import_timm().create_model(
+                name.removeprefix(TIMM), pretrained=True, pretrained_cfg_overlay=overlay
+            )
+            model.reset_classifier(0)  # type: ignore[operator]  # not before: without the classifier timm ignores missing weights
+    except (RuntimeError, KeyError, SafetensorError) as error:
+        raise InputError(
+            f"{file}: does not fit {name} ({str(error).splitlines()[0]}); remove the file"
+        ) from None
+    return model.state_dict()
 
 
 @cache
@@ -126,7 +177,7 @@ class Trace:
             if isinstance(call.module, nn.Conv2d):
                 yield self._convolution(call)
             elif call.name in blocks and len(call.shape) in (3, 4):
-                yield self._block(call)
+                yield from self._block(call)
 
     def sequence(self, taps: tuple[Tap, ...]) -> list[str]:
         """Return the innermost modules up to the last layer, if images pass through just these in turn."""
@@ -161,18 +212,22 @@ class Trace:
             call=end.number,
         )
 
-    def _block(self, call: Call) -> Tap:
+    def _block(self, call: Call) -> Iterator[Tap]:
         if len(call.shape) == 3:
             skipped = count_prefix(call.shape[1], int(getattr(self.model, "num_prefix_tokens", 0)))
-            return Tap(
+            tap = Tap(
                 call.name, "", call.name, block=True, features=call.shape[2], positions=(1,), skipped=skipped
             )
+            if skipped and getattr(self.model, "cls_token", None) is not None:  # timm has it first
+                yield replace(tap, layer=f"{call.name}{CLS}", token=0)
+            yield tap
+            return
         # The images are square, so the two equal dimensions are height and width.
         channels_last = call.shape[2] != call.shape[3]
         if call.shape[1] == call.shape[2] == call.shape[3]:
             channels_last = getattr(self.model, "output_fmt", "NCHW") == "NHWC"
         positions, features = ((1, 2), call.shape[3]) if channels_last else ((2, 3), call.shape[1])
-        return Tap(call.name, "", call.name, block=True, features=features, positions=positions)
+        yield Tap(call.name, "", call.name, block=True, features=features, positions=positions)
 
     def _reader(self, place: int, value: Value, wanted: Any) -> Call | None:
         """Return the call of a wanted module that reads a value, after a place."""

@@ -32,16 +32,19 @@ from fne.extraction.settings import (
     AUTO,
     INPUTS,
     PREFIX,
+    TIMM,
     TORCHVISION,
     File,
     InputFormat,
     NamedInput,
     Random,
+    Timm,
     Torchvision,
     is_timm,
     named_file,
     parse_weights,
 )
+from fne.extraction.timm_networks import load_pretrained, pretrained_file
 from fne.store.artifact import Artifact
 
 # The entry of a safetensors file's metadata that holds a `Description` as JSON.
@@ -89,6 +92,9 @@ def load_weights(path: Path, backbone: str, wanted: str | InputFormat = AUTO) ->
         loaded = _from_torchvision(path, named, backbone, recorded)
         return replace(loaded, input=_resolve_input(path, format_wanted, loaded.input))
     configured = find_backbone(backbone).input
+    if isinstance(named, Timm):
+        loaded = _from_timm(path, named, backbone)
+        return replace(loaded, input=_resolve_input(path, format_wanted, configured))
     unsaid = configured and "input" not in named.model_fields_set
     feeding = _resolve_input(path, format_wanted, configured if unsaid else _input_format(named.input))
     if isinstance(named, File):
@@ -104,7 +110,8 @@ def has_digest(path: Path, backbone: str, digest: str) -> bool:
     if isinstance(named, Random):
         return _random_artifact(path, named, backbone).digest == digest
     expected = named.sha256 if isinstance(named, File) else named.sha256.get(backbone)
-    return expected is not None and digest.startswith(expected)
+    # Weights of timm need no digest.
+    return isinstance(named, Timm) if expected is None else digest.startswith(expected)
 
 
 def read_header(path: Path) -> Weights:
@@ -227,6 +234,27 @@ def _from_torchvision(path: Path, named: Torchvision, backbone: str, recorded: I
     # Weights of features only have classifiers of NaN, which stand for no values.
     defined = {key: value for key, value in tensors.items() if not _is_undefined(value)}
     return Weights(Artifact(path, "weights", digest, settings), defined, recorded)
+
+
+def _from_timm(path: Path, named: Timm, backbone: str) -> Weights:
+    """Return the weights of the tag in a network's name, as timm converts them."""
+    if not is_timm(backbone):
+        raise InputError(
+            f"{path}: names weights of timm, but extract.backbone is '{backbone}'; use "
+            "weights/imagenet.yaml, or a network timm/NAME"
+        )
+    settings: dict[str, Any] = {"kind": "timm", "network": backbone.removeprefix(TIMM), "untrained": False}
+    if named.file:
+        file = named_file(path, named)
+    else:
+        file = pretrained_file(path, backbone, named.revision)
+        settings["revision"] = file.parent.name  # the hub's cache has a folder per commit
+    digest, expected = file_digest(file), named.sha256.get(backbone, "")
+    if not digest.startswith(expected):
+        raise InputError(
+            f"{file}: expected SHA-256 {expected}, found {digest}; fix sha256 in {path}, or its revision"
+        )
+    return Weights(Artifact(path, "weights", digest, settings), load_pretrained(file, backbone))
 
 
 def _ask_torchvision(

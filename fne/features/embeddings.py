@@ -493,3 +493,15 @@ class Embed(Section):
     def choices(self) -> Choices:
         """Return the parameters of the kinds."""
         return Choices(self.low, self.high, self.layer, self.layers, self.thresholds, self.rows)
+
+
+class EmbedText(Embed):
+    """The section `embed_text`: which embedding of captions is made from the rows of a text network."""
+
+    source: str = Field(
+        "features/text/activations",
+        min_length=1,
+        description="the rows of a text network, or a store that `fne import --captions` wrote",
+    )
+    kind: Annotated[str, one_of(EMBEDDINGS)] = Field("blocks", description="as in `embed`; fne is ternary")
+    layer: str = Field("block6", min_length=1, description="for layer: its name")

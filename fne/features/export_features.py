@@ -14,11 +14,9 @@ from fne.core.errors import InputError
 from fne.core.files import replacing, replacing_folder, sync
 from fne.features.parquet import import_arrow, write_parquet
 from fne.store.layout import TERNARY
-from fne.store.rows import Rows
+from fne.store.rows import OF_CAPTIONS, Rows
 
 BLOCK = 1024
-# Stores whose ids are those of captions: an image's id and the caption's number.
-OF_CAPTIONS = ("caption_features", "caption_vectors")
 
 
 @dataclass(frozen=True)

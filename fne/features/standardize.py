@@ -5,7 +5,7 @@ Statistics are float64, computed in one pass over the store by compiled loops (`
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -72,11 +72,11 @@ class Moments:
         return np.sqrt(self._squares / self.count)
 
 
-def fit(rows: Rows, ids: Sequence[str]) -> Statistics:
+def fit(rows: Rows, ids: Sequence[str], unit: str = "image") -> Statistics:
     """Fit mean and deviation of a store's features over some of its rows."""
     moments = Moments(rows.features)
     numbers, places = rows.locate(ids)
-    with progress("statistics", len(ids), unit="image") as shown:
+    with progress("statistics", len(ids), unit=unit) as shown:
         # In the order of the store, so that the disk is read sequentially.
         for number in np.unique(numbers):
             shard, block = rows.shards[number], rows.mapped_block(int(number))
@@ -91,9 +91,9 @@ def fit(rows: Rows, ids: Sequence[str]) -> Statistics:
     return Statistics(moments.mean, moments.deviation, list(ids))
 
 
-def read_statistics(path: Path) -> tuple[Statistics, Artifact]:
-    """Read `statistics.h5`."""
-    arrays = read_arrays(path, LAYOUT)
+def read_statistics(path: Path, of_captions: bool = False) -> tuple[Statistics, Artifact]:
+    """Read `statistics.h5`, of images or of captions."""
+    arrays = read_arrays(path, CAPTIONS_LAYOUT if of_captions else LAYOUT)
     return Statistics(arrays["mean"], arrays["deviation"], arrays.texts("ids")), arrays.artifact
 
 
@@ -143,3 +143,4 @@ def _faults(path: Path, arrays: Arrays) -> Lines:
 
 
 LAYOUT = Layout("statistics", {"deviation": "f features", "ids": "O rows", "mean": "f features"}, _faults)
+CAPTIONS_LAYOUT = replace(LAYOUT, name="caption_statistics")

@@ -127,18 +127,23 @@ def write_embeddings(
     settings: dict[str, Any],
     lineage: Lineage,
     ids: Collection[str] | None = None,
+    name: str = "embeddings",
 ) -> dict[str, Any]:
-    """Embed the rows of a store of activations; return the settings with found thresholds and fractions."""
+    """Embed the rows of a store of activations; return the settings with found thresholds and fractions.
+
+    With the name `caption_embeddings`, they are rows of captions.
+    """
+    section, unit = ("embed", "image") if name == "embeddings" else ("embed_text", "caption")
     recorded = settings | embedding.found
-    shards = _embed_shards(activations, embedding, recorded, activations.ids if ids is None else ids)
-    made_in: Sections = {"embed": {}}  # the store that it reads is in the lineage
+    shards = _embed_shards(activations, embedding, recorded, activations.ids if ids is None else ids, unit)
+    made_in: Sections = {section: {}}  # the store that it reads is in the lineage
     layers, dtype = embedding.layers, embedding.dtype
-    write_rows(path, "embeddings", layers, dtype, shards, recorded, lineage, sections=made_in)
+    write_rows(path, name, layers, dtype, shards, recorded, lineage, sections=made_in)
     return recorded
 
 
 def _embed_shards(
-    activations: Rows, embedding: Embedding, recorded: dict[str, Any], wanted: Collection[str]
+    activations: Rows, embedding: Embedding, recorded: dict[str, Any], wanted: Collection[str], unit: str
 ) -> Iterator[tuple[int, list[str], np.ndarray]]:
     """Yield the number, ids and embeddings of each shard of the activations.
 
@@ -146,7 +151,7 @@ def _embed_shards(
     """
     fractions = None if embedding.varies is None else TernaryFractions(embedding.layers, embedding.varies)
     known = frozenset(wanted)
-    with progress("embed", len(known), unit="image") as shown:
+    with progress("embed", len(known), unit=unit) as shown:
         for number, listed in activations.plan().items():
             ids = [row_id for row_id in listed if row_id in known]
             if not ids:

@@ -48,7 +48,7 @@ from fne.store.artifact import Artifact, Lineage, merge
 from fne.store.catalog import Captioned, Image, captioned_in, read_captions, read_images, split_artifact
 from fne.store.checksums import write_metrics
 from fne.store.lineage import recorded_lineage
-from fne.text.caption_vectors import has_caption_vectors
+from fne.text.caption_vectors import has_caption_rows
 from fne.text.tokens import Tokens, read_tokens
 from fne.training.finished_runs import Finished, training_key
 from fne.training.history import write_history
@@ -161,9 +161,9 @@ def refuse_without_network(model: Artifact, has_images: bool) -> None:
             f"{model.path} was trained on imported features: there is no network to train; set embed.source "
             "to features/activations"
         )
-    if has_caption_vectors(model.lineage):
+    if has_caption_rows(model.lineage):
         raise InputError(
-            f"{model.path} was trained on imported vectors of captions: there is no text encoder to train; "
+            f"{model.path} was trained on rows of captions: there is no text encoder to train; "
             "set tokenize.vectors to a file of word vectors"
         )
     kind = model.lineage["embeddings"]["settings"]["kind"]

@@ -2,7 +2,8 @@
 
 Images are rows of features, captions are weighted sums over their words (`fne.text.bags`). From the second
 moments of all training pairs, linear algebra gives a linear map of each side into a joint space. The result
-has the form of a trained model: image head `linear_bias`, text encoder `tfidf`, cosine similarity.
+has the form of a trained model: image head `linear_bias`, text encoder `tfidf` or, for rows of captions,
+`rows`, cosine similarity.
 
 Only second moments are in memory (`fne.matching.second_moments`): (features, features), (features, text_dim)
 and (text_dim, text_dim), with one copy of the first. Images are read in blocks, in the order of the store.
@@ -35,10 +36,13 @@ from fne.text.bags import (
     WordFeatures,
     inverse_document_frequencies,
     mean_features,
+    row_features,
     tfidf_features,
 )
 
 BLOCK = 1024  # images read at once
+# The weights of a model that reads rows of captions.
+ROWS_WEIGHT = "text_encoder.head.weight"
 NUMBER = 8  # bytes of a float64
 # Rows of fewer images than features are kept in memory up to this size.
 FEW_BYTES = 2**30
@@ -96,17 +100,20 @@ class Alignment:
 
     image_weight: np.ndarray  # (dim, features)
     image_bias: np.ndarray  # (dim)
-    words: np.ndarray  # (words, dim + 1): weighted vectors, then the weight
+    words: np.ndarray | None  # (words, dim + 1): weighted vectors, then the weight
+    rows_weight: np.ndarray | None  # (dim, row): the map of rows of captions, instead of words
     text_bias: np.ndarray  # (dim)
     order: float  # the norm of a caption's weights
     chosen: Trial
     trials: list[Trial]
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return the weights of a `Matcher` with `linear_bias`, and `tfidf` of `word_dim` = dim + 1."""
-        return {
-            "image_head.weight": self.image_weight,
-            "image_head.bias": self.image_bias,
+        """Return the weights of a `Matcher`: `linear_bias`, and `tfidf` of `word_dim` = dim + 1 or `rows`."""
+        images = {"image_head.weight": self.image_weight, "image_head.bias": self.image_bias}
+        if self.words is None:
+            assert self.rows_weight is not None
+            return images | {ROWS_WEIGHT: self.rows_weight, "text_encoder.head.bias": self.text_bias}
+        return images | {
             "text_encoder.words.weight": self.words,
             # The words are vectors of the joint space already.
             "text_encoder.map.weight": np.eye(len(self.text_bias), dtype=np.float32),
@@ -123,9 +130,12 @@ def to_matcher(alignment: Alignment) -> Matcher:
 def matcher_of(state: dict[str, Tensor]) -> Matcher:
     """Return the model with the weights of an alignment."""
     dim, features = state["image_head.weight"].shape
-    words = len(state["text_encoder.words.weight"])
+    if ROWS_WEIGHT in state:
+        text = ("rows", 0, state[ROWS_WEIGHT].shape[1])
+    else:
+        text = ("tfidf", len(state["text_encoder.words.weight"]), dim + 1)
     with torch.device("meta"):
-        matcher = Matcher(Shape("linear_bias", "tfidf", "cosine", False, features, words, dim + 1, dim))
+        matcher = Matcher(Shape("linear_bias", text[0], "cosine", False, features, *text[1:], dim))
     matcher.load_state_dict(state, assign=True)
     return matcher
 
@@ -185,7 +195,7 @@ def fit(
     Args:
         validation: not used with `choose_on: train`.
         words: the size of the vocabulary.
-        vectors: word vectors (words, dim), with `text: vectors`.
+        vectors: word vectors (words, dim), with `text: vectors`; with `text: rows`, the row of every caption.
         memory: the bytes that may be used; by default the memory of the machine.
         text: what `word_features` returns for the same captions and settings, if it is known already.
 
@@ -223,8 +233,15 @@ def align_pairs(
         CaptionedImages.of([record.id for record in pairs.captioned], pairs.word_numbers())
         for pairs in (inputs.training, inputs.validation)
     )
-    vectors = inputs.vectors.values if inputs.vectors else None
+    vectors = vectors_of(inputs)
     return fit(inputs.rows.store, training, validation, inputs.words, method, settings, vectors, text=text)
+
+
+def vectors_of(inputs: MatchingInputs) -> np.ndarray | None:
+    """Return the word vectors or the rows of captions that a closed form reads, if there are any."""
+    if inputs.captions:
+        return inputs.captions.values
+    return inputs.vectors.values if inputs.vectors else None
 
 
 def needed_memory(features: int, text_dim: int) -> int:
@@ -267,6 +284,14 @@ def word_features(
     memory: int | None = None,
 ) -> WordFeatures:
     """Return the features of captions, which do not depend on the images; arguments as for `fit`."""
+    if settings.text == "rows":
+        if vectors is None or not np.isfinite(vectors).all():
+            raise AlignmentError("text: rows needs finite rows of captions; set tokenize.vectors to a store")
+        if settings.text_dim:
+            size = vectors.shape[1]
+            what = f"the second moment of {size:,} values of captions"
+            _refuse_large(3 * NUMBER * size**2, what, "keep fewer layers (embed_text.layers)", memory)
+        return row_features(vectors, bags.words, settings.text_dim)
     if settings.text == "vectors":
         if vectors is None or len(vectors) != words or not np.isfinite(vectors).all():
             found = (
@@ -358,13 +383,19 @@ def _alignment(
     scales = axes.scales**best.power
     of_images = solution.regression @ axes.of_images * scales  # (features, dim)
     of_text = axes.of_text * scales  # (text_dim, dim)
-    weights = torch.from_numpy(text.weights)[:, None]
-    words = torch.cat([weights * (text.table @ of_text), weights], dim=1)
+    text_bias, words, rows_weight = -solution.text_mean @ of_text, None, None
+    if text.components:
+        of_rows = text.components.basis @ of_text  # (row, dim)
+        rows_weight, text_bias = _single(of_rows.T), text_bias - text.components.mean @ of_rows
+    else:
+        weights = torch.from_numpy(text.weights)[:, None]
+        words = _single(torch.cat([weights * (text.table @ of_text), weights], dim=1))
     return Alignment(
         image_weight=_single(of_images.T),
         image_bias=_single(-solution.image_mean @ of_images),
-        words=_single(words),
-        text_bias=_single(-solution.text_mean @ of_text),
+        words=words,
+        rows_weight=rows_weight,
+        text_bias=_single(text_bias),
         order=text.order,
         chosen=best,
         trials=trials,

@@ -18,7 +18,7 @@ from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned, captioned_in, read_captions, require_images, split_artifact
 from fne.store.lineage import recorded_lineage
 from fne.store.rows import Rows
-from fne.text.caption_vectors import CaptionVectors, read_caption_vectors
+from fne.text.caption_vectors import CaptionRows, read_caption_rows
 from fne.text.tokens import Tokens, read_tokens
 from fne.text.word_vectors import WordVectors, read_word_vectors
 from fne.training.row_source import RowSource, StoreRows
@@ -61,9 +61,11 @@ class PairBatch:
 
 
 class Pairs:
-    """The captioned images of one split, with their rows and words."""
+    """The captioned images of one split, with their rows, and the words or rows of their captions."""
 
-    def __init__(self, captioned: Sequence[Captioned], source: RowSource, tokens: Tokens) -> None:
+    def __init__(
+        self, captioned: Sequence[Captioned], source: RowSource, tokens: Tokens | CaptionRows
+    ) -> None:
         self.captioned = list(captioned)
         self.source = source
         self._tokens = tokens
@@ -99,16 +101,22 @@ class Pairs:
         return {caption_id: record.id for record in self.captioned for caption_id in record.caption_ids}
 
     def word_numbers(self) -> list[list[np.ndarray]]:
-        """Return the word numbers of each caption of each image."""
+        """Return the word numbers of each caption of each image, or the number of its row."""
         return [[self._tokens.read(each) for each in record.caption_ids] for record in self.captioned]
 
     def digest(self) -> str:
         """Return the digest of all that training reads of these pairs; other rows of the store are not."""
+        if isinstance(self._tokens, CaptionRows):
+            own = self._tokens.digest(self.caption_ids)
+            return text_digest(json.dumps([self.source.digest(self.image_ids), own]))
         words = [[each.tolist() for each in own] for own in self.word_numbers()]
         return text_digest(json.dumps([self.source.digest(self.image_ids), words]))
 
     def captions(self, ids: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Return padded words (captions, longest) and lengths (captions)."""
+        """Return padded words (captions, longest) and lengths, or rows (captions, dim) and ones."""
+        if isinstance(self._tokens, CaptionRows):
+            rows = torch.from_numpy(self._tokens.rows(ids))
+            return rows, torch.ones(len(rows), dtype=torch.int64)
         return pad_captions([self._tokens.read(caption_id) for caption_id in ids])
 
 
@@ -198,7 +206,7 @@ class MatchingInputs:
     vectors: WordVectors | None
     lineage: Lineage
     longest: int = 0  # words of a caption, of any split
-    caption_vectors: CaptionVectors | None = None  # imported ones, which stand for words
+    captions: CaptionRows | None = None  # which stand for words
 
     @property
     def features(self) -> int:
@@ -227,25 +235,23 @@ def read_inputs(
     """Open the stores of training, and the pretrained word vectors, if there are any."""
     rows, words = Rows.open(embeddings, "embeddings"), read_tokens(tokens)
     captioned, catalog = read_captions(captions)
-    imported = read_caption_vectors(vectors) if vectors else None
-    pretrained = read_word_vectors(vectors) if vectors and not imported else None
-    if vectors and not imported and not pretrained and "without_vector" in words.artifact.settings:
+    read = read_caption_rows(vectors) if vectors else None
+    pretrained = read_word_vectors(vectors) if vectors and not read else None
+    if vectors and not read and not pretrained and "without_vector" in words.artifact.settings:
         raise missing_path(vectors)  # training would silently draw what was given
-    if imported:
-        words, pretrained = imported.tokens(words), imported.words()
-    given = [pretrained.artifact] if pretrained else []
+    given = [each.artifact for each in (pretrained, read) if each]
     lineage = recorded_lineage(
         rows.artifact, split_artifact(captions, captioned, "train"), catalog, words.artifact, *given
     )
     source = StoreRows(rows)
     training, validation = (
-        Pairs(captioned_in(captioned, split), source, words) for split in ("train", "val")
+        Pairs(captioned_in(captioned, split), source, read or words) for split in ("train", "val")
     )
     require_images(training, "train", least=2, purpose="training")
     require_images(validation, "val", least=1, purpose="choosing the best epoch")
-    size = len(imported.ids) + 1 if imported else words.artifact.settings["words"]
+    size = 0 if read else words.artifact.settings["words"]
     longest = int(np.diff(words.offsets).max(initial=0))
-    return MatchingInputs(training, validation, source, size, pretrained, lineage, longest, imported)
+    return MatchingInputs(training, validation, source, size, pretrained, lineage, longest, read)
 
 
 # What happens to an incomplete last batch, and which pairs of a batch are negatives.

@@ -21,7 +21,7 @@ from fne.matching.instance_loss import (
 )
 from fne.matching.kmeans import k_means
 from fne.matching.model import Matcher, new_matcher, shape_of
-from fne.matching.settings import ClosedForm, Train, require_caption_head, require_positions, require_vectors
+from fne.matching.settings import ClosedForm, Train, require_positions, require_rows, require_vectors
 from fne.matching.task import MatchingData, MatchingOptions, MatchingTask, objectives, rate_factors
 from fne.matching.validate import validate
 from fne.training.best_epoch import Point
@@ -44,7 +44,7 @@ def make_model(settings: Train, inputs: MatchingInputs, job: Job) -> Made:
 
 def train_by_steps(settings: Train, inputs: MatchingInputs, job: Job) -> Made:
     """Train by gradient steps."""
-    require_caption_head(settings, inputs.caption_vectors)
+    require_rows(settings, inputs.captions is not None)
     require_vectors(settings, inputs.vectors)
     require_positions(settings, inputs.longest)
     classes = _make_classes(settings, inputs.training, job) if settings.has_instance_loss else None
@@ -85,7 +85,8 @@ def start_matcher(settings: Train, inputs: MatchingInputs, job: Job) -> Matcher:
     closed_form = settings.closed_form_of_start()
     if closed_form is not None:
         return aligned(settings.starts_from, closed_form, inputs, job)[0]
-    shape = shape_of(settings, inputs.features, inputs.words)
+    row = inputs.captions.dim if inputs.captions else 0
+    shape = shape_of(settings, inputs.features, inputs.words, row)
     pretrained = inputs.vectors.values if inputs.vectors else None
     return new_matcher(shape, settings.seed, pretrained, settings.words == "fixed")
 
@@ -117,7 +118,7 @@ def align(settings: Train, inputs: MatchingInputs, job: Job) -> Made:
     """Align both sides in closed form."""
     own = settings.closed_form
     assert own is not None
-    require_caption_head(settings, inputs.caption_vectors)
+    require_rows(settings, inputs.captions is not None)
     require_vectors(settings, inputs.vectors)
     return Made(*aligned(settings.method, own, inputs, job))
 

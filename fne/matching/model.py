@@ -39,8 +39,13 @@ class Shape:
     text_encoder_settings: dict[str, Any] = field(default_factory=dict)
 
 
-def shape_of(settings: Train, features: int, vocabulary_size: int) -> Shape:
-    """Return the shape of the model for embeddings and a vocabulary of these sizes."""
+def shape_of(settings: Train, features: int, vocabulary_size: int, row: int = 0) -> Shape:
+    """Return the shape of the model for embeddings and a vocabulary of these sizes.
+
+    Args:
+        row: the length of the rows of captions, if the text encoder reads those.
+    """
+    word_dim = settings.word_dim if settings.starts_from == "random" else settings.embed_dim + 1
     heads = [getattr(settings, name, None) for name in (settings.image_head, settings.text_encoder)]
     return Shape(
         settings.image_head,
@@ -49,7 +54,7 @@ def shape_of(settings: Train, features: int, vocabulary_size: int) -> Shape:
         settings.absolute,
         features,
         vocabulary_size,
-        settings.word_dim if settings.starts_from == "random" else settings.embed_dim + 1,
+        row or word_dim,
         settings.embed_dim,
         *({} if own is None else own.model_dump() for own in heads),
     )

@@ -9,18 +9,18 @@ from fne.core.settings import PerPhase, Section, TrainingThreads, one_of
 from fne.training.settings import Rate, TrainingSection
 
 if TYPE_CHECKING:
-    from fne.text.caption_vectors import CaptionVectors
     from fne.text.word_vectors import WordVectors
 
-# Text encoders that are a head over one vector per caption.
-CAPTION_HEADS = ("bow", "bow_mlp", "bow_mlp_bn_first")
+# Text encoders that read rows of captions in place of words.
+ROWS = ("rows", "rows_mlp", "rows_mlp_bn_first")
 # Text encoders with a reader for each direction.
 BIDIRECTIONAL = ("bigru", "bilstm")
 # The weights of the terms of an objective, in the order of `fne.matching.task.Objective`.
 TERM_WEIGHTS = ("rank_weight", "image_class_weight", "text_class_weight")
 # The factors on the learning rate, in the order of `fne.matching.task.RateFactors`.
 FACTORS = ("words_rate", "classifier_rate", "gain_rate")
-# The parts of a closed-form model. With `train.start: auto`, training starts from CCA where a model has them.
+# The parts of a closed-form model, whose text encoder may also be `rows`. With `train.start: auto`, training
+# starts from CCA where a model has them.
 CLOSED_FORM = {
     "image_head": "linear_bias",
     "text_encoder": "tfidf",
@@ -125,10 +125,13 @@ class ClosedForm(Section):
     """Closed-form alignment. Lists are grids: the best sum of validation recalls chooses."""
 
     dim: int = Field(512, ge=1, description="dimensions of the joint space")
-    text: Annotated[str, one_of(("tfidf", "vectors"))] = Field(
-        "tfidf", description="bags of words, or the mean of the word vectors of `tokenize.vectors`"
+    text: Annotated[str, one_of(("rows", "tfidf", "vectors"))] = Field(
+        "tfidf",
+        description="bags of words, or what `tokenize.vectors` has: means of word vectors, rows of captions",
     )
-    text_dim: int = Field(1500, ge=0, description="dimensions of latent semantic analysis; 0: all words")
+    text_dim: int = Field(
+        1500, ge=0, description="dimensions of latent semantic analysis, or principal components; 0: all"
+    )
     min_count: int = Field(3, ge=1, description="captions that a word must be in")
     image_regularization: Annotated[list[Positive], Field(min_length=1)] = Field(
         [0.1, 0.5, 2.0], description="regularization of the images' covariance"
@@ -149,7 +152,9 @@ class ClosedForm(Section):
 class Ridge(ClosedForm):
     """Closed-form alignment by ridge regression of the captions from the images."""
 
-    text_dim: int = Field(600, ge=0, description="dimensions of latent semantic analysis; 0: all words")
+    text_dim: int = Field(
+        600, ge=0, description="dimensions of latent semantic analysis, or principal components; 0: all"
+    )
     image_regularization: Annotated[list[Positive], Field(min_length=1)] = Field(
         [0.03, 0.3, 3.0], description="regularization of the images' covariance"
     )
@@ -183,8 +188,21 @@ class Train(TrainingSection):
     )
     text_encoder: Annotated[
         str,
-        one_of(("bigru", "bilstm", "bow", "bow_mlp", "bow_mlp_bn_first", "gru", "lstm", "text_cnn", "tfidf")),
-    ] = Field("tfidf", description="what maps a caption into the joint space")
+        one_of(
+            (
+                "bigru",
+                "bilstm",
+                "bow",
+                "bow_mlp",
+                "bow_mlp_bn_first",
+                "gru",
+                "lstm",
+                *ROWS,
+                "text_cnn",
+                "tfidf",
+            )
+        ),
+    ] = Field("tfidf", description="what maps a caption into the joint space; rows… read rows of captions")
     similarity: Annotated[str, one_of(("cosine", "euclidean", "order", "order_root"))] = Field(
         "cosine", description="the score of an image and a caption"
     )
@@ -256,6 +274,8 @@ class Train(TrainingSection):
     # Variants of `text_encoder`.
     bow_mlp: Branch = Branch()
     bow_mlp_bn_first: Branch = Branch()
+    rows_mlp: Branch = Branch()
+    rows_mlp_bn_first: Branch = Branch()
     gru: Gru = Gru()
     text_cnn: TextCnn = TextCnn()
     # Variants of `loss`, and the instance loss.
@@ -277,7 +297,7 @@ class Train(TrainingSection):
         if self.method == "steps" and self.starts_from != "random":
             other = [
                 f"{key} {value!r} instead of {getattr(self, key)!r}"
-                for key, value in CLOSED_FORM.items()
+                for key, value in self._parts.items()
                 if getattr(self, key) != value
             ]
             if other:
@@ -316,19 +336,36 @@ class Train(TrainingSection):
         """What training by steps starts from: `random`, or the method whose closed form it is."""
         if self.start != "auto":
             return self.start
-        return "cca" if all(getattr(self, key) == value for key, value in CLOSED_FORM.items()) else "random"
+        return "cca" if all(getattr(self, key) == value for key, value in self._parts.items()) else "random"
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether the text encoder reads rows of captions in place of words."""
+        if self.method == "steps":
+            return self.text_encoder in ROWS
+        return self.closed_form is not None and self.closed_form.text == "rows"
+
+    @property
+    def _parts(self) -> dict[str, Any]:
+        """The parts of the closed form that this model can start from, or is."""
+        linear = self.text_encoder == "rows" if self.method == "steps" else self.reads_rows
+        return CLOSED_FORM | ({"text_encoder": "rows"} if linear else {})
 
     @property
     def closed_form(self) -> ClosedForm | None:
         """The closed form that the model is, or that training starts from."""
         name = self.starts_from if self.method == "steps" else self.method
-        return {"cca": self.cca, "ridge": self.ridge}.get(name)
+        found = {"cca": self.cca, "ridge": self.ridge}.get(name)
+        if found is None or self.method != "steps" or self.text_encoder != "rows":
+            return found
+        return found.model_copy(update={"text": "rows"})
 
     def closed_form_of_start(self) -> ClosedForm | None:
         """Return the closed form that training starts from, with `embed_dim` dimensions."""
         if self.starts_from == "random":
             return None
-        found: ClosedForm = getattr(self, self.starts_from)
+        found = self.closed_form
+        assert found is not None
         return found.model_copy(update={"dim": self.embed_dim})
 
     @property
@@ -349,16 +386,21 @@ class Train(TrainingSection):
         if self.method != "steps":
             kept = ("method", self.method, "image_head", "text_encoder", "similarity", "threads")
             return {key: found[key] for key in kept}
-        if self.starts_from != "random":
+        if self.reads_rows:
+            del found["word_dim"], found["words"]
+        elif self.starts_from != "random":
             del found["word_dim"]  # words are vectors of the joint space, with their weight
+        if self.starts_from != "random":
             del found[self.starts_from]["dim"]
+            if self.reads_rows:
+                del found[self.starts_from]["text"]
         return found
 
     def applied(self) -> dict[str, Any]:
         """Return the settings that apply, with those that a closed form fixes."""
         found = self.effective()
         if self.method != "steps":
-            return found | {key: CLOSED_FORM[key] for key in ("image_head", "text_encoder", "similarity")}
+            return found | {key: self._parts[key] for key in ("image_head", "text_encoder", "similarity")}
         start = self.closed_form_of_start()
         return found | {"start": self.starts_from} | ({self.starts_from: start.model_dump()} if start else {})
 
@@ -366,14 +408,18 @@ class Train(TrainingSection):
         """Return the values that `applied` has in another form, by name; None for one without effect."""
         if self.method != "steps":
             return {key: getattr(self, key) for key in ("image_head", "text_encoder", "similarity")}
-        without_effect = {} if self.starts_from == "random" else {f"{self.starts_from}.dim": None}
+        without_effect: dict[str, Any] = {"word_dim": None, "words": None} if self.reads_rows else {}
+        if self.starts_from != "random":
+            without_effect[f"{self.starts_from}.dim"] = None
+            if self.reads_rows:
+                without_effect[f"{self.starts_from}.text"] = None
         return {"start": self.start} | without_effect
 
 
 def require_vectors(settings: Train, vectors: "WordVectors | None") -> None:
     """Refuse missing fixed vectors, vectors that would be ignored, and another length than `word_dim`."""
     if vectors is None:
-        if settings.words == "fixed":
+        if settings.words == "fixed" and not settings.reads_rows:
             raise InputError(
                 "params.yaml: train.words is 'fixed', but tokenize.vectors names no vectors; name a file of "
                 "word vectors, or use -S ++train.words=learned"
@@ -402,31 +448,30 @@ def unused_vectors_message(settings: Train, file: str) -> str | None:
     )
 
 
-def require_caption_head(settings: Train, captions: "CaptionVectors | None") -> None:
-    """Refuse text encoders that are not heads over imported vectors of captions."""
-    if captions is None:
-        return
-    if settings.method != "steps":
-        own = settings.closed_form
-        if own is not None and own.text != "vectors":
-            raise InputError(
-                f"tokenize.vectors are vectors of captions, but train.{settings.method}.text is "
-                f"'{own.text}'; use -S ++train.{settings.method}.text=vectors"
-            )
-        return
-    wanted = {
-        "text_encoder": (CAPTION_HEADS, settings.text_encoder),
-        "words": (("fixed",), settings.words),
-        "word_dim": ((captions.dim,), settings.word_dim),
-    }
-    changes = [
-        f"-S ++train.{key}={allowed[0]}" for key, (allowed, value) in wanted.items() if value not in allowed
-    ]
-    if changes:
-        raise InputError(
-            f"tokenize.vectors are vectors of captions, which need a text head ({', '.join(CAPTION_HEADS)}); "
-            f"use {' '.join(changes)}, or -S train.method=cca -S ++train.cca.text=vectors"
+def require_rows(settings: Train, given: bool) -> None:
+    """Refuse a text encoder of words if rows of captions are `given`, and one of rows if they are not."""
+    fault = rows_fault(settings, given)
+    if fault:
+        raise InputError(f"params.yaml: {fault}")
+
+
+def rows_fault(settings: Train, given: bool) -> str | None:
+    """Return the message for a model that reads words if rows of captions are `given`, or the reverse."""
+    if settings.reads_rows == given:
+        return None
+    steps = settings.method == "steps"
+    key = "text_encoder" if steps else f"{settings.method}.text"
+    found = settings.text_encoder if steps else getattr(settings, settings.method).text
+    if given:
+        plus = "" if steps else "++"
+        return (
+            f"tokenize.vectors names rows of captions, but train.{key} is '{found}', which reads words; use "
+            f"-S {plus}train.{key}=rows, or -S tokenize.vectors=weights/random_words.yaml"
         )
+    return (
+        f"train.{key} is '{found}', but tokenize.vectors names no rows of captions; use "
+        "-S tokenize.vectors=features/text/embeddings, which pipelines/text_network makes, or import some"
+    )
 
 
 def require_positions(settings: Train, longest: int) -> None:

@@ -1,4 +1,4 @@
-"""Maps from the words of a caption to the joint space.
+"""Maps from the words or the row of a caption to the joint space.
 
 Every encoder is called as `encoder(words, embed_dim, settings)` with a table of word vectors, and returns a
 module that maps padded words (captions, longest) and lengths (captions) to (captions, embed_dim). The module
@@ -6,6 +6,9 @@ is called as `module(words, lengths, step)`, where `step` is a `fne.core.distrib
 training. A caption has at least one word, and padding is never read as a word, whatever its values are.
 `settings`
 is the encoder's block of `train`, or None if it has none.
+
+The encoders `rows…` are image heads for rows of captions: they read (captions, word_dim) in place of padded
+words, and have no table.
 
 On the CPU, a GRU in one direction is computed by `PrefixGru` instead of `torch.nn.GRU`. It
 gives the same result in fewer and larger matrix products.
@@ -21,6 +24,7 @@ from fne.core.device import is_gpu
 from fne.core.distributed_layers import Step
 from fne.core.errors import InputError
 from fne.matching.branches import MeanOfWords, mlp, mlp_bn_first
+from fne.matching.image_heads import linear_bias
 from fne.matching.prefix_gru import PrefixGru, prefixes
 from fne.matching.settings import Branch, Gru
 from fne.matching.text_cnn import text_cnn
@@ -85,6 +89,34 @@ def bow_mlp(words: nn.Embedding, embed_dim: int, settings: Branch) -> nn.Module:
 def bow_mlp_bn_first(words: nn.Embedding, embed_dim: int, settings: Branch) -> nn.Module:
     """The mean of the word vectors, through a branch with batch normalization after the hidden layers."""
     return MeanOfWords(words, mlp_bn_first(words.embedding_dim, embed_dim, settings))
+
+
+def rows(words: nn.Embedding, embed_dim: int, settings: None) -> nn.Module:
+    """One linear map of a caption's row."""
+    return CaptionHead(linear_bias(words.embedding_dim, embed_dim, settings))
+
+
+def rows_mlp(words: nn.Embedding, embed_dim: int, settings: Branch) -> nn.Module:
+    """A caption's row, through a branch with batch normalization after the last layer."""
+    return CaptionHead(mlp(words.embedding_dim, embed_dim, settings))
+
+
+def rows_mlp_bn_first(words: nn.Embedding, embed_dim: int, settings: Branch) -> nn.Module:
+    """A caption's row, through a branch with batch normalization after the hidden layers."""
+    return CaptionHead(mlp_bn_first(words.embedding_dim, embed_dim, settings))
+
+
+class CaptionHead(nn.Module):
+    """A head over the rows of captions."""
+
+    def __init__(self, head: nn.Module) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(self, words: Tensor, lengths: Tensor, step: Step | None = None) -> Tensor:
+        """Map rows (captions, features) to (captions, embed_dim)."""
+        mapped: Tensor = self.head(words, step)
+        return mapped
 
 
 class Recurrent(nn.Module):
@@ -166,6 +198,9 @@ TEXT_ENCODERS: dict[str, Callable[..., nn.Module]] = {
     "bow_mlp_bn_first": bow_mlp_bn_first,
     "gru": gru,
     "lstm": lstm,
+    "rows": rows,
+    "rows_mlp": rows_mlp,
+    "rows_mlp_bn_first": rows_mlp_bn_first,
     "text_cnn": text_cnn,
     "tfidf": tfidf,
 }

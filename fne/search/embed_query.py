@@ -6,10 +6,11 @@ refused. Importing this module takes seconds, so it is imported only where it is
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,9 +28,11 @@ from fne.extraction.finished_rows import Scratch
 from fne.extraction.read_images import ImageFiles
 from fne.extraction.recorded_extractor import open_extractor
 from fne.extraction.run import Report, check_finite, extract
+from fne.extraction.sentence_vectors import SETTING, open_sentence_vectors
+from fne.extraction.text_networks import find_network, open_text_network
 from fne.features.embeddings import EMBEDDINGS, Embedding
 from fne.features.embeddings import Choices as EmbeddingChoices
-from fne.features.standardize import read_statistics
+from fne.features.standardize import Statistics, read_statistics
 from fne.finetuning.encode import tuned_extractor
 from fne.matching.model import Matcher
 from fne.matching.model_file import MODELS, read_model, require_same_model
@@ -47,6 +50,8 @@ BLOCK = 256  # rows
 KEPT = "for the index, so that the next search of this folder starts at once"
 WARM_UP_SIDE = 256  # pixels
 
+# Maps sentences to vectors (sentences, dim), or to rows.
+Reader = Callable[[Sequence[str]], np.ndarray]
 # Called with the progress, if there is something to compute.
 Watch = Callable[[Progress], None]
 
@@ -131,19 +136,21 @@ def open_embedder(
     extractor = extractor or open_extractor(origin, weights, runtime)
     ordinary, fitted = read_statistics(statistics)
     recorded = merge(origin, fitted)["embeddings"]["settings"]
-    # A store without rows: an embedding needs only its layers.
-    manifest = Manifest(
-        name="activations",
-        settings={},
-        lineage={},
-        dtype="float32",
-        layers=[(layer.name, layer.features) for layer in extractor.layers],
-        shards=[],
-    )
-    activations = Rows(Artifact(origin.path, "activations", ""), manifest)
-    embedding = EMBEDDINGS[recorded["kind"]](activations, ordinary, EmbeddingChoices.recorded(recorded))
+    layers = [(layer.name, layer.features) for layer in extractor.layers]
+    embedding = _embedding(origin, layers, recorded, ordinary)
     finished = Scratch(scratch / "activations", extractor.kind, extractor.features)
     return Embedder(extractor, embedding, finished, runtime)
+
+
+def _embedding(
+    origin: Artifact, layers: list[tuple[str, int]], recorded: Mapping[str, Any], ordinary: Statistics
+) -> Embedding:
+    """Return the embedding with recorded settings, by a store without rows: it needs only the layers."""
+    manifest = Manifest(
+        name="activations", settings={}, lineage={}, dtype="float32", layers=layers, shards=[]
+    )
+    rows = Rows(Artifact(origin.path, "activations", ""), manifest)
+    return EMBEDDINGS[recorded["kind"]](rows, ordinary, EmbeddingChoices.recorded(recorded))
 
 
 @dataclass(frozen=True)
@@ -235,6 +242,77 @@ def open_served_network(project: Project, embeddings: Artifact | None, model: Ar
     if model and found and found[1].digest != model.digest:
         raise InputError(f"{model.path} has been replaced; the new artifacts are loaded in a moment")
     return open_network(project, embeddings, found, threaded=True)
+
+
+def sentence_reader(project: Project, origin: Artifact, model: Artifact | None) -> Reader:
+    """Load the text network behind rows of captions, and return what maps sentences to vectors.
+
+    Args:
+        origin: what the rows were made into: a model, or an imported store of captions.
+        model: the model that maps the rows into the joint space; None if they are of that space.
+    """
+    recorded = origin.lineage.get("caption_features", {}).get("settings") or origin.settings
+    rows = (
+        _imported_rows(project, origin, recorded) if SETTING in recorded else _extracted_rows(project, origin)
+    )
+    if "caption_embeddings" in origin.lineage:
+        chosen, whole = origin.lineage["caption_embeddings"]["settings"], rows
+        ordinary, fitted = read_statistics(project.text_statistics, of_captions=True)
+        merge(origin, fitted)
+        layers = [(layer.name, layer.features) for layer in whole.layers]
+        embedding = _embedding(origin, layers, chosen, ordinary)
+        rows = replace(whole, encode=lambda sentences: embedding.transform(whole.encode(sentences)))
+    if model is None:
+        return rows.encode
+    matcher, found = read_model(model.path)
+    merge(model, found)
+    matcher.eval()
+
+    @torch.no_grad()
+    def encode(sentences: Sequence[str]) -> np.ndarray:
+        own = torch.from_numpy(rows.encode(sentences).astype(np.float32))
+        vectors: np.ndarray = matcher.embed_captions(own, torch.ones(len(own), dtype=torch.int64)).numpy()
+        return vectors
+
+    return encode
+
+
+@dataclass(frozen=True)
+class _SentenceRows:
+    """What maps sentences to rows (sentences, features), and the layers of these."""
+
+    encode: Reader
+    layers: list[Layer]
+
+
+def _extracted_rows(project: Project, origin: Artifact) -> _SentenceRows:
+    recorded = origin.lineage["caption_features"]["settings"]
+    merge(origin, find_network(project.text_network)[0])  # before it is loaded
+    network = open_text_network(project.text_network, recorded["tokens"])
+    for key in ("positions", "text_extractor", "transformers"):
+        if recorded[key] != network.kind[key]:
+            raise InputError(
+                f"{origin.path} was made with {key} {recorded[key]} of its text network, but this is "
+                f"{network.kind[key]}; run `dvc repro pipelines/text_network/dvc.yaml:extract_text`"
+            )
+
+    def encode(sentences: Sequence[str]) -> np.ndarray:
+        rows = []
+        for sentence in sentences:
+            numbers, cut = network.number([sentence])
+            if cut:
+                say(f"the sentence has more than {network.positions} tokens and is cut", err=True)
+            rows.append(network.rows(numbers)[0])
+        return np.stack(rows)
+
+    return _SentenceRows(encode, network.layers)
+
+
+def _imported_rows(project: Project, origin: Artifact, recorded: Mapping[str, Any]) -> _SentenceRows:
+    place = project.path(recorded[SETTING])
+    merge(origin, find_network(place)[0])
+    encode = open_sentence_vectors(place).encode
+    return _SentenceRows(encode, [Layer("joint", encode(["a"]).shape[1])])
 
 
 @torch.no_grad()

@@ -258,6 +258,10 @@ def embed_sentence(snapshot: Snapshot, text: str, in_catalog: bool) -> tuple[np.
     A model that cannot encode sentences has vectors only for the captions of the catalog, word for word. With
     these, only the catalog is searched (`in_catalog`).
     """
+    if snapshot.reader:
+        if not any(letter.isalnum() for letter in text):
+            raise InputError(f"the query {text!r} has no words; describe what the image shows")
+        return snapshot.reader([text]), []
     if snapshot.encoder is None:
         caption = _find_caption(snapshot, text) if in_catalog else None
         if caption is None:

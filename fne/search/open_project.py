@@ -17,8 +17,9 @@ import numpy as np
 
 from fne.core import stat_cache
 from fne.core.errors import InputError
-from fne.core.settings import Runtime, load_key, load_params, load_runtime, not_one_of
+from fne.core.settings import Runtime, load_key, load_params, load_runtime, load_section, not_one_of
 from fne.datasets.readers.folder import SUFFIXES
+from fne.extraction.text_settings import ExtractText
 from fne.matching.model_file import FINETUNING
 from fne.store.artifact import Artifact
 from fne.store.catalog import SPLITS, Captioned, Image, image_root, read_captions, read_images
@@ -184,6 +185,16 @@ class Project:
     def weights(self) -> Path:
         """The weights file of the network."""
         return self.path(load_key(self.params, "extract", "weights"))
+
+    @property
+    def text_network(self) -> Path:
+        """The text network that reads captions."""
+        return self.path(load_section(self.params, "extract_text", ExtractText).network)
+
+    @property
+    def text_statistics(self) -> Path:
+        """The mean and deviation of each feature of captions."""
+        return self.path("features/text/statistics.h5")
 
     @property
     def statistics(self) -> Path:

@@ -14,7 +14,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -49,9 +49,11 @@ from fne.store.artifact import Artifact, Lineage, merge
 from fne.store.catalog import SPLITS, Image
 from fne.store.layout import MANIFEST
 from fne.store.rows import Rows
-from fne.text.caption_vectors import has_caption_vectors
+from fne.text.caption_vectors import has_caption_rows
 from fne.text.vocabulary import Vocabulary, read_vocabulary
 
+# The text network in a lineage, as `fne.extraction.text_networks` names it.
+TEXT_NETWORK = "text_network"
 EXAMPLES, EXAMPLE_LENGTH = 3, 60  # captions, and their characters
 SAMPLES = 24  # images
 
@@ -83,6 +85,8 @@ class Snapshot:
     version: str = ""  # a digest of all parts, which names the set in answers of a server
     count_bits: Callable[[np.ndarray, np.ndarray], np.ndarray] = ternary_products
     imported: str | None = None  # the similarity of imported vectors; then there is no model
+    # Maps sentences to vectors by a text network; None for a model of words, or if the network is unknown.
+    reader: Callable[[Sequence[str]], np.ndarray] | None = None
 
     @cached_property
     def similarity(self) -> str:
@@ -101,7 +105,7 @@ class Snapshot:
 
     @cached_property
     def encoder(self) -> Encoder | None:
-        """What encodes sentences; None if vectors of captions were imported: what made them is unknown."""
+        """What encodes words; None if the model reads rows of captions."""
         if self.model is None or without_encoder(self.model.artifact):
             return None
         return sentence_encoder(self.model)
@@ -169,8 +173,27 @@ class Snapshot:
 
 
 def without_encoder(model: Artifact) -> bool:
-    """Return whether the vectors of captions were imported, so that none can be computed for a sentence."""
-    return has_caption_vectors(model.lineage)
+    """Return whether a model reads rows of captions in place of words."""
+    return has_caption_rows(model.lineage)
+
+
+def network_reader(
+    project: Project, origin: Artifact, model: Artifact | None = None
+) -> Callable[[Sequence[str]], np.ndarray] | None:
+    """Return what maps sentences to vectors by the text network behind rows, loaded when it is needed.
+
+    None if that network is unknown. Arguments are those of `fne.search.embed_query.sentence_reader`.
+    """
+    if TEXT_NETWORK not in origin.lineage:
+        return None
+
+    @cache
+    def opened() -> Callable[[Sequence[str]], np.ndarray]:
+        from fne.search.embed_query import sentence_reader  # torch: slow to import
+
+        return sentence_reader(project, origin, model)
+
+    return lambda sentences: opened()(sentences)
 
 
 def sentence_encoder(model: ModelFile) -> Encoder:
@@ -187,15 +210,16 @@ def open_for_sentence(project: Project, in_folder: bool) -> Snapshot:
     vocabulary = read_vocabulary(project.vocabulary)
     model = read_model_file(project.model, PREFIX)
     lineage = merge(model.artifact, vocabulary.artifact)
-    catalog, images, captions = project.catalog, None, None
+    catalog, images, captions, reader = project.catalog, None, None, None
     if without_encoder(model.artifact):
+        reader = network_reader(project, model.artifact, model.artifact)
         captions = caption_space(catalog, project.open_caption_vectors(), False)
     if not in_folder:
         store = project.open_image_vectors()
         lineage = merge(model.artifact, vocabulary.artifact, store.artifact, *catalog.artifacts)
         require_same_model(model.artifact, store.artifact)
         images = image_space(catalog, store, False)
-    return Snapshot(catalog, lineage, None, model, vocabulary, images, captions)
+    return Snapshot(catalog, lineage, None, model, vocabulary, images, captions, reader=reader)
 
 
 def open_for_image(project: Project) -> Snapshot:
@@ -215,12 +239,15 @@ def open_embeddings(project: Project) -> Snapshot:
 
 
 def open_imported(project: Project) -> Snapshot:
-    """Open imported vectors of both sides: what makes those of a new sentence or photo is unknown."""
+    """Open imported vectors of both sides: what makes those of a new photo is unknown."""
     catalog = project.catalog
     sides = open_sides(load_section(project.params, IMPORTED, Imported), project.params.parent)
     lineage = merge(sides.images.artifact, sides.captions.artifact, *catalog.artifacts)
     spaces = image_space(catalog, sides.images, False), caption_space(catalog, sides.captions, False)
-    return Snapshot(catalog, lineage, images=spaces[0], captions=spaces[1], imported=sides.similarity)
+    reader = network_reader(project, sides.captions.artifact)
+    return Snapshot(
+        catalog, lineage, images=spaces[0], captions=spaces[1], imported=sides.similarity, reader=reader
+    )
 
 
 def load_snapshot(params: Path, model: str = MATCHING) -> Snapshot:
@@ -258,7 +285,14 @@ def load_snapshot(params: Path, model: str = MATCHING) -> Snapshot:
     digests = [artifact.digest for artifact in artifacts]
     digests += [each.artifact.digest for each in describing.values()]
     version = hashlib.sha256("\n".join(digests).encode()).hexdigest()[:16]
-    found = Snapshot(catalog, lineage, *parts, describing, notes, version, ternary_products)
+    reader = network_reader(project, file.artifact, file.artifact) if file else None
+    if reader:
+        try:
+            reader(["a"])  # so that the first sentence does not wait for the network
+        except InputError as error:
+            reader = None
+            notes.append(f"no new sentences: {error.message}")
+    found = Snapshot(catalog, lineage, *parts, describing, notes, version, ternary_products, reader=reader)
     found.prepare()
     return found
 

@@ -59,8 +59,8 @@ MUCH = 1 << 30  # bytes
 BLOCK = 1024  # rows read at once
 # The setting of a store that has no rows on purpose; its value is the reason.
 WITHOUT_ROWS = "without_rows"
-# The name of a store with a row per caption; other stores have one per image.
-CAPTION_VECTORS = "caption_vectors"
+# The names of stores with a row per caption; other stores have one per image.
+OF_CAPTIONS = ("caption_embeddings", "caption_features", "caption_vectors")
 # Ids and their rows (ids, features).
 Block = tuple[list[str], np.ndarray]
 
@@ -359,7 +359,7 @@ def _check(path: Path, done: Done) -> Contents:
     foreign = sorted({each.name for each in path.iterdir()} - files)
     faults += [f"{path}: '{name}' does not belong to the store, move it elsewhere" for name in foreign]
     faults += repeated(path, rows.ids)
-    if rows.artifact.name == CAPTION_VECTORS:
+    if rows.artifact.name in OF_CAPTIONS:
         return Contents(rows.artifact, caption_ids=rows.ids, faults=faults)
     return Contents(rows.artifact, image_ids=rows.ids, faults=faults)
 

@@ -150,7 +150,7 @@ def disagreements(path: Path, artifact: Artifact, contents: Contents, project: P
         listed = None
     return [
         *_compare_ids(path, contents.image_ids, listed, exactly=extracted or artifact.name == "images"),
-        *_compare_ids(path, contents.caption_ids, project.captions, exactly=True),
+        *_compare_ids(path, contents.caption_ids, project.captions, exactly="captions" in artifact.lineage),
         *_compare_lineage(path, artifact, project.artifacts),
     ]
 

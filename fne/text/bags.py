@@ -7,6 +7,7 @@ A caption's features are the weighted sum of the vectors of its words, divided b
 A word that occurs twice counts twice. One-hot vectors, inverse document frequencies as weights and the norm
 of order 2 give tf-idf rows (of length one except for repeated words); word vectors, equal weights and the
 norm of order 1 give the mean of the word vectors. Without a word of positive weight, features are zero.
+A caption that has a row in place of words counts as one word of its own.
 """
 
 from collections.abc import Sequence
@@ -59,6 +60,8 @@ class WordFeatures:
     table: Tensor  # the vector of each word (words, dim), in float64, or in float32 for less exact features
     weights: np.ndarray  # the weight of each word (words)
     order: float  # the norm of the weights, 1 or 2
+    # Of rows of captions: their map to the table, which has a row per caption.
+    components: "Components | None" = None
 
     @property
     def dim(self) -> int:
@@ -73,6 +76,14 @@ class WordFeatures:
         if not len(words):
             return self.table.new_zeros((len(bags), self.dim))
         return functional.embedding_bag(words, self.table, starts, mode="sum", per_sample_weights=scales)
+
+
+@dataclass(frozen=True)
+class Components:
+    """A map of rows: what is subtracted, and the principal components."""
+
+    mean: Tensor  # (features) in float64
+    basis: Tensor  # (features, dim) in float64
 
 
 def inverse_document_frequencies(bags: Bags, words: int, min_count: int) -> np.ndarray:
@@ -168,6 +179,33 @@ def mean_features(vectors: np.ndarray) -> WordFeatures:
     weights = np.ones(len(vectors))
     weights[UNKNOWN] = 0.0
     return WordFeatures(torch.from_numpy(vectors.astype(np.float64)), weights, order=1.0)
+
+
+def row_features(values: np.ndarray, training: np.ndarray, dim: int) -> WordFeatures:
+    """Return features that are rows of captions, reduced to their principal components.
+
+    Args:
+        values: the rows (captions, features) of all captions.
+        training: the positions of the training captions, which decide mean and components.
+        dim: how many components are kept; 0 for all values as they are, minus their mean.
+    """
+    features = values.shape[1]
+    total, moment = torch.zeros(features, dtype=torch.float64), torch.zeros(features, features).double()
+    blocks = [training[first : first + BLOCK] for first in range(0, len(training), BLOCK)]
+    reduced = 0 < dim < features
+    for places in blocks:
+        total += torch.from_numpy(values[places]).sum(dim=0, dtype=torch.float64)
+    mean = total / len(training)
+    for places in blocks if reduced else []:
+        centered = torch.from_numpy(values[places]).float() - mean.float()
+        moment += centered.T @ centered
+    every = torch.eye(features, dtype=torch.float64)
+    basis = leading_eigenvectors(moment / len(training), dim) if reduced else every
+    table = torch.empty((len(values), basis.shape[1]))
+    for first in range(0, len(values), BLOCK):
+        centered = torch.from_numpy(values[first : first + BLOCK]).float() - mean.float()
+        table[first : first + BLOCK] = centered @ basis.float() if reduced else centered
+    return WordFeatures(table, np.ones(len(values)), order=1.0, components=Components(mean, basis))
 
 
 def _fix_signs(vectors: Tensor) -> Tensor:

@@ -11,6 +11,8 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch.nn import functional
 
+from fne.core.errors import InputError
+from fne.core.files import file_digest
 from fne.extraction.cost import plain_flops, time_per_image
 from fne.extraction.extractor import build_extractor
 from fne.extraction.fast_convolutions.crop_sharing import unsupported_reason
@@ -88,9 +90,18 @@ def test_blocks_of_a_vision_transformer_are_timms_own_intermediate_features(name
     model, network = random_network(name)
     features = computed_by_timm(model, crops_for(name))
     values = layers_of(network, crops_for(name))
-    assert list(values) == ["patch_embed.proj", *(f"blocks.{number}" for number in range(len(features)))]
+    classes = model.cls_token is not None
+    with torch.inference_mode():
+        prefixed = model.forward_intermediates(
+            crops_for(name), norm=False, intermediates_only=True, return_prefix_tokens=classes
+        )
+    tokens = ("blocks.{}:cls", "blocks.{}") if classes else ("blocks.{}",)
+    blocks = [each.format(number) for number in range(len(features)) for each in tokens]
+    assert list(values) == ["patch_embed.proj", *blocks]
     for number, feature in enumerate(features):
         assert close(values[f"blocks.{number}"], feature.mean(dim=(2, 3)))
+        if classes:
+            assert close(values[f"blocks.{number}:cls"], prefixed[number][1][:, 0])
 
 
 @pytest.mark.parametrize("name", ["timm/test_convnext", "timm/test_mambaout"])
@@ -126,7 +137,7 @@ def test_every_convolution_is_a_layer_named_after_its_module(name):
     layers = [tap.layer for tap in find_backbone(name).taps]
     assert convolutions <= set(layers)
     assert len(layers) == len(set(layers))
-    assert set(layers) <= {each for each, _ in model.named_modules()}
+    assert {each.removesuffix(":cls") for each in layers} <= {each for each, _ in model.named_modules()}
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -260,3 +271,95 @@ def test_a_network_goes_through_all_stages_of_the_demo(run, tmp_path, name):
     assert [layer.name for layer in rows.layers] == [tap.layer for tap in find_backbone(name).taps]
     assert rows.artifact.settings["backbone"] == name
     assert 0 < json.loads(Path("metrics/retrieval.json").read_text())["test_full"]["rsum"] <= 600
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks", "tokens", "side", "size", "mean"),
+    [
+        ("vit_base_patch32_clip_224.openai", 12, 12, 224, 248, 0.48145466),
+        ("vit_base_patch16_siglip_224.webli", 12, 0, 224, 248, 0.5),  # it has no class token
+        ("vit_small_patch14_reg4_dinov2.lvd142m", 12, 12, 518, 518, 0.485),
+        ("vit_small_patch16_dinov3.lvd1689m", 12, 12, 256, 256, 0.485),
+    ],
+)
+def test_image_towers_of_today_have_their_class_tokens_and_their_own_preprocessing(
+    name, blocks, tokens, side, size, mean
+):
+    network = open_timm(f"timm/{name}")
+    layers = [tap.layer for tap in network.taps]
+    assert sum(each.endswith(":cls") for each in layers) == tokens
+    assert sum(each.startswith("blocks.") for each in layers) == blocks + tokens
+    assert (network.side, network.input.size, network.input.mean[0]) == (side, size, mean)
+    assert (network.input.filter, [each.layer for each in network.outputs]) == ("bicubic", ["pooled"])
+
+
+def pretrained(tmp_path, monkeypatch, content="kind: timm\n"):
+    """A hub that has one file: the weights of a network, with the classifier."""
+    state = timm.create_model("test_vit").state_dict()
+    folder = tmp_path / ("c" * 40)
+    folder.mkdir()
+    save_file(state, folder / "model.safetensors")
+    asked = []
+
+    def download(repository, file, revision):
+        asked.append((repository, file, revision))
+        return str(folder / file)
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    place = tmp_path / "pretrained.yaml"
+    place.write_text(content)
+    return place, state, folder, asked
+
+
+def test_pretrained_weights_of_a_tag_come_with_their_revision_and_digest(tmp_path, monkeypatch):
+    place, state, folder, asked = pretrained(tmp_path, monkeypatch)
+    found = load_weights(place, "timm/test_vit")
+    assert asked == [("timm/test_vit.r160_in1k", "model.safetensors", "main")]
+    assert found.artifact.settings["revision"] == "c" * 40
+    assert found.artifact.digest == file_digest(folder / "model.safetensors")
+    assert found.input == open_timm("timm/test_vit").input
+    assert found.state.keys() == {each for each in state if not each.startswith("head.")}
+    assert all(torch.equal(value, state[each]) for each, value in found.state.items())
+    place.write_text(f"kind: timm\nfile: {folder.name}/model.safetensors\n")
+    beside = load_weights(place, "timm/test_vit").artifact
+    assert (beside.digest, "revision" in beside.settings, len(asked)) == (found.artifact.digest, False, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("vgg16", "kind: timm\n", "names weights of timm, but extract.backbone is 'vgg16'"),
+        ("timm/vit_base_patch32_plus_256", "kind: timm\n", "timm has no weights on the hub for"),
+        (
+            "timm/test_vit",
+            "kind: timm\nsha256: {timm/test_vit: 'deadbeef'}\n",
+            "expected SHA-256 deadbeef, found",
+        ),
+        ("timm/test_vit2", "kind: timm\n", "does not fit timm/test_vit2"),
+        (
+            "timm/test_vit",
+            "kind: timm\nfile: none.safetensors\n",
+            "names 'none.safetensors', but there is no",
+        ),
+    ],
+)
+def test_pretrained_weights_that_are_not_there_or_others_are_refused(
+    tmp_path, monkeypatch, name, content, message
+):
+    place, *_ = pretrained(tmp_path, monkeypatch, content)
+    with pytest.raises(InputError, match=message):
+        load_weights(place, name)
+
+
+def test_without_the_hub_the_error_says_which_file_to_save_where(tmp_path, monkeypatch):
+    place, *_ = pretrained(tmp_path, monkeypatch)
+
+    def unreachable(*_, **__):
+        raise OSError("no connection")
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", unreachable)
+    with pytest.raises(InputError, match="no connection") as refused_:
+        load_weights(place, "timm/test_vit")
+    assert refused_.value.message.endswith(
+        f"save it as {tmp_path / 'model.safetensors'}, and add `file: model.safetensors` to {place}"
+    )

@@ -1,6 +1,6 @@
 """Closed-form alignment against plain dense implementations and problems with known solutions."""
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -10,13 +10,14 @@ from fne.core.errors import InputError
 from fne.evaluation.metrics.ranks import rank
 from fne.evaluation.metrics.recall import sum_of_recalls, summarize
 from fne.matching import closed_form, second_moments
-from fne.matching.closed_form import METHODS, Alignment, CaptionedImages, fit, needed_memory
+from fne.matching.closed_form import METHODS, Alignment, CaptionedImages, fit, needed_memory, to_matcher
 from fne.matching.model import Matcher, Shape
 from fne.matching.second_moments import FewImages, Moments
 from fne.matching.settings import ClosedForm
 from fne.matching.similarities import cosine
 from fne.store.layout import Layer
 from fne.store.rows import Rows
+from fne.text.bags import Bags
 from tests.support.features import store
 
 IMAGES, FEATURES, WORDS = 90, 12, 25
@@ -374,3 +375,35 @@ def test_fewer_images_than_features_are_aligned_alike(tmp_path, monkeypatch):
     monkeypatch.setattr(closed_form, "FEW_BYTES", 0)
     many = fit(opened, images, None, WORDS, "cca", changed(holdout=5))
     assert [trial.rsum for trial in few.trials] == [trial.rsum for trial in many.trials]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("text_dim", [0, 4])
+def test_rows_of_captions_are_aligned_like_their_principal_components_as_words(data, method, text_dim):
+    """With a word of its own for each caption, and its components as the vector, the mean is that row."""
+    rows, images = data
+    generator = np.random.default_rng(3)
+    spread = generator.normal(size=(9, 9))
+    captions = (generator.normal(size=(len(images.bags), 9)) @ spread + 2).astype(np.float32)
+    numbers = np.arange(len(captions))
+    by_row = replace(images, bags=Bags(numbers, np.arange(len(captions) + 1)))
+    by_word = replace(images, bags=Bags(numbers + 1, np.arange(len(captions) + 1)))
+    basis = np.eye(9)
+    if text_dim:
+        basis = np.linalg.svd(captions - captions.mean(axis=0), full_matrices=False)[2][:text_dim].T
+    words = np.concatenate([np.zeros((1, basis.shape[1])), captions @ basis])
+    found = fit(rows, by_row, None, 0, method, changed(text="rows", text_dim=text_dim), captions)
+    expected = fit(rows, by_word, None, len(words), method, changed(text="vectors"), words)
+    assert astuple(found.chosen) == pytest.approx(astuple(expected.chosen))
+    matcher = to_matcher(found)
+    with torch.no_grad():
+        vectors = matcher.text_encoder(torch.from_numpy(captions), torch.ones(len(captions))).numpy()
+    theirs = expected.words[1:, :-1] + expected.text_bias
+    # The axes may differ in sign.
+    assert np.allclose(
+        vectors @ vectors.T, theirs @ theirs.T, rtol=2e-3, atol=2e-3 * np.abs(theirs @ theirs.T).max()
+    )
+    mapped = [each.image_weight.T @ each.image_weight for each in (found, expected)]
+    assert np.allclose(*mapped, rtol=2e-3, atol=2e-3 * np.abs(mapped[1]).max())
+    assert matcher.shape.text_encoder == "rows"
+    assert matcher.shape.word_dim == 9

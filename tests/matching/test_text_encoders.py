@@ -7,8 +7,9 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from fne.core.errors import InputError
+from fne.matching.image_heads import IMAGE_HEADS
 from fne.matching.prefix_gru import PrefixGru, prefixes
-from fne.matching.settings import Gru
+from fne.matching.settings import ROWS, Gru
 from fne.matching.text_encoders import TEXT_ENCODERS, last_states
 from fne.matching.word_table import pad_captions, word_table
 from tests.support.variants import settings_of
@@ -23,6 +24,9 @@ def new_encoder(name: str) -> nn.Module:
     return encoder.double().eval()
 
 
+OF_WORDS = [name for name in TEXT_ENCODERS if name not in ROWS]
+
+
 def run_cell(cell: nn.Module, vectors: list[torch.Tensor]) -> torch.Tensor:
     """Compute the last state of a caption word by word."""
     state = None
@@ -31,7 +35,7 @@ def run_cell(cell: nn.Module, vectors: list[torch.Tensor]) -> torch.Tensor:
     return (state[0] if isinstance(state, tuple) else state)[0]
 
 
-@pytest.mark.parametrize("name", TEXT_ENCODERS)
+@pytest.mark.parametrize("name", OF_WORDS)
 def test_a_caption_does_not_depend_on_its_neighbors_or_its_padding(name):
     encoder = new_encoder(name)
     alone = encoder(torch.tensor([[3, 4]]), torch.tensor([2]))
@@ -66,7 +70,7 @@ def test_a_bag_of_words_is_the_linear_map_of_the_mean_word_vector():
         torch.testing.assert_close(encoder(WORDS, LENGTHS)[row], encoder.map.weight @ mean + encoder.map.bias)
 
 
-@pytest.mark.parametrize("name", TEXT_ENCODERS)
+@pytest.mark.parametrize("name", OF_WORDS)
 def test_every_weight_gets_a_gradient(name):
     encoder = new_encoder(name)
     encoder(WORDS, LENGTHS).square().sum().backward()
@@ -209,3 +213,14 @@ def test_the_same_inputs_give_the_same_bits():
         states = last_states(words, reader, *captions)
         results.append([states, *torch.autograd.grad(states.sum(), [words.weight, *reader.parameters()])])
     assert all(torch.equal(first, second) for first, second in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_an_encoder_of_rows_is_the_image_head_of_its_name(name):
+    encoder, rows = new_encoder(name), torch.randn(4, 5, dtype=torch.float64)
+    head = IMAGE_HEADS[name.replace("rows_", "").replace("rows", "linear_bias")](5, 8, settings_of(name))
+    head.double().eval().load_state_dict(encoder.head.state_dict())
+    found = encoder(rows, torch.ones(4, dtype=torch.int64))
+    torch.testing.assert_close(found, head(rows))
+    found.square().sum().backward()
+    assert all(weight.grad is not None and weight.grad.any() for weight in encoder.parameters())

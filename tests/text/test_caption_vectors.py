@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from fne.matching.model_file import read_model_file
 from fne.store.arrays import read_arrays
@@ -43,16 +44,26 @@ def use(**train) -> None:
     change_params(Path(), {"embed": embed, "tokenize": tokenize, "train": train})
 
 
-def test_a_text_head_learns_on_imported_caption_vectors(run):
+def test_a_store_that_lacks_a_caption_is_refused(run):
+    write_both()
+    write("features/imported_captions", "caption_features", CAPTION_IDS[1:], np.ones((39, DIM), np.float32))
+    use()
+    assert run(*BEFORE).stderr.splitlines()[-1] == (
+        "Error: features/imported_captions: has no vector for 1 of 40 captions, the first is '00.png#0'; import vectors "
+        "of all captions, or run `dvc repro pipelines/text_network/dvc.yaml:embed_text`"
+    )
+
+
+@pytest.mark.parametrize("start", ["auto", "random"])
+def test_a_text_head_learns_on_rows_of_captions(run, start):
     write_both(dim=16)
-    use(text_encoder="bow", words="fixed", word_dim=16, epochs=8, image_head="linear_bias", embed_dim=16)
+    use(text_encoder="rows", start=start, epochs=8, image_head="linear_bias", embed_dim=16)
     result = run(*ALL)
     assert result.exit_code == 0, result.output
     model = read_model_file(Path("models/matching/model.safetensors"))
-    table = model.weights["text_encoder.words.weight"]
-    captions = read_arrays(Path("captions/vectors.h5"), "word_vectors")
-    assert np.array_equal(table[1:], captions["vectors"]), "fixed vectors stay as they are"
-    weight, bias = (model.weights[f"text_encoder.map.{name}"] for name in ("weight", "bias"))
+    captions = read_arrays(Path("captions/vectors.h5"), "caption_rows")
+    assert captions["vectors"].dtype == np.float32
+    weight, bias = (model.weights[f"text_encoder.head.{name}"] for name in ("weight", "bias"))
     ids = captions.texts("ids")
     expected = captions["vectors"] @ weight.T + bias
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
@@ -66,36 +77,39 @@ def test_imported_caption_vectors_are_aligned_in_closed_form(run):
     write(
         "features/imported_captions", "caption_features", CAPTION_IDS, np.repeat(images, 2, axis=0) @ rotation
     )
-    use(method="cca", **{"cca.text": "vectors", "cca.dim": 6})
+    use(method="cca", **{"cca.text": "rows", "cca.dim": 6})
     result = run(*ALL)
     assert result.exit_code == 0, result.output
     ranks = read_arrays(Path("metrics/ranks.h5"), "ranks")
     assert set(ranks["caption_ranks"].tolist()) == {1}
 
 
-def test_a_store_that_lacks_a_caption_and_methods_that_need_words_are_refused(run):
-    def refused(*stages) -> str:
-        result = run(*stages)
-        assert result.exit_code == 2
-        return result.stderr.splitlines()[-1]
-
+@pytest.mark.parametrize(
+    ("vectors", "train", "message"),
+    [
+        (
+            "features/imported_captions",
+            {"text_encoder": "gru"},
+            "params.yaml: tokenize.vectors names rows of captions, but train.text_encoder is 'gru', which reads words; "
+            "use -S train.text_encoder=rows, or -S tokenize.vectors=weights/random_words.yaml",
+        ),
+        (
+            "features/imported_captions",
+            {"method": "ridge"},
+            "params.yaml: tokenize.vectors names rows of captions, but train.ridge.text is 'tfidf', which reads words; "
+            "use -S ++train.ridge.text=rows, or -S tokenize.vectors=weights/random_words.yaml",
+        ),
+        (
+            "weights/random_words.yaml",
+            {"text_encoder": "rows_mlp"},
+            "params.yaml: train.text_encoder is 'rows_mlp', but tokenize.vectors names no rows of captions; use -S "
+            "tokenize.vectors=features/text/embeddings, which pipelines/text_network makes, or import some",
+        ),
+    ],
+)
+def test_words_and_rows_of_captions_are_not_taken_for_each_other(run, vectors, train, message):
     write_both()
-    use(text_encoder="gru")
-    message = refused(*BEFORE, "train")
-    assert message.startswith(
-        "Error: tokenize.vectors are vectors of captions, which need a text head (bow, "
-    )
-    assert "-S ++train.text_encoder=bow -S ++train.words=fixed -S ++train.word_dim=5, or " in message
-    assert message.endswith("-S train.method=cca -S ++train.cca.text=vectors")
-    use(method="ridge")
-    message = refused("train")
-    assert message.startswith(
-        "Error: tokenize.vectors are vectors of captions, but train.ridge.text is 'tfidf'"
-    )
-    assert message.endswith("; use -S ++train.ridge.text=vectors")
-    write("features/imported_captions", "caption_features", CAPTION_IDS[1:], np.ones((39, DIM), np.float32))
-    message = refused("tokenize")
-    assert message.startswith(
-        "Error: features/imported_captions: has no vector for 1 of 40 captions, the first "
-    )
-    assert message.endswith("'00.png#0'; import vectors of all captions")
+    use(**train)
+    change_params(Path(), {"tokenize": {"vectors": vectors}})
+    result = run(*BEFORE, "train")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"Error: {message}")
