@@ -17,6 +17,8 @@ from fne.text.vocabulary import Vocabulary
 Encoder = Callable[[Sequence[Sequence[int]]], np.ndarray]
 # Levels of the colors behind words, on each side of 0.
 LEVELS = 4
+# NLTK's tokenizer writes a quote so.
+QUOTES = ("``", "''")
 
 
 @dataclass(frozen=True)
@@ -71,17 +73,20 @@ def score_words(
 
 
 def as_written(text: str, tokens: Sequence[str]) -> list[str]:
-    """Return the words as they stand in a text, which may have capitals; those that differ stay as they are.
+    """Return words as they stand in a text, with its capitals and quotes; what is not found stays as it is.
 
     Example:
         >>> as_written("A Dog's “ball”.", ["a", "dog", "'s", "``", "ball", "''", "."])
         ['A', 'Dog', "'s", '``', 'ball', "''", '.']
+        >>> as_written('A "Dog"', ["a", "``", "dog", "''"])
+        ['A', '"', 'Dog', '"']
     """
     lowered, place, found = text.lower(), 0, []
     for token in tokens:
-        at = lowered.find(token.lower(), place) if len(lowered) == len(text) else -1
+        wanted = '"' if token in QUOTES and token not in text else token.lower()
+        at = lowered.find(wanted, place) if len(lowered) == len(text) else -1
         if at >= 0:
-            place = at + len(token)
+            place = at + len(wanted)
         found.append(text[at:place] if at >= 0 else token)
     return found
 

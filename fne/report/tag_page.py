@@ -7,7 +7,7 @@ import numpy as np
 
 from fne.describing.annotations import Tagged
 from fne.evaluation.score_tags import TagResults, TagRow
-from fne.report.description_page import Frame, choose_thirds, render_description
+from fne.report.description_page import Frame, at_a_glance, choose_thirds, render_description
 
 PAGE = "tags_page"  # in lineages, records and `params.yaml`
 MAIN = "val/f1_sum"  # the validation score that is drawn first
@@ -99,6 +99,18 @@ def render_tags(
         "frame": (LEFT, RIGHT, TOP, BOTTOM),
         "rare_first": rare_before_frequent(scored, counted),
         "examples": examples,
+        "glances": at_a_glance(
+            (
+                (
+                    each.id,
+                    ", ".join(name for name, _ in each.tags),
+                    f"F1 {each.f1:.0f}",
+                    each.outcome == "hit",
+                )
+                for each in examples
+            ),
+            frame.thumbnails,
+        ),
     }
     facts = {"Concepts": f"{results.metrics['concepts']} ({frame.model.get('concepts', 'tags')})"}
     scripts = ("search.js", "sort.js")

@@ -21,9 +21,10 @@ from fne.core.errors import InputError
 from fne.core.settings import not_one_of
 from fne.features.embeddings import EMBEDDINGS
 from fne.matching.model_file import require_same_model
+from fne.matching.word_removal import Word
 from fne.search.answer import Answer, Match
 from fne.search.describe_photo import PARTS, Described, Wanted, describe_rows
-from fne.search.explain import explain_images, explain_sentences
+from fne.search.explain import explain, explain_images, explain_sentences
 from fne.search.open_project import (
     IMPORTED,
     CatalogContents,
@@ -191,6 +192,14 @@ def sentences_for_image(
         splits=_splits(space, places),
         tag=filters.tag,
     )
+
+
+def explain_sentence(snapshot: Snapshot, text: str, vector: np.ndarray | None) -> list[Word]:
+    """Return how much each word of a sentence matters for an image, given its vector."""
+    if snapshot.vocabulary is None or vector is None:
+        raise AbsentError("sentences need a trained model; run `dvc repro encode`")
+    encode_sentence(text, snapshot.vocabulary)  # refuses one without a known word
+    return explain(snapshot, [text], vector[None])[0]
 
 
 def similar_images(

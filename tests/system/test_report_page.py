@@ -106,7 +106,7 @@ def test_the_search_shows_the_examples_that_contain_every_word(open_page, report
 def test_search_and_outcome_filter_combine(open_page, report):
     page = open_page(report).page
     gallery = page.locator(".gallery:has(#images)")
-    gallery.get_by_label("Found at once").check()
+    gallery.get_by_label("Rank 1").check()
     hits = shown(page, "images").count()
     assert 0 < hits < gallery.locator(".example").count()
     assert hits == gallery.locator(".example.hit").count()
