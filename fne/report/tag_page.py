@@ -18,6 +18,7 @@ AVERAGES = {
 }
 SCORES = ("precision", "recall", "f1")
 CONCEPTS = 8  # how many an example shows
+GOOD = 50  # the F1 of a good example in the first look
 # The plotting area of the chart of the order, in a picture of 420 x 230.
 LEFT, RIGHT, TOP, BOTTOM = 42, 408, 22, 188
 
@@ -105,7 +106,7 @@ def render_tags(
                     each.id,
                     ", ".join(name for name, _ in each.tags),
                     f"F1 {each.f1:.0f}",
-                    each.outcome == "hit",
+                    each.f1 >= GOOD,
                 )
                 for each in examples
             ),
