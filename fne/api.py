@@ -16,6 +16,7 @@ from fne.core.errors import InputError
 from fne.core.files import FETCH, replacing
 from fne.core.settings import not_one_of
 from fne.matching.model_file import FINETUNING, MODELS, ModelFile, model_of, read_model, read_model_file
+from fne.matching.word_removal import Encoder
 from fne.search.engine import encode_sentence
 from fne.search.numpy_model import PREFIX
 from fne.search.open_project import (
@@ -30,7 +31,7 @@ from fne.search.open_project import (
     parse_query,
 )
 from fne.search.open_project import CatalogContents as Contents
-from fne.search.snapshot import Encoder, network_reader, sentence_encoder, without_encoder
+from fne.search.snapshot import network_reader, sentence_encoder, without_encoder
 from fne.store.artifact import merge
 from fne.store.catalog import SPLITS, in_split, split_ids
 from fne.store.checksums import read_metrics

@@ -9,6 +9,7 @@ from fne.core.files import write_text
 from fne.core.options import OUTPUT, InputFiles, params_option
 from fne.core.settings import load_key, load_section
 from fne.core.stage import input_digests, stage
+from fne.report.explanations import explain_gallery
 from fne.report.facts import head
 from fne.report.gallery import choose_gallery
 from fne.report.page import EXPERIMENT, make_thumbnails, render_imported
@@ -38,10 +39,12 @@ def main(metrics: Path, catalog: Path, page: Path, params: Path) -> None:
     # Without image files there is none that could be of another data set.
     lineage = recorded_lineage(evaluation.artifact, captions_artifact, *[images_artifact] * bool(images))
     gallery = choose_gallery(evaluation, settings.examples, settings.seed)
+    gallery, explanations = explain_gallery(gallery, evaluation, captioned, None)
     thumbnails = make_thumbnails(gallery.image_ids, images, image_root(root))
     record = page_record(settings.model_dump() | {"root": root}, lineage, input_digests(), "imported")
     about = head(lineage, root, captioned, os.environ.get(EXPERIMENT))
-    write_text(page, render_imported(evaluation, lineage, gallery, captioned, thumbnails, about, record))
+    text = render_imported(evaluation, lineage, gallery, captioned, thumbnails, about, record, explanations)
+    write_text(page, text)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,8 @@ ALLOWED = {
     "probing": BASE | {"text", "matching", "evaluation", "probing"},
     # A study runs what the stages run, in one process.
     "experiments": LEARNING | {"datasets", "extraction", "features", "matching", "experiments"},
-    "report": BASE | {"describing", "evaluation", "experiments", "probing", "report"},
+    # The words of sentences, and how much each matters for a model.
+    "report": BASE | {"text", "matching", "describing", "evaluation", "experiments", "probing", "report"},
     # What makes the embedding of a new image and the vector of a sentence.
     "search": LEARNING
     | {"datasets", "extraction", "features", "matching", "describing", "finetuning", "search"},

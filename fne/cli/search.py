@@ -23,6 +23,7 @@ from fne.search.open_project import IMPORTED, MATCHING, TUNED, choose_model
 @click.option("--split", metavar="NAME", help="Search only this split of the catalog: test, …")
 @click.option("--tag", help="Search only images of the catalog that have this tag.")
 @click.option("--k", type=click.IntRange(min=1), default=10, show_default=True, help="Number of matches.")
+@click.option("--explain", is_flag=True, help="Show how much each word matters: the score it adds.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 @click.option("--sheet", type=OUTPUT, help="Also write the answer as a contact sheet (PNG).")
 def search(
@@ -34,6 +35,7 @@ def search(
     split: str | None,
     tag: str | None,
     k: int,
+    explain: bool,
     as_json: bool,
     sheet: Path | None,
 ) -> None:
@@ -47,6 +49,7 @@ def search(
       fne search --by fne photo.jpg                      similar images; no model needed
       fne search "a dog" --in ~/photos                   in a folder of photos without captions
       fne search "a dog" --split test                    only images that were not trained on
+      fne search "a dog" --explain                       which words matter for each image
       fne search "a dog" --model tuned                   with the fine-tuned network
       fne search "a dog" --model imported                by imported vectors; captions of the catalog only
 
@@ -59,7 +62,7 @@ def search(
     # Only the index of a folder takes long.
     with explain_interrupt() if folder else nullcontext():
         answer = engine.search(
-            choose_model(params, model, imported=True), " ".join(query), by, folder, k, split, tag
+            choose_model(params, model, imported=True), " ".join(query), by, folder, k, split, tag, explain
         )
     if answer.unknown_words:
         say(f"Warning: not in the vocabulary: {', '.join(answer.unknown_words)}", err=True)
@@ -68,7 +71,7 @@ def search(
     if as_json:
         say(json.dumps(answer.as_dict(), ensure_ascii=False, indent=1))
     else:
-        say("\n".join(answer.lines()))
+        say("\n".join(answer.lines(colors=explain)), escapes=explain)
     if sheet:
         write_sheet(sheet, answer)
         say(f"{sheet}: contact sheet of {min(len(answer.matches), MAX_MATCHES)} matches", err=True)

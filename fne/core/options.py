@@ -39,6 +39,13 @@ params_option = click.option(
     help="The parameter file.",
 )
 
+reader_option = click.option(
+    "--reader",
+    type=(INPUT, INPUT, INPUT),
+    metavar="MODEL VOCABULARY VECTORS",
+    help="Show which words matter for this model, given its vocabulary and its vectors of images.",
+)
+
 
 def model_option(*models: str) -> Callable[[Command], Command]:
     """Return the option that chooses what to search with; the first is the default."""

@@ -38,9 +38,23 @@ def printable(text: str) -> str:
     return " ".join(visible.split())
 
 
-def say(text: str, err: bool = False) -> None:
-    """Print a text of one or more lines, with `harmless` control characters, to standard output or error."""
-    click.echo(harmless(text), err=err)
+def say(text: str, err: bool = False, escapes: bool = False) -> None:
+    """Print a text of one or more lines, with `harmless` control characters, to standard output or error.
+
+    With `escapes`, the text may be `colored`; all else in it must be `printable`.
+    """
+    click.echo(harmless(text, "\n\x1b" if escapes else "\n"), err=err)
+
+
+def colored(text: str, weight: float) -> str:
+    """Return a text in green if its weight, from -1 to 1, is large, and in red if it is below 0.
+
+    Escapes are left out where the output is not a terminal.
+    """
+    if abs(weight) < 0.25:
+        return text
+    color = "green" if weight > 0 else "red"
+    return click.style(text, fg="black", bg=color) if abs(weight) > 0.5 else click.style(text, fg=color)
 
 
 def format_time(seconds: float) -> str:

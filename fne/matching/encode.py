@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from fne.core.device import download, upload
 from fne.core.distributed_layers import Step
@@ -46,6 +47,19 @@ def encode_captions(
     words = (pairs.captions(block) for block in _own_blocks(ids, processes))
     vectors = (matcher.embed_captions(upload(each, matcher.device), lengths) for each, lengths in words)
     return _shared(matcher, vectors, ids, processes)
+
+
+@torch.no_grad()
+def encode_sentences(matcher: Matcher, sentences: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return the vectors (sentences, embed_dim) of sentences, given their word numbers, on the CPU."""
+    matcher.eval()
+    vectors = []
+    for start in range(0, len(sentences), BLOCK):
+        listed = [torch.tensor(list(numbers)) for numbers in sentences[start : start + BLOCK]]
+        words, lengths = pad_sequence(listed, batch_first=True), torch.tensor([len(each) for each in listed])
+        vectors.append(download(matcher.embed_captions(upload(words, matcher.device), lengths)))
+    encoded: np.ndarray = torch.cat(vectors).numpy()
+    return encoded
 
 
 def vector_shards(

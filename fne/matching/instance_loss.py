@@ -48,16 +48,27 @@ class Instance(nn.Module):
             vectors: (rows, dim), before ReLU and not normalized to length one.
             step: which rows of the whole batch these are; for dropout while training, and several processes.
         """
-        [loss] = self.losses([vectors], labels, step)
+        [(loss, _)] = self.losses([vectors], labels, step)
         return loss
 
-    def losses(self, paths: Sequence[Tensor], labels: Tensor, step: Step | None = None) -> list[Tensor]:
-        """Return what `forward` does for several paths of the same rows, in one matrix product."""
+    def losses(
+        self, paths: Sequence[Tensor], labels: Tensor, step: Step | None = None
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Return what `forward` does for several paths of the same rows, in one matrix product.
+
+        The second of each is the top-1 error: the fraction of rows whose class is not the likeliest.
+        """
         hidden = [self.dropout(vectors.relu(), step) for vectors in paths]
         scores = functional.linear(torch.cat(hidden), self.weight, self.bias)  # (paths x rows, classes)
         total = max(1, len(labels) if step is None else step.total)
         parts = scores.view(len(paths), len(labels), -1)
-        return [functional.cross_entropy(part, labels, reduction="sum") / total for part in parts]
+        return [
+            (
+                functional.cross_entropy(part, labels, reduction="sum") / total,
+                (part.detach().argmax(dim=1) != labels).sum() / total,
+            )
+            for part in parts
+        ]
 
 
 @dataclass(frozen=True)

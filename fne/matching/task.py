@@ -220,10 +220,12 @@ class MatchingTask:
             weighted.append(objective.rank * ranking)
             values.append(objective.rank * ranking.detach())
         if objective.has_instance_loss:
-            for name, weight, own in self._instance_terms(vectors, batch, step):
-                mean = own.detach().clone()
+            for name, weight, own, wrong in self._instance_terms(vectors, batch, step):
+                mean, error = own.detach().clone(), wrong.to(own.dtype)
                 self._processes.add(mean)
+                self._processes.add(error)
                 terms[name] = mean * len(batch)  # summed, because the history divides by the pairs
+                terms[f"{name}_error"] = 100 * error * len(batch)  # in percent
                 weighted.append(weight * own)
                 values.append(weight * mean)
         return Loss(torch.stack(weighted).sum(), torch.stack(values).sum() * scale, terms)
@@ -243,8 +245,8 @@ class MatchingTask:
 
     def _instance_terms(
         self, vectors: BatchVectors, batch: PairBatch, step: Step
-    ) -> list[tuple[str, float, Tensor]]:
-        """Return the name, the weight and this process's part of each term of the instance loss."""
+    ) -> list[tuple[str, float, Tensor, Tensor]]:
+        """Return name, weight, and this process's part of each term of the instance loss and of its error."""
         assert self._classes is not None
         paths = [
             (IMAGE_CLASSES, self._objective.image_classes, vectors.own_images),
@@ -255,10 +257,10 @@ class MatchingTask:
         if self._objective.mined:  # a mined caption has the class of its own image
             owners = [self.data.training.owners[each] for each in batch.caption_ids[step.rows]]
             labels_of = {IMAGE_CLASSES: labels, TEXT_CLASSES: self._labels(owners)}
-            losses = [loss(outputs, labels_of[name], step) for name, _, outputs in used]
+            losses = [loss.losses([outputs], labels_of[name], step)[0] for name, _, outputs in used]
         else:
             losses = loss.losses([outputs for _, _, outputs in used], labels, step)
-        return [(name, weight, each) for (name, weight, _), each in zip(used, losses, strict=True)]
+        return [(name, weight, *each) for (name, weight, _), each in zip(used, losses, strict=True)]
 
     def _labels(self, image_ids: Sequence[str]) -> Tensor:
         assert self._classes is not None

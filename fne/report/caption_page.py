@@ -9,7 +9,7 @@ from fne.describing.annotations import Written
 from fne.describing.data import reference_sentences
 from fne.describing.settings import CAPTIONER
 from fne.evaluation.score_captions import CONSENSUS, CONSTANT, NEAREST, CaptionScores
-from fne.report.description_page import Frame, choose_thirds, render_description
+from fne.report.description_page import Frame, at_a_glance, choose_thirds, render_description
 from fne.store.catalog import Captioned
 
 PAGE = "captions_page"  # in lineages, records and `params.yaml`
@@ -89,6 +89,19 @@ def render_captions(scores: CaptionScores, examples: Sequence[CaptionExample], f
         "best_baseline": TITLES[scores.best_baseline][0] if scores.above else "",
         "titles": [title for title, _ in TITLES.values()],
         "examples": examples,
+        "glances": at_a_glance(
+            (
+                (
+                    each.id,
+                    " ".join(word.text for word in each.words),
+                    "CIDEr-D " + ("unknown" if each.score is None else f"{each.score:.2f}"),
+                    each.outcome == "best",
+                )
+                for each in examples
+                if each.outcome != "middle"
+            ),
+            frame.thumbnails,
+        ),
     }
     return render_description("captions.html", scores.name, values, frame)
 

@@ -30,6 +30,11 @@ METRIC_LABELS = {
     "val": "Validation",
     "word_probability": "mean probability of a word",
 }
+# The errors of the instance loss, with the names of its terms.
+ERRORS = {
+    f"train/terms/{name}_error": f"Training top-1 class error of {kind}, in percent"
+    for name, kind in (("image_classes", "images"), ("text_classes", "captions"))
+}
 
 Scale = Callable[[float], float]
 
@@ -212,6 +217,8 @@ def metric_title(name: str) -> str:
         >>> metric_title("val/text_to_image/R@10")
         'Validation R@10, sentence → images'
     """
+    if name in ERRORS:
+        return ERRORS[name]
     first, *middle, last = [METRIC_LABELS.get(part, part) for part in name.split("/")]
     return ", ".join([f"{first} {last}", *middle])
 

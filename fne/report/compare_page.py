@@ -35,6 +35,7 @@ from fne.experiments.runs import (
     read_or_warn,
 )
 from fne.report.charts import Chart, overlaid_curves, overlaid_recall
+from fne.report.compare_descriptions import Descriptions, compare_descriptions, grid
 from fne.report.facts import flatten
 from fne.report.gallery import Candidate, best_matches
 from fne.report.page import environment, thumbnail
@@ -121,6 +122,7 @@ class Comparison:
     sentences: Mapping[str, str]  # caption id: text
     captions: Mapping[str, list[str]]  # image id: its captions
     pictures: Mapping[str, str]  # image id: data URI
+    described: Sequence[Descriptions] = ()  # tags and captions, if both have some
 
     @property
     def title(self) -> str:
@@ -149,7 +151,8 @@ def compare_runs(
         Side(name, run, seeds_of(run, all_runs), _history(project, run))
         for name, run in zip((name_a, name_b), runs, strict=True)
     ]
-    if runs[0].experiment == runs[1].experiment:
+    described = compare_descriptions(project, *runs, moved)
+    if runs[0].experiment == runs[1].experiment and not described:
         raise InputError(
             f"'{name_a}' and '{name_b}' are the same experiment, except for the seed; name two different ones"
         )
@@ -171,7 +174,8 @@ def compare_runs(
         moves,
         sentences,
         captions,
-        _pictures(project, runs[0], moves) if pictures else {},
+        _pictures(project, runs[0], _shown_images(moves, described)) if pictures else {},
+        described,
     )
 
 
@@ -219,6 +223,7 @@ def grids(found: Comparison, moved: int = 3) -> list[Grid]:
         Grid("Settings that differ", ["setting", "A", "B"], changes, text_columns=3),
         Grid(found.title, COLUMNS, rows, legend=legend, notes=notes),
     ]
+    tables += [grid(each) for each in found.described]
     for moves in found.moves:
         queries, _ = WAYS[moves.way]
         for side, listed in (("B", moves.better_in_b), ("A", moves.better_in_a)):
@@ -337,7 +342,7 @@ def _captions(project: RecordedRuns, run: Run) -> tuple[dict[str, str], dict[str
     return sentences, {record.id: list(record.captions) for record in records}
 
 
-def _pictures(project: RecordedRuns, run: Run, moves: Sequence[Moves]) -> dict[str, str]:
+def _pictures(project: RecordedRuns, run: Run, shown: set[str]) -> dict[str, str]:
     """Return the pictures of all images that are shown, as data URIs; missing ones are left out."""
     path = project.file(run, IMAGES)
     root = run.settings.get("catalog", {}).get("root")
@@ -346,7 +351,7 @@ def _pictures(project: RecordedRuns, run: Run, moves: Sequence[Moves]) -> dict[s
     images = read_or_warn(lambda: read_images(path)[0], IMAGES) or []
     catalog = {image.id: image for image in images}
     found = {}
-    for image_id in sorted(_shown_images(moves) & catalog.keys()):
+    for image_id in sorted(shown & catalog.keys()):
         image = catalog[image_id]
         try:
             found[image_id] = thumbnail(image_root(project.root / root) / image.path, image.sha256)
@@ -355,8 +360,8 @@ def _pictures(project: RecordedRuns, run: Run, moves: Sequence[Moves]) -> dict[s
     return found
 
 
-def _shown_images(moves: Sequence[Moves]) -> set[str]:
-    shown: set[str] = set()
+def _shown_images(moves: Sequence[Moves], described: Sequence[Descriptions]) -> set[str]:
+    shown = {pair.id for each in described for pair in each.pairs}
     for each in moves:
         for mover in (*each.better_in_a, *each.better_in_b):
             if each.way == "image_to_text":

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from fne.core.stage import input_digests
+from fne.report.explanations import STRIP, Glance
 from fne.report.facts import catalog_head, counts, describing_facts, describing_phases, settings_of
 from fne.report.page import make_thumbnails, render_page
 from fne.report.record import page_record
@@ -117,6 +118,15 @@ def render_description(
         frame.record,
         scripts,
     )
+
+
+def at_a_glance(
+    examples: Iterable[tuple[str, str, str, bool]], thumbnails: Mapping[str, str]
+) -> list[Glance]:
+    """Return three good examples and one failure; each has an id, a text, a note and whether it is good."""
+    listed = [Glance(*each) for each in examples if each[0] in thumbnails and each[1]]
+    good, bad = ([each for each in listed if each.good is wanted] for wanted in (True, False))
+    return good[:STRIP] + bad[-1:]
 
 
 def choose_thirds(scores: np.ndarray, count: int, seed: int) -> dict[str, np.ndarray]:

@@ -1,4 +1,7 @@
-"""The examples on the report page, chosen by ranks, scores and seed: hits at rank 1, informative misses."""
+"""The examples on the report page, chosen by ranks, scores and seed: hits at rank 1, informative misses.
+
+Among the misses are the most confident ones: those whose wrong answer has the highest score of all.
+"""
 
 from dataclasses import dataclass
 
@@ -7,6 +10,9 @@ import numpy as np
 from fne.report.sources import Direction, Evaluation
 
 CANDIDATES = 6  # shown per example
+# What an example came to, by the highest rank of the first true item that counts as it.
+OUTCOMES = {"hit": 1, "near": 5, "mid": 10, "far": None}
+SURE = 4  # one of so many examples is one of the most confident errors
 
 
 @dataclass(frozen=True)
@@ -25,15 +31,15 @@ class Example:
 
     id: str
     rank: int
-    outcome: str  # hit, near or far, by the rank of the first true item
+    outcome: str  # of `OUTCOMES`, by the rank of the first true item
     candidates: list[Candidate]
+    sure: bool = False  # whether it is one of the most confident errors
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """The examples of both directions, best ranks first; `near` is the highest rank that counts as near."""
+    """The examples of both directions, best ranks first."""
 
-    near: int
     images: list[Example]
     sentences: list[Example]
 
@@ -47,18 +53,30 @@ class Gallery:
 
 def choose_gallery(evaluation: Evaluation, count: int, seed: int) -> Gallery:
     """Choose up to `count` examples in each direction."""
-    near = max(evaluation.image_to_text.recalls)
     images, sentences = (
-        [
-            _example(direction, query, near)
-            for query in choose_queries(direction.ranks, direction.scores[:, 0], count, generator)
-        ]
+        _choose_examples(direction, count, generator)
         for direction, generator in (
             (evaluation.image_to_text, np.random.default_rng([seed, 0])),
             (evaluation.text_to_image, np.random.default_rng([seed, 1])),
         )
     )
-    return Gallery(near, images, sentences)
+    return Gallery(images, sentences)
+
+
+def count_outcomes(ranks: np.ndarray) -> dict[str, int]:
+    """Return how many queries have each of the `OUTCOMES`, given their ranks (queries,)."""
+    found = [outcome_of(int(rank)) for rank in ranks]
+    return {outcome: found.count(outcome) for outcome in OUTCOMES}
+
+
+def outcome_of(rank: int) -> str:
+    """Return what a query came to.
+
+    Example:
+        >>> [outcome_of(rank) for rank in (1, 2, 5, 6, 10, 11)]
+        ['hit', 'near', 'near', 'mid', 'mid', 'far']
+    """
+    return next(outcome for outcome, most in OUTCOMES.items() if most is None or rank <= most)
 
 
 def choose_queries(
@@ -95,9 +113,18 @@ def _groups(queries: np.ndarray, count: int) -> list[np.ndarray]:
     return np.array_split(queries, groups) if groups else []
 
 
-def _example(direction: Direction, query: int, near: int) -> Example:
+def _choose_examples(direction: Direction, count: int, generator: np.random.Generator) -> list[Example]:
+    scores, ranks = direction.scores[:, 0], direction.ranks
+    misses = np.flatnonzero(ranks > 1)
+    sure = misses[np.argsort(-scores[misses], kind="stable")][: count // SURE]
+    others = np.setdiff1d(np.arange(len(ranks)), sure)
+    drawn = choose_queries(ranks[others], scores[others], count - len(sure), generator)
+    chosen = sorted([*others[drawn].tolist(), *sure.tolist()], key=lambda query: (ranks[query], query))
+    return [_example(direction, query, query in sure) for query in chosen]
+
+
+def _example(direction: Direction, query: int, sure: bool = False) -> Example:
     rank = int(direction.ranks[query])
-    outcome = "hit" if rank == 1 else "near" if rank <= near else "far"
     candidates = best_matches(direction, query)
     shown = candidates[:CANDIDATES]
     if not any(candidate.true for candidate in shown):
@@ -105,4 +132,4 @@ def _example(direction: Direction, query: int, near: int) -> Example:
         if not lower and direction.answers is not None:
             lower = [Candidate(direction.pool_ids[direction.answers[query]], rank, None, True)]
         shown = shown[: CANDIDATES - len(lower)] + lower
-    return Example(direction.query_ids[query], rank, outcome, shown)
+    return Example(direction.query_ids[query], rank, outcome_of(rank), shown, sure)

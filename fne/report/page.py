@@ -20,6 +20,7 @@ from fne.evaluation.baseline import Baseline
 from fne.evaluation.metrics.recall import chosen_by
 from fne.experiments.tables import PaperRow
 from fne.report.charts import learning_curves, rank_histogram, recall_curve
+from fne.report.explanations import Explanations, glance
 from fne.report.facts import (
     ancestors,
     counts,
@@ -29,7 +30,7 @@ from fne.report.facts import (
     phases,
     settings_of,
 )
-from fne.report.gallery import Gallery
+from fne.report.gallery import OUTCOMES, Gallery, count_outcomes
 from fne.report.result_rows import Row, chance_recall, results_table, small_split, start_sentence
 from fne.report.sources import TUNED, Evaluation, History, Tuning
 from fne.store.artifact import Lineage
@@ -59,6 +60,7 @@ def render(
     training: Mapping[str, Any],
     tuning: Tuning | None = None,
     record: str = "",
+    explanations: Explanations | None = None,
 ) -> str:
     """Return the page as HTML; equal inputs give equal text.
 
@@ -68,9 +70,11 @@ def render(
         head: what the page is about, by title.
         training: the content of `metrics/training.json`.
         record: how the page was made, of `fne.report.record`.
+        explanations: the words of the sentences of the gallery.
     """
+    rows = results_table(evaluation, paper_row, baseline)
     values = {
-        **_results(evaluation, gallery, captioned, results_table(evaluation, paper_row, baseline)),
+        **_results(evaluation, gallery, captioned, rows, thumbnails, explanations),
         "paper_row": paper_row,
         "phases": phases(lineage, history),
         "layers": layer_fractions(lineage),
@@ -97,11 +101,19 @@ def render_imported(
     thumbnails: Mapping[str, str],
     head: Mapping[str, str],
     record: str,
+    explanations: Explanations,
 ) -> str:
     """Return the page about imported vectors as HTML; see `render` for what it is given."""
     facts = {"Similarity": str(evaluation.artifact.settings["similarity"]), "Model": "not trained here"}
     values = {
-        **_results(evaluation, gallery, captioned, results_table(evaluation, None, None)),
+        **_results(
+            evaluation,
+            gallery,
+            captioned,
+            results_table(evaluation, None, None),
+            thumbnails,
+            explanations,
+        ),
         "paper_row": None,
         "layers": [],
         "not_started": None,
@@ -112,14 +124,27 @@ def render_imported(
 
 
 def _results(
-    evaluation: Evaluation, gallery: Gallery, captioned: Sequence[Captioned], rows: Sequence[Row]
+    evaluation: Evaluation,
+    gallery: Gallery,
+    captioned: Sequence[Captioned],
+    rows: Sequence[Row],
+    thumbnails: Mapping[str, str],
+    explanations: Explanations | None,
 ) -> dict[str, Any]:
     """Return what pages about retrieval show of an evaluation, by the names of the template."""
     captions = {
         record.id: dict(zip(record.caption_ids, record.captions, strict=True)) for record in captioned
     }
+    sentences = {id_: text for texts in captions.values() for id_, text in texts.items()}
     return {
         "evaluation": evaluation,
+        "glances": glance(gallery, evaluation.text_to_image, sentences, thumbnails),
+        "explained": explanations or Explanations(),
+        "outcomes": OUTCOMES,
+        "counts": {
+            "images": count_outcomes(evaluation.image_to_text.ranks),
+            "sentences": count_outcomes(evaluation.text_to_image.ranks),
+        },
         "directions": [
             ("image_to_text", "Image → sentences", evaluation.image_to_text),
             ("text_to_image", "Sentence → images", evaluation.text_to_image),
@@ -130,7 +155,7 @@ def _results(
         "rank_histogram": rank_histogram,
         "gallery": gallery,
         "captions": captions,
-        "sentences": {id_: text for texts in captions.values() for id_, text in texts.items()},
+        "sentences": sentences,
         "small_split": small_split(evaluation),
         "split": evaluation.split,
     }
@@ -155,6 +180,7 @@ def render_page(
     script = "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in scripts)
     shared = {
         "record": record,
+        "glances": [],
         "learning_curves": learning_curves(history),
         "kept": kept_sentence({}, history.unit, EVALUATED),
         "thumbnails": thumbnails,

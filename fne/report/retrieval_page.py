@@ -11,8 +11,10 @@ from fne.core.stage import input_digests
 from fne.core.terminal import say
 from fne.evaluation.baseline import baseline_artifact, read_baseline
 from fne.evaluation.ranks_file import RANKS
+from fne.evaluation.read_sentences import SentenceReader
 from fne.experiments.compare import compare
 from fne.experiments.tables import find_paper_row
+from fne.report.explanations import explain_gallery
 from fne.report.facts import head, history_unit
 from fne.report.gallery import choose_gallery
 from fne.report.page import EXPERIMENT, make_thumbnails, render
@@ -40,6 +42,8 @@ class Places:
     history: Path
     images: Path
     captions: Path
+    # The model, its vocabulary and the vectors of images, to leave words out; None for a page without that.
+    reader: tuple[Path, Path, Path] | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ def write_page(
     # Without image files there is none that could be of another data set.
     lineage = recorded_lineage(evaluation.artifact, captions_artifact, *[images_artifact] * bool(catalog))
     gallery = choose_gallery(evaluation, settings.examples, settings.seed)
+    reader = SentenceReader.open(*places.reader, evaluation.artifact) if places.reader else None
+    gallery, explanations = explain_gallery(gallery, evaluation, captioned, reader)
     thumbnails = make_thumbnails(gallery.image_ids, catalog, image_root(root))
     curves = read_history(places.history, evaluation.artifact, history_unit(lineage))
     paper_row = find_paper_row(places.metrics.read_bytes(), evaluation.artifact, captioned)
@@ -89,6 +95,7 @@ def write_page(
         found,
         tuned,
         record,
+        explanations,
     )
     write_text(page, text)
     _name_others(page, pages_of_other_catalogs(page, lineage))

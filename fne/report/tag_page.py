@@ -7,7 +7,7 @@ import numpy as np
 
 from fne.describing.annotations import Tagged
 from fne.evaluation.score_tags import TagResults, TagRow
-from fne.report.description_page import Frame, choose_thirds, render_description
+from fne.report.description_page import Frame, at_a_glance, choose_thirds, render_description
 
 PAGE = "tags_page"  # in lineages, records and `params.yaml`
 MAIN = "val/f1_sum"  # the validation score that is drawn first
@@ -18,6 +18,7 @@ AVERAGES = {
 }
 SCORES = ("precision", "recall", "f1")
 CONCEPTS = 8  # how many an example shows
+GOOD = 50  # the F1 of a good example in the first look
 # The plotting area of the chart of the order, in a picture of 420 x 230.
 LEFT, RIGHT, TOP, BOTTOM = 42, 408, 22, 188
 
@@ -99,6 +100,18 @@ def render_tags(
         "frame": (LEFT, RIGHT, TOP, BOTTOM),
         "rare_first": rare_before_frequent(scored, counted),
         "examples": examples,
+        "glances": at_a_glance(
+            (
+                (
+                    each.id,
+                    ", ".join(name for name, _ in each.tags),
+                    f"F1 {each.f1:.0f}",
+                    each.f1 >= GOOD,
+                )
+                for each in examples
+            ),
+            frame.thumbnails,
+        ),
     }
     facts = {"Concepts": f"{results.metrics['concepts']} ({frame.model.get('concepts', 'tags')})"}
     scripts = ("search.js", "sort.js")

@@ -25,6 +25,7 @@ def search(
     split: str | None = None,
     tag: str | None = None,
     k: int = 10,
+    explain: bool = False,
 ) -> "Answer":
     """Find images for a sentence, sentences for an image, or images that look similar.
 
@@ -40,6 +41,7 @@ def search(
         split: search only this split of the catalog, such as `test`.
         tag: search only images of the catalog that have this tag.
         k: the number of matches.
+        explain: give each match the words of the sentence, with the drop of the score without each.
 
     Raises:
         InputError: if the query is invalid, or if artifacts for it are missing.
@@ -57,7 +59,9 @@ def search(
     if k < 1:
         raise InputError(f"k: expected at least 1, got {k}")
     place = Path(folder).expanduser() if folder is not None else None
-    return engine.search(open_project(root, model, imported=True), str(query), by, place, k, split, tag)
+    return engine.search(
+        open_project(root, model, imported=True), str(query), by, place, k, split, tag, explain
+    )
 
 
 def _replace_module(function: Any) -> None:

@@ -6,12 +6,13 @@ caption or a file name can act as HTML.
 
 import base64
 import io
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from fne.core.terminal import printable
+from fne.core.terminal import colored, printable
+from fne.matching.word_removal import LEVELS, Word, levels
 
 # Increased whenever a key of the JSON changes its name or meaning.
 VERSION = 1
@@ -33,6 +34,7 @@ class Match:
         file: the path of the image.
         sentences: the captions of the image or, if sentences are searched, the one that matched.
         true: whether the catalog pairs it with the query; None if that is unknown.
+        words: how much each word of the sentence matters, if that was asked for.
     """
 
     rank: int
@@ -42,6 +44,7 @@ class Match:
     file: str | None
     sentences: list[str]
     true: bool | None
+    words: list[Word] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -93,18 +96,26 @@ class Answer:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the content of the JSON that `--json` prints."""
-        return {"version": VERSION, **asdict(self)}
+        values = {"version": VERSION, **asdict(self)}
+        for match in values["matches"]:
+            if not match["words"]:
+                del match["words"]  # not asked for
+        return values
 
     def __str__(self) -> str:
         """Return what `fne search` prints, but at most `MAX_SHOWN` matches."""
         hidden = len(self.matches) - MAX_SHOWN
-        return "\n".join(self.lines()[: MAX_SHOWN + 1] + [f"and {hidden} more matches"] * (hidden > 0))
+        lines = replace(self, matches=self.matches[:MAX_SHOWN]).lines()
+        return "\n".join(lines + [f"and {hidden} more matches"] * (hidden > 0))
 
-    def lines(self) -> list[str]:
-        """Return the lines for the terminal: rank, score, id and caption; a star marks true matches."""
+    def lines(self, colors: bool = False) -> list[str]:
+        """Return the lines for the terminal: rank, score, id and caption; a star marks true matches.
+
+        A line below a match has its words with the drop of the score without each, if wanted in `colors`.
+        """
         head = f"{self.found} for {printable(self.query)}, {printable(self.method)}"
         width = max((len(printable(match.id)) for match in self.matches), default=0)
-        return [head, *(_line(match, width) for match in self.matches)]
+        return [head, *(line for match in self.matches for line in _lines(match, width, colors))]
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: a table with thumbnails of at most `MAX_SHOWN` matches."""
@@ -149,6 +160,14 @@ def thumbnail(file: Path) -> str | None:
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=QUALITY)
     return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def _lines(match: Match, width: int, colors: bool) -> list[str]:
+    words = [
+        colored(f"{printable(word.text)} {word.drop:+.3f}", colors * level / LEVELS)
+        for word, level in zip(match.words, levels(match.words), strict=True)
+    ]
+    return [_line(match, width), *[f"{'':16} {'  '.join(words)}"] * bool(words)]
 
 
 def _line(match: Match, width: int) -> str:

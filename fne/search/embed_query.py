@@ -34,6 +34,7 @@ from fne.features.embeddings import EMBEDDINGS, Embedding
 from fne.features.embeddings import Choices as EmbeddingChoices
 from fne.features.standardize import Statistics, read_statistics
 from fne.finetuning.encode import tuned_extractor
+from fne.matching.encode import encode_sentences
 from fne.matching.model import Matcher
 from fne.matching.model_file import MODELS, read_model, require_same_model
 from fne.matching.similarities import OF_ANY_LENGTH, SIMILARITIES
@@ -328,18 +329,7 @@ def torch_encoder(model: Artifact) -> Callable[[Sequence[Sequence[int]]], np.nda
     """Load a model, and return what maps word numbers of sentences to vectors (sentences, embed_dim)."""
     matcher, found = read_model(model.path)
     merge(model, found)  # the file may have been replaced meanwhile
-    matcher.eval()
-
-    @torch.no_grad()
-    def encode(sentences: Sequence[Sequence[int]]) -> np.ndarray:
-        vectors = [
-            matcher.embed_captions(torch.tensor([list(numbers)]), torch.tensor([len(numbers)]))
-            for numbers in sentences
-        ]
-        encoded: np.ndarray = torch.cat(vectors).numpy()
-        return encoded
-
-    return encode
+    return partial(encode_sentences, matcher)
 
 
 def torch_similarity(name: str, any_length: bool = False) -> Similarity:

@@ -21,8 +21,10 @@ from fne.core.errors import InputError
 from fne.core.settings import not_one_of
 from fne.features.embeddings import EMBEDDINGS
 from fne.matching.model_file import require_same_model
+from fne.matching.word_removal import Word
 from fne.search.answer import Answer, Match
 from fne.search.describe_photo import PARTS, Described, Wanted, describe_rows
+from fne.search.explain import explain, explain_images, explain_sentences
 from fne.search.open_project import (
     IMPORTED,
     CatalogContents,
@@ -86,6 +88,7 @@ def search(
     k: int,
     split: str | None = None,
     tag: str | None = None,
+    explain: bool = False,
 ) -> Answer:
     """Find images for a sentence, sentences for an image, or images for an image.
 
@@ -95,6 +98,7 @@ def search(
         folder: searched instead of the catalog.
         split: search only images of this split of the catalog, or their sentences.
         tag: search only images that have this tag, or their sentences.
+        explain: give each match the words that matter.
     """
     if not argument.strip():
         raise InputError("the query is empty; describe what the image shows, or name an image")
@@ -104,12 +108,16 @@ def search(
         raise InputError("photos of a folder have no splits and tags; remove --split and --tag")
     project.catalog.check_filters(split, tag)
     filters = Filters(split, tag)
+    if explain and (by or project.chosen == IMPORTED):
+        raise InputError(
+            "words are left out of sentences, which a model reads; remove --explain, or --by and --model"
+        )
     if project.chosen == IMPORTED:
         if by or folder:
             raise InputError("--model imported searches the catalog by its vectors; remove --by and --in")
         return _search_imported(project, query, filters, k)
     if isinstance(query, str):
-        return _search_text(project, query, folder, filters, k)
+        return _search_text(project, query, folder, filters, k, explain)
     if by is not None:
         return _search_similar(project, query, by, folder, filters, k)
     if folder:
@@ -117,10 +125,14 @@ def search(
             f"{folder}: a folder has no sentences; find similar images with --by fne, or remove --in to "
             "search the catalog"
         )
-    snapshot = open_for_image(project)
+    snapshot = open_for_image(project, explain)
     assert snapshot.captions
     image = _with_vector(project, query, snapshot.captions.artifact)
-    return sentences_for_image(snapshot, image, k, filters)
+    answer = sentences_for_image(snapshot, image, k, filters)
+    if explain:
+        assert image.vector is not None
+        return explain_sentences(snapshot, answer, image.vector)
+    return answer
 
 
 def images_for_sentence(
@@ -180,6 +192,14 @@ def sentences_for_image(
         splits=_splits(space, places),
         tag=filters.tag,
     )
+
+
+def explain_sentence(snapshot: Snapshot, text: str, vector: np.ndarray | None) -> list[Word]:
+    """Return how much each word of a sentence matters for an image, given its vector."""
+    if snapshot.vocabulary is None or vector is None:
+        raise AbsentError("sentences need a trained model; run `dvc repro encode`")
+    encode_sentence(text, snapshot.vocabulary)  # refuses one without a known word
+    return explain(snapshot, [text], vector[None])[0]
 
 
 def similar_images(
@@ -338,10 +358,13 @@ def _search_imported(project: Project, query: QueryImage | str, filters: Filters
     return sentences_for_image(snapshot, image, k, filters)
 
 
-def _search_text(project: Project, text: str, path: Path | None, filters: Filters, k: int) -> Answer:
+def _search_text(
+    project: Project, text: str, path: Path | None, filters: Filters, k: int, explain: bool
+) -> Answer:
     snapshot = open_for_sentence(project, in_folder=path is not None)
     if path is None:
-        return images_for_sentence(snapshot, text, k, filters)
+        answer = images_for_sentence(snapshot, text, k, filters)
+        return explain_images(snapshot, answer, snapshot.images) if explain and snapshot.images else answer
     embed_sentence(snapshot, text, in_catalog=False)  # refuses it before the folder is indexed
     assert snapshot.model
     model = snapshot.model.artifact
@@ -352,7 +375,8 @@ def _search_text(project: Project, text: str, path: Path | None, filters: Filter
         return open_model_network(project, model).vector_source()
 
     folder = _index(project, path, MODEL, model, open_source)
-    return images_for_sentence(snapshot, text, k, filters, folder)
+    answer = images_for_sentence(snapshot, text, k, filters, folder)
+    return explain_images(snapshot, answer, folder.vectors) if explain and folder.vectors else answer
 
 
 def _search_similar(

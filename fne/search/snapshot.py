@@ -24,6 +24,7 @@ from fne.core.settings import load_section
 from fne.describing.model_file import DescribingFile
 from fne.evaluation.imported import Imported, open_sides
 from fne.matching.model_file import FINETUNING, ModelFile, read_model_file, require_same_model
+from fne.matching.word_removal import Encoder
 from fne.search.describe_photo import PARTS
 from fne.search.numpy_model import (
     PREFIX,
@@ -64,9 +65,6 @@ MADE_BY = {
     MATCHING: "sentences need models/matching/model.safetensors and vectors/; run `dvc repro encode`",
     TUNED: f"sentences need models/tuned.safetensors and vectors/tuned/; run `dvc repro {FINETUNING}`",
 }
-
-# Maps the word numbers of sentences to their vectors (sentences, dim) in the joint space.
-Encoder = Callable[[Sequence[Sequence[int]]], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -222,12 +220,18 @@ def open_for_sentence(project: Project, in_folder: bool) -> Snapshot:
     return Snapshot(catalog, lineage, None, model, vocabulary, images, captions, reader=reader)
 
 
-def open_for_image(project: Project) -> Snapshot:
+def open_for_image(project: Project, with_model: bool = False) -> Snapshot:
     """Open what an image needs that sentences are searched for, but the vectors of images."""
     catalog = project.catalog
     store = project.open_caption_vectors()
-    lineage = merge(store.artifact, *catalog.artifacts)
-    return Snapshot(catalog, lineage, captions=caption_space(catalog, store, False))
+    model = vocabulary = None
+    artifacts = [store.artifact, *catalog.artifacts]
+    if with_model:
+        vocabulary, model = read_vocabulary(project.vocabulary), read_model_file(project.model, PREFIX)
+        artifacts += [vocabulary.artifact, model.artifact]
+        require_same_model(model.artifact, store.artifact)
+    captions = caption_space(catalog, store, False)
+    return Snapshot(catalog, merge(*artifacts), None, model, vocabulary, captions=captions)
 
 
 def open_embeddings(project: Project) -> Snapshot:

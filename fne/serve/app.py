@@ -35,12 +35,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from fne.core.errors import InputError
+from fne.matching.word_removal import levels
 from fne.report.facts import ancestors, feature_source
 from fne.search import engine
 from fne.search.answer import Answer
 from fne.search.decode_process import Decoder, RefusedError
 from fne.search.describe_photo import Wanted, read_writing
-from fne.search.engine import AbsentError, Filters
+from fne.search.engine import AbsentError, Filters, explain_sentence
 from fne.search.folder import IndexedFolder
 from fne.search.open_project import EmbeddedImage
 from fne.search.snapshot import Snapshot
@@ -224,6 +225,19 @@ def sentences(request: Request, given: Annotated[schemas.SentenceParameters, Que
     image = session.find_image(given.image, given.photo)
     found = engine.sentences_for_image(session.snapshot, image, given.k)
     return _json(_answer(session.snapshot, found, None) | _named(image))
+
+
+@api.get("/api/words", response_model=schemas.Words, summary="How much each word of a sentence matters.")
+def words(request: Request, given: Annotated[schemas.WordsParameters, Query()]) -> Response:
+    """Return by how much the score of a sentence and an image drops without each word."""
+    session = _session(request)
+    image = session.find_image(given.image, given.photo)
+    found = explain_sentence(session.snapshot, given.text, image.vector)
+    listed = [
+        {"text": word.text, "drop": word.drop, "level": level}
+        for word, level in zip(found, levels(found), strict=True)
+    ]
+    return _json({"version": session.snapshot.version, **_named(image), "words": listed})
 
 
 @api.get("/api/similar", response_model=schemas.Answer, summary="Images that look similar.")

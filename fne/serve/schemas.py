@@ -56,6 +56,12 @@ class SentenceParameters(ImageParameters):
     k: Count = 10
 
 
+class WordsParameters(ImageParameters):
+    """A sentence, and the image that it is compared with."""
+
+    text: Annotated[str, Field(min_length=1, max_length=MAX_TEXT, description="A sentence.")]
+
+
 class SimilarParameters(ImageParameters):
     """An image, what is compared, and what is searched."""
 
@@ -121,6 +127,23 @@ class Answer(Result):
     candidates: int
     unknown_words: list[str]
     matches: list[Match]
+
+
+class Word(Result):
+    """A word of a sentence."""
+
+    text: str
+    drop: Annotated[float, Field(description="By how much the score is lower without it.")]
+    level: Annotated[int, Field(description="The drop relative to the largest one, from -4 to 4.")]
+
+
+class Words(Result):
+    """How much each word of a sentence matters for an image."""
+
+    version: str
+    image: str | None
+    photo: str | None
+    words: list[Word]
 
 
 class Ancestor(Result):

@@ -49,13 +49,22 @@ def test_both_paths_share_one_classifier_whose_gradient_is_the_sum_of_theirs():
     gradients = []
     for paths in ([images], [captions], [images, captions]):
         loss.zero_grad()
-        sum(loss.losses(paths, labels)).backward()
+        sum(each for each, _ in loss.losses(paths, labels)).backward()
         gradients.append(loss.weight.grad.clone())
     assert torch.allclose(gradients[0] + gradients[1], gradients[2], rtol=0, atol=1e-14)
     assert [name for name, _ in loss.named_parameters()] == ["weight", "bias"]
-    together = loss.losses([images, captions], labels)
+    together = [each for each, _ in loss.losses([images, captions], labels)]
     apart = [loss(images, labels), loss(captions, labels)]
     assert torch.allclose(torch.stack(together), torch.stack(apart), rtol=0, atol=1e-14)
+
+
+def test_the_top_1_error_is_the_fraction_of_rows_whose_likeliest_class_is_another():
+    loss, vectors = instance(), rows(6)
+    likeliest = (vectors.relu() @ loss.weight.T + loss.bias).argmax(dim=1)
+    labels = likeliest.clone()
+    labels[:2] = (labels[:2] + 1) % 5
+    [(_, error)] = loss.losses([vectors], labels)
+    assert error.item() == pytest.approx(2 / 6)
 
 
 def test_dropout_comes_after_relu_from_the_generator_of_the_step():

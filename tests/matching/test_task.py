@@ -93,11 +93,12 @@ def test_the_objective_is_the_weighted_sum_of_its_terms(pairs):
     captions = task.matcher.text_encoder(*pairs.captions(batch.caption_ids), step)
     classifier = task.trained["losses"]["instance"]
     labels = [sorted(pairs.image_ids).index(each) for each in batch.image_ids]
-    means = []
+    means, errors = [], []
     for outputs in (images, captions):
         kept = torch.rand(4, 8, generator=generator) >= 0.75
         scores = (outputs.relu() * kept * 4) @ classifier.weight.T + classifier.bias
         logarithms = scores.log_softmax(dim=1)
+        errors.append(sum(row.argmax().item() != label for row, label in zip(scores, labels, strict=True)))
         means.append(-sum(logarithms[row, label] for row, label in enumerate(labels)) / 4)
     cosines = functional.normalize(images.relu()) @ functional.normalize(captions.relu()).T
     hinges = []
@@ -109,7 +110,13 @@ def test_the_objective_is_the_weighted_sum_of_its_terms(pairs):
     assert loss.total.item() == pytest.approx((2 * rank + means[0] + 0.1 * means[1]).item(), rel=1e-5)
     assert loss.value.item() == pytest.approx(loss.total.item())
     assert {name: value.item() for name, value in loss.terms.items()} == pytest.approx(
-        {"max_hinge": rank.item(), "image_classes": 4 * means[0].item(), "text_classes": 4 * means[1].item()},
+        {
+            "max_hinge": rank.item(),
+            "image_classes": 4 * means[0].item(),
+            "image_classes_error": 100 * errors[0],  # summed over the four pairs, in percent
+            "text_classes": 4 * means[1].item(),
+            "text_classes_error": 100 * errors[1],
+        },
         rel=1e-5,
     )
 
@@ -117,12 +124,14 @@ def test_the_objective_is_the_weighted_sum_of_its_terms(pairs):
 def test_a_term_of_weight_zero_is_not_computed(pairs, monkeypatch):
     task = new_task(pairs, INSTANCE, RANK)
     task.trained.train()
-    assert set(task.loss(task.batches(0)[0], step_generator(0, 0)).terms) == {"image_classes", "text_classes"}
+    both = {f"{name}{kind}" for name in ("image_classes", "text_classes") for kind in ("", "_error")}
+    assert set(task.loss(task.batches(0)[0], step_generator(0, 0)).terms) == both
     task.start_phase(1)
     assert set(task.loss(task.batches(0)[0], step_generator(0, 0)).terms) == {"max_hinge"}
     images_only = new_task(pairs, Objective("sum_hinge", LossChoices(), 0.5, 0.0, 1.0, 0.0))
     images_only.trained.train()
-    assert set(images_only.loss(images_only.batches(0)[0], step_generator(0, 0)).terms) == {"image_classes"}
+    found = images_only.loss(images_only.batches(0)[0], step_generator(0, 0)).terms
+    assert set(found) == {"image_classes", "image_classes_error"}
 
 
 def test_an_instance_loss_needs_classes(pairs):
@@ -206,6 +215,7 @@ def test_the_instance_loss_learns_to_name_the_images(pairs):
     points = []
     new_trainer(task, Phase("instance", 0.05, 100, 100)).train(points.append)
     assert points[-1].terms["image_classes"] < 0.5 * math.log(10)
+    assert points[-1].terms["image_classes_error"] < 10 < points[0].terms["image_classes_error"] <= 100
     assert points[-1].scores.main > 380
 
 

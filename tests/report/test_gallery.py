@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fne.report.gallery import CANDIDATES, _example, choose_gallery, choose_queries
+from fne.report.gallery import CANDIDATES, _example, choose_gallery, choose_queries, count_outcomes
 from fne.report.sources import Direction
 from tests.support.report import read_run, write_run
 
@@ -26,12 +26,22 @@ def test_of_misses_with_similar_ranks_the_one_with_the_highest_score_is_chosen()
     assert chosen == [max(group, key=lambda query: scores[query]) for group in groups]
 
 
-def test_near_means_a_rank_up_to_the_largest_k_of_the_metrics(tmp_path):
-    write_run(tmp_path, sentences=[(f"sentence {number}",) for number in range(20)], recalls=(1, 3))
-    gallery = choose_gallery(read_run(tmp_path), 20, 0)
-    assert gallery.near == 3
-    found = {(example.rank == 1, example.rank <= 3, example.outcome) for example in gallery.images}
-    assert found == {(True, True, "hit"), (False, True, "near"), (False, False, "far")}
+def test_examples_are_grouped_by_rank_and_the_most_confident_errors_are_among_them(tmp_path):
+    write_run(tmp_path, sentences=[(f"sentence {number}",) for number in range(40)], recalls=(1, 3))
+    evaluation = read_run(tmp_path)
+    direction, examples = evaluation.image_to_text, choose_gallery(evaluation, 20, 0).images
+    assert len({example.id for example in examples}) == len(examples) == 20
+    spans = {"hit": (1, 1), "near": (2, 5), "mid": (6, 10), "far": (11, 40)}
+    assert all(spans[each.outcome][0] <= each.rank <= spans[each.outcome][1] for each in examples)
+    counts = {
+        name: sum(low <= rank <= high for rank in direction.ranks) for name, (low, high) in spans.items()
+    }
+    assert count_outcomes(direction.ranks) == counts
+    assert all(counts.values())
+    scored = zip(direction.scores[:, 0], direction.ranks, direction.query_ids, strict=True)
+    misses = [each for each in scored if each[1] > 1]
+    surest = {query for _, _, query in sorted(misses, key=lambda each: -each[0])[:5]}
+    assert {each.id for each in examples if each.sure} == surest
 
 
 @pytest.mark.parametrize(
@@ -88,5 +98,5 @@ def test_among_equal_scores_the_true_item_comes_last_as_in_its_rank():
         folds=np.array([0]),
         pool_folds=np.array([0, 0, 0]),
     )
-    example = _example(direction, 0, 10)
+    example = _example(direction, 0)
     assert [(each.id, each.place) for each in example.candidates] == [("other", 1), ("true", 2), ("third", 3)]

@@ -539,3 +539,25 @@ def test_the_query_photo_is_never_replaced_by_the_sheet(project):
     result = run("new.png", "--sheet", "new.png")
     assert (result.exit_code, result.stdout) == (2, "")
     assert Path("new.png").read_bytes() == before
+
+
+@pytest.mark.parametrize("query", ["A yellow  SQUARE.", "blue-square.png"])
+def test_each_word_has_the_drop_of_the_score_without_it(project, query):
+    found = answer(query, "--explain")
+    without = answer(query)
+    assert without["matches"] == [
+        {key: match[key] for key in match if key != "words"} for match in found["matches"]
+    ]
+    match = found["matches"][0]
+    words = [word["text"] for word in match["words"]]
+    text = query if found["found"] == "images" else match["sentences"][0]
+    assert "".join(words) == text.replace(" ", "")
+    shorter = " ".join(words[:1] + words[2:])
+    if found["found"] == "images":
+        expected = scores(found)[match["id"]] - scores(answer(shorter))[match["id"]]
+        assert match["words"][1]["drop"] == pytest.approx(expected, abs=1e-6)
+    assert f"{words[1]} {match['words'][1]['drop']:+.3f}" in run(query, "--explain", "--k", "1").stdout
+
+
+def test_words_are_left_out_only_where_a_model_reads_a_sentence(project):
+    assert "remove --explain, or --by and --model" in fault("--by", "fne", "red-circle.png", "--explain")

@@ -37,6 +37,7 @@ EXAMPLES = {
     "/api/status": {},
     "/api/search": {"text": "a red circle"},
     "/api/sentences": {"image": "red-circle.png"},
+    "/api/words": {"image": "red-circle.png", "text": "a red circle"},
     "/api/similar": {"image": "red-circle.png"},
     "/api/image": {"image": "red-circle.png"},
     "/api/description": {"image": "red-circle.png"},
@@ -53,6 +54,19 @@ def test_answers_have_the_form_that_is_described(client, operation):
         response = client.get(operation.path, params=EXAMPLES[operation.path])
     assert response.status_code == 200
     operation.response_model.model_validate_json(response.content)
+
+
+def test_the_words_of_a_sentence_are_those_of_the_search_also_for_a_photo(client, ask, live):
+    sent = client.post("/api/photos", content=png("blue")).json()
+    for named in ({"image": "red-circle.png"}, {"photo": sent["photo"]}):
+        found = ask("/api/words", text="A red circle", **named)["words"]
+        vector = live.session.find_image(named.get("image"), named.get("photo")).vector
+        expected = engine.explain_sentence(live.session.snapshot, "A red circle", vector)
+        assert [(each["text"], each["drop"]) for each in found] == [
+            (each.text, each.drop) for each in expected
+        ]
+        assert max(abs(each["level"]) for each in found) == 4
+    assert problem(client.get("/api/words", params={"image": "red-circle.png", "text": "zzz"}))[0] == 400
 
 
 def test_a_new_photo_finds_what_the_search_finds(client, ask, live, tmp_path):

@@ -29,7 +29,7 @@ class FakeProject:
 
     def file(self, run, path):
         names = {CAPTIONS: "captions.jsonl", IMAGES: "images.jsonl"}
-        place = self.root / names[path]
+        place = self.root / names.get(path, f"{run.name}/{path}")
         return place if place.exists() else None
 
     def link_folder(self, run, path, target):

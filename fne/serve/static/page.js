@@ -2,7 +2,7 @@
 // The page of `fne serve`. Everything that comes from the catalog is shown as text, never as HTML.
 
 const $ = (id) => document.getElementById(id);
-const state = { status: null, photo: null, asked: 0, opened: 0, news: false, silent: false, home: false };
+const state = { status: null, asked_text: null, found: null, photo: null, asked: 0, opened: 0, news: false, silent: false, home: false };
 
 // Requests -----------------------------------------------------------------------------------------------------------
 
@@ -92,6 +92,7 @@ function fillMatches(matches, sentences = false) {
 // What is shown before anything is asked: pictures of the catalog.
 function home() {
   state.home = true;
+  state.found = state.asked_text = null;
   state.asked++;
   $("results").removeAttribute("aria-busy");
   $("examples").hidden = false;
@@ -123,6 +124,8 @@ async function show(request, title) {
   if (number !== state.asked) return; // a later question has been asked
   $("results").removeAttribute("aria-busy");
   fillMatches(answer.matches, answer.found === "sentences");
+  state.found = answer.found;
+  state.asked_text = answer.text;
   const words = answer.unknown_words;
   warn("unknown", words.length ? `Not in the vocabulary, and ignored: ${words.join(", ")}` : null);
   const seconds = ((performance.now() - started) / 1000).toFixed(2);
@@ -241,6 +244,7 @@ async function open(match) {
     return;
   }
   if (number !== state.opened) return;
+  offerWords(match, named);
   $("details-name").textContent = found.name ?? "Photo";
   $("details-picture").hidden = !found.picture;
   if (found.picture) $("details-picture").src = `/api/pictures/${found.picture}?size=large`;
@@ -268,6 +272,36 @@ async function fittingSentences(named, number) {
   if (number !== state.opened) return;
   $("details-sentences-title").textContent = "Sentences of the catalog that fit best";
   list("details-sentences", found.matches.map((match) => `${match.sentences[0]} (${score(match.score)})`));
+}
+
+// The words of the query for an image that was found, or those of a sentence that was found for a photo.
+function offerWords(match, named) {
+  const sentence = state.photo && state.found === "sentences" && { text: match.sentences[0], photo: state.photo.digest };
+  const asked = match.score === undefined ? null : sentence || (state.asked_text && { text: state.asked_text, ...named });
+  $("details-words").hidden = !asked;
+  $("words-shown").replaceChildren();
+  $("words-legend").hidden = true;
+  $("words-ask").hidden = false;
+  $("words-ask").onclick = () => showWords(asked, state.opened);
+}
+
+async function showWords(asked, number) {
+  let said;
+  try {
+    said = await ask("/api/words", asked);
+  } catch (error) {
+    said = { words: [{ text: error.message, drop: 0, level: 0 }] };
+  }
+  if (number !== state.opened) return;
+  const words = said.words.flatMap((each, place) => {
+    const word = element("span", each.text, "word");
+    word.dataset.level = each.level;
+    word.title = `${each.drop < 0 ? "" : "+"}${each.drop.toFixed(3)}`;
+    return place && /^[\p{L}\p{N}]/u.test(each.text) ? [" ", word] : [word];
+  });
+  $("words-shown").replaceChildren(...words);
+  $("words-ask").hidden = true;
+  $("words-legend").hidden = said.words.length < 2;
 }
 
 function tagButton(tag) {

@@ -1,0 +1,100 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fne.core.files import text_digest
+from fne.describing.annotations import Tagged, Written, WrittenSentence, write_tagged, write_written
+from fne.describing.concepts import Concepts
+from fne.report.compare_descriptions import KINDS, compare_descriptions
+from fne.report.compare_page import compare_runs, grids, render
+from fne.store.catalog import Captioned, write_captions
+from tests.stages.test_report import HOSTILE, Tags
+from tests.support.comparison import write_project
+
+IDS = [f"image-{number:02}" for number in range(4)]
+TRUE = [("dog", "red"), ("cat",), ("bird", "blue"), ("fish",)]
+SAID = {
+    "a": [["dog", "red"], ["dog"], ["bird"], ["fish", "cat"]],
+    "b": [["dog"], ["cat"], ["bird"], ["dog"]],
+}
+TAGGER = {"digest": text_digest("tagger"), "settings": {"concepts": "tags", "tags": {}}}
+
+
+@pytest.fixture
+def project(tmp_path):
+    """Two runs with tags and captions."""
+    found = write_project(tmp_path)
+    captioned = [Captioned(each, "test", (f"a {tags[0]} sits", f"one {tags[0]}"), tags) for each, tags in zip(IDS, TRUE, strict=True)]  # fmt: skip
+    write_captions(tmp_path / "captions.jsonl", captioned)
+    concepts = Concepts(["dog", "red", "cat", "bird", "blue", "fish"], [1] * 6, 6, 1.0, [])
+    for name, said in SAID.items():
+        files = [tmp_path / name / file for file, _, _ in KINDS.values()]
+        files[0].parent.mkdir(parents=True)
+        tagged = [Tagged(each, tags, None, None) for each, tags in zip(IDS, said, strict=True)]
+        write_tagged(files[0], tagged, concepts, {}, {"tagger": TAGGER})
+        written = [
+            Written(each, (WrittenSentence(f"a {tags[0]} sits", -1.0, -1.0, True),), {})
+            for each, tags in zip(IDS, said, strict=True)
+        ]
+        write_written(files[1], written, {}, {})
+        run = found.named[name]
+        hashes = {file: name for file, _, _ in KINDS.values()}
+        found.named[name] = replace(run, hashes=run.hashes | hashes)
+    return found
+
+
+def test_images_whose_tags_differ_most_come_first_with_what_is_right_wrong_and_missed(project):
+    tags, _ = compare_descriptions(project, project.run("a"), project.run("b"), 5)
+    assert tags.images == 4
+    f1 = {"a": [100, 0, 200 / 3, 200 / 3], "b": [200 / 3, 100, 200 / 3, 0]}
+    assert [pair.id for pair in tags.pairs] == ["image-01", "image-03", "image-00"]
+    for pair in tags.pairs:
+        place = IDS.index(pair.id)
+        for side, name in zip(pair.sides, "ab", strict=True):
+            assert side.score == pytest.approx(f1[name][place])
+            assert side.parts == [(each, each in TRUE[place]) for each in SAID[name][place]]
+            assert side.missed == sorted({*TRUE[place]} - {*SAID[name][place]})
+    found = tags.difference
+    assert (found.a, found.b) == pytest.approx((np.mean(f1["a"]), np.mean(f1["b"])))
+    assert found.low < found.b - found.a < found.high
+    assert found.verdict == "seed variance unknown"
+
+
+def test_captions_have_their_references_and_words_that_nobody_wrote(project):
+    _, captions = compare_descriptions(project, project.run("a"), project.run("b"), 1)
+    [pair] = captions.pairs
+    assert pair.id in ("image-01", "image-03")
+    right = {name: SAID[name][IDS.index(pair.id)][0] in TRUE[IDS.index(pair.id)] for name in "ab"}
+    for side, name in zip(pair.sides, "ab", strict=True):
+        assert [known for _, known in side.parts] == [True, right[name], True]
+        assert (side.score > 1) == right[name]
+    assert len(pair.references) == 2
+
+
+def test_runs_with_the_same_files_or_another_catalog_are_not_compared(project):
+    a, b = project.run("a"), project.run("b")
+    assert compare_descriptions(project, a, replace(b, hashes=a.hashes), 5) == []
+    assert (
+        compare_descriptions(project, a, replace(b, hashes=b.hashes | {"data/captions.jsonl": "x"}), 5) == []
+    )
+    assert [each.kind for each in compare_descriptions(project, a, b, 5)] == ["tags", "captions"]
+    (project.root / "a/annotations/tags.jsonl").unlink()
+    assert [each.kind for each in compare_descriptions(project, a, b, 5)] == ["captions"]
+
+
+def test_both_are_on_the_page_and_in_the_tables_and_hostile_tags_are_text(project):
+    found = compare_runs(project, "a", "b", pictures=True)
+    titles = [each.title for each in grids(found)]
+    assert {"Tags of 4 images", "Captions of 4 images"} <= {*titles}
+    page = render(found)
+    assert '<h2 id="tags">Tags: where they differ most</h2>' in page
+    assert "image-01" in found.pictures
+    plain = len(Tags(page).tags)
+    said = found.described[0].pairs[0]
+    hostile = replace(said.sides[0], parts=[(HOSTILE[0], True)] * len(said.sides[0].parts))
+    evil = replace(
+        found.described[0],
+        pairs=[replace(said, sides=(hostile, said.sides[1])), *found.described[0].pairs[1:]],
+    )
+    assert len(Tags(render(replace(found, described=[evil, found.described[1]]))).tags) == plain
