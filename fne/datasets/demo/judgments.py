@@ -1,7 +1,7 @@
 """Grades for pairs of an image and a sentence of the demo, as three experts would give them.
 
-The exact grade is known: from 1 to 4, by the share of the facts of the sentence's own scene that are true of the
-image too. Each judge rounds it, after an error that is drawn. The format is that of Flickr8k's experts.
+The exact grade is known: from 1 to 4, by the share of the facts of the sentence's own scene that are also
+true of the image. Each judge rounds it, after an error that is drawn. The format is that of Flickr8k.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from fne.datasets.demo.dataset import Render, filename, splits
 from fne.datasets.demo.scenes import Scene, generator, scenes
 from fne.datasets.demo.sentences import SENTENCES
 
-JUDGED = ("val", "test")  # the splits that may be scored
+JUDGED = "test"  # the split that is scored
 JUDGES = 3
 ERROR = 0.75  # the largest error of a judge
 SIMILAR, OTHERS = 4, 5  # scenes per image: the most similar ones, and random others
@@ -32,20 +32,19 @@ def grade(image: Scene, sentence: Scene) -> float:
 
 
 def judgments(settings: Render) -> str:
-    """Return the grades of some pairs of every split that may be scored."""
+    """Return the grades of some pairs of the test images."""
     drawn, places = list(islice(scenes(settings.seed), settings.images)), splits(settings)
     lines = []
-    for split in JUDGED:
-        own = [number for number, each in enumerate(places) if each == split]
-        for number in own:
-            rng = generator(settings.seed, number, "judgments")
-            exact = {other: grade(drawn[number], drawn[other]) for other in own}
-            ranked = sorted((other for other in own if other != number), key=lambda other: -exact[other])
-            rest = ranked[SIMILAR:]
-            for other in [number, *ranked[:SIMILAR], *rng.sample(rest, min(OTHERS, len(rest)))]:
-                caption = f"{filename(other)}#{rng.randrange(SENTENCES)}"
-                grades = [_rounded(exact[other] + rng.uniform(-ERROR, ERROR)) for _ in range(JUDGES)]
-                lines.append(_line([filename(number), caption, *map(str, grades)]))
+    own = [number for number, split in enumerate(places) if split == JUDGED]
+    for number in own:
+        rng = generator(settings.seed, number, "judgments")
+        exact = {other: grade(drawn[number], drawn[other]) for other in own}
+        ranked = sorted((other for other in own if other != number), key=lambda other: -exact[other])
+        rest = ranked[SIMILAR:]
+        for other in [number, *ranked[:SIMILAR], *rng.sample(rest, min(OTHERS, len(rest)))]:
+            caption = f"{filename(other)}#{rng.randrange(SENTENCES)}"
+            grades = [_rounded(exact[other] + rng.uniform(-ERROR, ERROR)) for _ in range(JUDGES)]
+            lines.append(_line([filename(number), caption, *map(str, grades)]))
     return "".join(lines)
 
 
