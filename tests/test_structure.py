@@ -40,6 +40,7 @@ CHECKED = {
     "pipelines/finetuning/pipeline.yaml": "checked/finetuning.txt",
     "pipelines/imported/pipeline.yaml": "checked/imported.txt",
     "pipelines/layers/pipeline.yaml": "checked/layers.txt",
+    "pipelines/judgments/dvc.yaml": "checked/judgments.txt",
 }
 # Stages that run the script of another one on other files.
 SCRIPTS = {"evaluate_tuned": "evaluate"}

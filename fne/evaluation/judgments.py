@@ -14,7 +14,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -35,6 +35,7 @@ GRADES = (1, 4)  # the lowest and highest one of experts
 ACCEPTABLE = {EXPERTS: 3.0, CROWD: 0.5}
 COLUMNS = ("image", "caption", "grade")
 PACKAGE, TRUTHS = "eccv-caption", ("eccv", "cxc")
+NOWHERE = ""  # a right answer that is not among all answers
 SHOWN = 10  # faults of a file
 REMEDY = "fix or remove these lines"
 
@@ -241,13 +242,15 @@ def _package(path: Path, named: Mapping[str, Any], scored: Sequence[Captioned]) 
     data, truth = Path(spec.origin).parent / "data", named["truth"]
     numbers = {int(found[1]): record for record in scored if (found := re.search(r"(\d+)\.\w+$", record.id))}
     captions: dict[int, str] = {}
-    for image, own in _numbers(data / "original_image_to_caption.json").items():
-        if image in numbers:  # captions are listed by their numbers, and so are those of COCO's files
+    owned = _numbers(data / "original_image_to_caption.json")  # five captions of each image
+    for image, own in owned.items():
+        if image in numbers:  # Karpathy's file has the captions in the order of COCO's numbers
             captions |= dict(zip(sorted(own), numbers[image].caption_ids, strict=False))
+    listed = {*owned, *(caption for own in owned.values() for caption in own)}
     images = {number: record.id for number, record in numbers.items()}
     left_out: list[tuple[str, str, str]] = []
     right = [
-        _known(_numbers(data / f"{truth}_{name}.json"), queries, answers, left_out)
+        _known(_numbers(data / f"{truth}_{name}.json"), queries, answers, listed, left_out)
         for name, queries, answers in (
             ("image_to_caption", images, captions),
             ("caption_to_image", captions, images),
@@ -270,18 +273,24 @@ def _known(
     truth: Mapping[int, Sequence[int]],
     queries: Mapping[int, str],
     answers: Mapping[int, str],
+    listed: Container[int],
     left_out: list[tuple[str, str, str]],
 ) -> dict[str, list[str]]:
-    """Return the right answers of each query that is scored; others are left out."""
+    """Return the right answers of each query that is scored; others are left out.
+
+    An answer that is not among those that can be found at all, a sixth caption, is counted as `NOWHERE`.
+    """
     found: dict[str, list[str]] = {}
     for query, right in truth.items():
-        own = [answers[each] for each in dict.fromkeys(right) if each in answers]
         if query not in queries:
             left_out.append((str(query), "", "not in the scored split"))
             continue
-        left_out += [
-            (queries[query], str(each), "not in the scored split") for each in right if each not in answers
-        ]
-        if own:
+        own = []
+        for each in dict.fromkeys(right):
+            if each in answers or each not in listed:
+                own.append(answers.get(each, NOWHERE))
+            else:
+                left_out.append((queries[query], str(each), "not in the scored split"))
+        if {*own} - {NOWHERE}:
             found[queries[query]] = own
     return found

@@ -39,6 +39,7 @@ from fne.store.rows import Rows
 SHOWN = 3  # pairs that are left out, in lines
 BLOCK = 256  # queries that are scored at once
 MULTIPLE = 16  # blocks of one shape, or rounding would part equal scores
+MISSING, NEVER = -1, np.iinfo(np.int64).max  # a right answer that cannot be found, and its rank
 MODEL, BASELINE, DIFFERENCE = "model", "baseline", "difference"
 COLUMNS = ("image", "caption", "grade", MODEL, BASELINE, "left_out")
 REMEDY = "run `dvc repro pipelines/judgments/dvc.yaml`"
@@ -158,7 +159,7 @@ def score_sets(
     ):
         by_image = name == "image_to_text"
         queries = np.array([own[each] for each in truth])
-        answers = [np.array([others[each] for each in found]) for found in truth.values()]
+        answers = [np.array([others.get(each, MISSING) for each in found]) for found in truth.values()]
         images = queries if by_image else scored.owners[queries]
         _, drawn = np.unique(images, return_inverse=True)
         for side, space in spaces.items():
@@ -279,13 +280,13 @@ def _ranks(
     found: list[np.ndarray] = []
     for part, block in space.scores(by_image, queries):
         for scores, right in zip(block, answers[part], strict=True):
-            own = scores[right]
+            own = scores[right[right != MISSING]]
             better = np.sort(scores[scores >= own.min()])
             ascending = np.sort(own)
             # As many as score at least the same, less the right ones among them that are not before it.
             at_least = len(better) - np.searchsorted(better, ascending)
             equal = np.searchsorted(ascending, ascending, "right") - np.arange(len(own)) - 1
-            found.append(at_least - equal)
+            found.append(np.append(at_least - equal, np.full(len(right) - len(own), NEVER)))
     return found
 
 
