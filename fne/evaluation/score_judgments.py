@@ -37,7 +37,7 @@ from fne.store.checksums import read_metrics, write_metrics
 from fne.store.rows import Rows
 
 SHOWN = 3  # pairs that are left out, in lines
-BLOCK = 256  # queries that are scored at once
+BLOCK = 128  # queries that are scored at once
 MULTIPLE = 16  # blocks of one shape, or rounding would part equal scores
 MISSING, NEVER = -1, np.iinfo(np.int64).max  # a right answer that cannot be found, and its rank
 MODEL, BASELINE, DIFFERENCE = "model", "baseline", "difference"
