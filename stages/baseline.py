@@ -1,6 +1,5 @@
 """Stage `baseline`: what closed-form alignment reaches with the same features and split."""
 
-import tempfile
 from pathlib import Path
 
 import click
@@ -14,15 +13,12 @@ from fne.core.terminal import say
 from fne.evaluation.baseline import write_baseline, write_no_baseline
 from fne.evaluation.protocols import Evaluate, choose_folds, metrics_name
 from fne.evaluation.score_retrieval import evaluate
-from fne.matching.closed_form import align_pairs, to_matcher
-from fne.matching.data import Pairs, read_inputs
-from fne.matching.encode import write_vectors
+from fne.matching.closed_form_vectors import closed_form_vectors
+from fne.matching.data import read_inputs
 from fne.matching.second_moments import AlignmentError
 from fne.matching.settings import Baseline
 from fne.matching.similarities import SIMILARITIES
 from fne.store.catalog import read_captions
-from fne.store.rows import Rows
-from fne.text.tokens import read_tokens
 
 
 @stage("baseline", "evaluate")
@@ -41,19 +37,13 @@ def main(embeddings: Path, captions: Path, tokens: Path, baseline: Path, params:
     folds = choose_folds(settings.protocol, read_captions(captions)[0], settings.split)
     name = metrics_name(settings.split, settings.protocol)
     made_with = settings.model_dump(exclude={"top"}) | closed_form.model_dump()
+    records = [record for fold in folds for record in fold]
     try:
-        alignment = align_pairs(inputs, "cca", closed_form)
+        with closed_form_vectors(closed_form, inputs, records, tokens, device) as (images, sentences):
+            evaluation = evaluate(folds, images, sentences, SIMILARITIES["cosine"], 0, device)
     except AlignmentError as error:  # such as too few images: training may still work
         say(write_no_baseline(baseline, name, error.message, made_with, inputs.lineage))
         return
-    records = [record for fold in folds for record in fold]
-    pairs = Pairs(records, inputs.rows, read_tokens(tokens))
-    matcher = to_matcher(alignment).to(device)
-    with tempfile.TemporaryDirectory() as folder:
-        stores = Path(folder, "images"), Path(folder, "captions")
-        write_vectors(matcher, pairs, pairs.image_ids, pairs.caption_ids, stores, inputs.lineage)
-        images, sentences = (Rows.open(store) for store in stores)
-        evaluation = evaluate(folds, images, sentences, SIMILARITIES["cosine"], 0, device)
     metrics, interval = evaluation.metrics(settings.recalls), evaluation.intervals(settings.recalls)["rsum"]
     say(write_baseline(baseline, name, metrics, interval, made_with, inputs.lineage))
 

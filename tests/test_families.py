@@ -25,6 +25,7 @@ from fne.matching import closed_form, methods, model
 from fne.matching.data import DRAWS
 from fne.matching.hard_negatives import AXES, MINERS, REDUCTIONS
 from fne.matching.image_heads import IMAGE_HEADS
+from fne.matching.settings import INFO_NCE
 from fne.matching.similarities import SIMILARITIES
 from fne.matching.task import RATES
 from fne.matching.text_cnn import POOLS
@@ -65,7 +66,7 @@ FAMILIES = {
         "image_head": IMAGE_HEADS,
         "text_encoder": TEXT_ENCODERS,
         "similarity": SIMILARITIES,
-        "loss": MINERS,
+        "loss": [*MINERS, INFO_NCE],
         "captions": DRAWS,
         "precision": model.PRECISIONS,
         "rates": RATES,
@@ -92,7 +93,7 @@ CHOICES = {
     "activations", "choose_on", "concept_bias", "concept_head", "device", "hardest", "images", "initial",
     "input_activation", "keep",
     "last_batch", "learns", "meteor", "missing_store", "negatives", "output_bias", "restval", "select",
-    "source", "split", "stop_words", "text", "tokens", "user_tags", "views", "vocabulary", "words",
+    "positives", "source", "split", "stop_words", "text", "tokens", "user_tags", "views", "vocabulary", "words",
 }  # fmt: skip
 SCHEMAS = SECTIONS | {
     f"{name}.{block}": nested

@@ -35,6 +35,7 @@ CHECKED = {
     "pipelines/imported/pipeline.yaml": "checked/imported.txt",
     "pipelines/layers/pipeline.yaml": "checked/layers.txt",
     "pipelines/text_network/pipeline.yaml": "checked/text_network.txt",
+    "pipelines/judgments/dvc.yaml": "checked/judgments.txt",
 }
 # Stages that run the script of another one on other files.
 SCRIPTS = {"evaluate_tuned": "evaluate"}

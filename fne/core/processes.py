@@ -51,6 +51,11 @@ class Processes:
         gathered: Tensor = rows if self.count == 1 else _Gathered.apply(rows, self)
         return gathered
 
+    def share_gradient(self, rows: Tensor) -> Tensor:
+        """Return `rows`; their gradient becomes the sum over all processes, which have parts of it."""
+        shared: Tensor = rows if self.count == 1 else _Shared.apply(rows, self)
+        return shared
+
     def add(self, values: Tensor) -> None:
         """Replace `values` by their sum over all processes, in place."""
         if self.count > 1:
@@ -139,6 +144,21 @@ class _Gathered(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         return gradients[0][ctx.own], None
+
+
+class _Shared(torch.autograd.Function):
+    """The identity; its gradient is summed over all processes."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, processes: Processes) -> Tensor:
+        ctx.processes = processes
+        return rows.view_as(rows)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        total = gradients[0].clone()
+        ctx.processes.add(total)
+        return total, None
 
 
 def _received(own: Tensor) -> Tensor:

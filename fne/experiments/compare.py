@@ -84,9 +84,9 @@ def require_same_images(runs: Sequence[Arrays]) -> None:
 
     Imported vectors do not know the image files; the ids of the images and their captions decide.
     """
-    first = _digests(runs[0])
+    first = comparable_digests(runs[0])
     for other in runs[1:]:
-        for name, digest in _digests(other).items():
+        for name, digest in comparable_digests(other).items():
             if digest != first[name] and UNKNOWN not in (digest, first[name]):
                 raise InputError(
                     f"these runs cannot be compared: one was evaluated with {name} {first[name][:12]}…, the "
@@ -109,7 +109,7 @@ def ranked(ranks: Arrays) -> Ranked:
     return Ranked(ranks["image_ranks"], ranks["caption_ranks"], ranks["caption_image"], ranks["folds"])
 
 
-def _digests(ranks: Arrays) -> dict[str, str]:
+def comparable_digests(ranks: Arrays) -> dict[str, str]:
     """Return what must be equal for runs that are compared, by its name."""
     lineage, folds = ranks.artifact.lineage, " ".join(map(str, ranks["folds"].tolist()))
     tested = "\n".join([*ranks.texts("image_ids"), *ranks.texts("caption_ids"), folds])

@@ -18,6 +18,7 @@ from fne.datasets.demo.dataset import Render
 from fne.datasets.read import Catalog
 from fne.describing.settings import TrainCaptioner, TrainTagger, WriteCaptions, WriteTags
 from fne.evaluation.imported import Imported
+from fne.evaluation.judgments import Judgments
 from fne.evaluation.protocols import Evaluate, ScoreCaptions, ScoreTags
 from fne.extraction.settings import Extract
 from fne.extraction.text_settings import ExtractText
@@ -58,6 +59,7 @@ PIPELINES: dict[str, dict[str, type[Section]]] = {
     "imported": {"imported": Imported},
     "layers": {"layers": Layers},
     "text_network": {"extract_text": ExtractText, "embed_text": EmbedText},
+    "judgments": {"judgments": Judgments, "judgments_page": Report},
     "tagging": {
         "train_tagger": TrainTagger,
         "write_tags": WriteTags,

@@ -11,7 +11,7 @@ this project appears in their rows.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from statistics import fmean
@@ -29,8 +29,10 @@ from fne.experiments.comparable import (
     find_methods,
     matching_methods,
 )
+from fne.experiments.compare import comparable_digests
 from fne.experiments.grids import GENERATOR, Cells, Footnotes, Grid
 from fne.experiments.presets import FNE, FOLDER, Preset, description_papers, load, papers, split_address
+from fne.experiments.ranking import rank_experiments
 from fne.experiments.runs import (
     CAPTIONS,
     DIRECTIONS,
@@ -68,6 +70,7 @@ EMPHASIS = (
     "FC7 and FNE, as the paper's captions say"
 )
 CHOSEN = "best by validation"
+TIED = "tie: runs with a common letter are not separated by these test images (see `fne compare`)"
 FEW_IMAGES = "few images, says little"
 START_COLUMNS = ["model", "source", "learning rate", "margin", "absolute", "started", "runs", "notes"]
 OTHERS = "Runs that belong to no printed row"
@@ -294,7 +297,9 @@ def results_table(address: str, runs: Iterable[Run]) -> list[Grid]:
     marks = _emphasis(table["rows"], printed, places) if paper == FNE else {}
     legend = "; ".join([LEGEND, *[EMPHASIS] * bool(marks), *_how_recognized(paper, dataset)])
     grid = Grid(table_title(address), COLUMNS, body, 2, legend, notes.texts, **marks)
-    return _with_others(grid, OTHERS, _other_rows(shown))
+    tied = _ties(shown)
+    grids = _with_others(grid, OTHERS, _other_rows(shown, tied))
+    return [*grids[:-1], replace(grids[-1], legend=TIED)] if tied else grids
 
 
 def _emphasis(
@@ -449,14 +454,33 @@ def _means_and_spread(
     return [*lines, [name, "spread", *_cells(spread), "", "", "", ""]] if spread else lines
 
 
-def _other_rows(groups: Sequence[Group]) -> list[list[str]]:
+def _ties(groups: Sequence[Group]) -> dict[str, str]:
+    """Return a mark for each experiment that the test images do not separate from another one."""
+    by_images: dict[str, list[Group]] = {}
+    for group in groups:
+        if group[0].ranks is not None:
+            by_images.setdefault(str(comparable_digests(group[0].ranks)), []).append(group)
+    found: dict[str, str] = {}
+    used = 0  # letters
+    for tested in (each for each in by_images.values() if len(each) > 1):
+        ranking = rank_experiments(
+            [[run.ranks for run in group if run.ranks is not None] for group in tested]
+        )
+        marks = {group[0].experiment: ranking.letters(side, used) for side, group in enumerate(tested)}
+        found |= {experiment: f"tie {letters}" for experiment, letters in marks.items() if letters}
+        used += len(ranking.groups)
+    return found
+
+
+def _other_rows(groups: Sequence[Group], tied: Mapping[str, str]) -> list[list[str]]:
     """Return the rows of runs that belong to no printed row, those with the best validation first."""
     best, lines = best_by_validation(groups), list[list[str]]()
     for group in sorted(groups, key=lambda group: -(mean_validation(group) or 0.0)):
         found = [run.results[0] for run in group if run.results]
         if found:
             few = small_split_warning(found[0].images, found[0].chance, len(RECALLS)) is not None
-            marks = "; ".join([*[CHOSEN] * (group in best), *[FEW_IMAGES] * few])
+            ties = [tied[group[0].experiment]] * (group[0].experiment in tied)
+            marks = "; ".join([*[CHOSEN] * (group in best), *ties, *[FEW_IMAGES] * few])
             name = describe(group[0])
             lines += [*_means_and_spread(name, "ours", found, group, marks), *_baseline_rows(name, group)]
     return lines

@@ -53,11 +53,15 @@ class PairBatch:
         With `other_images`, captions of one image are not negatives for each other; with `other_pairs`, every
         other pair is one.
         """
-        if negatives == "other_pairs":
-            return torch.eye(len(self), dtype=torch.bool)
-        _, numbers = np.unique(self.image_ids, return_inverse=True)
-        images = torch.from_numpy(numbers.reshape(-1))
+        images = self.numbers(negatives)
         return images[:, None] == images[None, :]
+
+    def numbers(self, negatives: str = "other_images") -> Tensor:
+        """Return a number for each pair (pairs); pairs with one number are not negatives for each other."""
+        if negatives == "other_pairs":
+            return torch.arange(len(self))
+        _, numbers = np.unique(self.image_ids, return_inverse=True)
+        return torch.from_numpy(numbers.reshape(-1))
 
 
 class Pairs:
@@ -179,6 +183,12 @@ def all_captions(captioned: Sequence[Captioned], generator: np.random.Generator)
     return [every[position] for position in generator.permutation(len(every))]
 
 
+def together(captioned: Sequence[Captioned], generator: np.random.Generator) -> list[tuple[str, str]]:
+    """Every caption once, with all captions of an image one after the other, and so in one batch."""
+    order = generator.permutation(len(captioned))
+    return [(captioned[each].id, caption) for each in order for caption in captioned[each].caption_ids]
+
+
 def batch_sizes(pairs: int, batch: int, last_batch: str) -> list[int]:
     """Return the number of pairs of each batch; see `PairDraw` about the last one.
 
@@ -257,4 +267,4 @@ def read_inputs(
 # What happens to an incomplete last batch, and which pairs of a batch are negatives.
 LAST_BATCH = ("drop", "keep")
 NEGATIVES = ("other_images", "other_pairs")
-DRAWS = {"all": all_captions, "one": one_caption}
+DRAWS = {"all": all_captions, "one": one_caption, "together": together}

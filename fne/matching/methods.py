@@ -11,6 +11,7 @@ from fne.core.device import free_memory
 from fne.core.terminal import format_bytes, say
 from fne.matching.closed_form import align_pairs, matcher_of, to_matcher
 from fne.matching.data import MatchingInputs, PairDraw, Pairs
+from fne.matching.info_nce import InfoNCE
 from fne.matching.instance_loss import (
     FLOAT,
     Classes,
@@ -21,7 +22,14 @@ from fne.matching.instance_loss import (
 )
 from fne.matching.kmeans import k_means
 from fne.matching.model import Matcher, new_matcher, shape_of
-from fne.matching.settings import ClosedForm, Train, require_positions, require_rows, require_vectors
+from fne.matching.settings import (
+    INFO_NCE,
+    ClosedForm,
+    Train,
+    require_positions,
+    require_rows,
+    require_vectors,
+)
 from fne.matching.task import MatchingData, MatchingOptions, MatchingTask, objectives, rate_factors
 from fne.matching.validate import validate
 from fne.training.best_epoch import Point
@@ -71,6 +79,7 @@ def train_by_steps(settings: Train, inputs: MatchingInputs, job: Job) -> Made:
         MatchingData(inputs.training, inputs.validation, draw),
         options,
         classes,
+        _info_nce(settings, job),
     )
     schedule = schedule_of(
         settings, [each.title for each in objectives(settings)], settings.starts_from != "random"
@@ -112,6 +121,13 @@ def _make_classes(settings: Train, training: Pairs, job: Job) -> Classes:
     labels = label_images(training, own.classes, settings.seed)
     loss: Instance = new_instance(count, dim, own, settings.seed).to(job.device)
     return Classes(loss, labels)
+
+
+def _info_nce(settings: Train, job: Job) -> InfoNCE | None:
+    """Return InfoNCE, if a phase has it."""
+    if INFO_NCE not in settings.loss:
+        return None
+    return InfoNCE(settings.info_nce, (settings.image_anchors, settings.caption_anchors)).to(job.device)
 
 
 def align(settings: Train, inputs: MatchingInputs, job: Job) -> Made:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # Text encoders that read rows of captions in place of words.
 ROWS = ("rows", "rows_mlp", "rows_mlp_bn_first")
+# The loss without a margin.
+INFO_NCE = "info_nce"
 # Text encoders with a reader for each direction.
 BIDIRECTIONAL = ("bigru", "bilstm")
 # The weights of the terms of an objective, in the order of `fne.matching.task.Objective`.
@@ -106,6 +108,19 @@ class TopKHinge(MaxHinge):
     """Only the `k` hardest negatives count."""
 
     k: int = Field(10, ge=1, description="how many negatives count")
+
+
+class InfoNCE(Section):
+    """A softmax over the batch; `train.margin` and `train.reduce` do not apply."""
+
+    temperature: float = Field(
+        0.1, ge=0.01, le=100, description="by what scores are divided; the first, if learned"
+    )
+    learned: bool = Field(False, description="whether the temperature is trained, down to 0.01")
+    positives: Annotated[str, one_of(("all", "own"))] = Field(
+        "own",
+        description="what is right for an image: its own caption, or all of its captions in the batch",
+    )
 
 
 class InstanceLoss(Section):
@@ -214,8 +229,10 @@ class Train(TrainingSection):
     )
     # With a batch of one there is no negative, and every loss is 0.
     batch: int = Field(32, ge=2, description="pairs of an image and a caption per step")
-    captions: Annotated[str, one_of(("all", "one"))] = Field(
-        "one", description="one caption drawn for each image and epoch, or all, each once per epoch"
+    captions: Annotated[str, one_of(("all", "one", "together"))] = Field(
+        "one",
+        description="one caption drawn for each image and epoch, or all, each once per epoch, in any order "
+        "or together with the others of its image",
     )
     last_batch: Annotated[str, one_of(("drop", "keep"))] = Field(
         "keep", description="whether the last batch of an epoch is used if it is incomplete"
@@ -242,7 +259,10 @@ class Train(TrainingSection):
     )
     loss: Annotated[
         list[
-            Annotated[str, one_of(("hard_hinge", "max_hinge", "semi_hard_hinge", "sum_hinge", "top_k_hinge"))]
+            Annotated[
+                str,
+                one_of(("hard_hinge", INFO_NCE, "max_hinge", "semi_hard_hinge", "sum_hinge", "top_k_hinge")),
+            ]
         ],
         PerPhase,
     ] = Field(["sum_hinge"], description="the ranking loss")
@@ -279,6 +299,7 @@ class Train(TrainingSection):
     gru: Gru = Gru()
     text_cnn: TextCnn = TextCnn()
     # Variants of `loss`, and the instance loss.
+    info_nce: InfoNCE = InfoNCE()
     max_hinge: MaxHinge = MaxHinge()
     top_k_hinge: TopKHinge = TopKHinge()
     instance: InstanceLoss = InstanceLoss()
@@ -386,6 +407,8 @@ class Train(TrainingSection):
         if self.method != "steps":
             kept = ("method", self.method, "image_head", "text_encoder", "similarity", "threads")
             return {key: found[key] for key in kept}
+        if set(self.loss) == {INFO_NCE}:
+            del found["margin"], found["reduce"]
         if self.reads_rows:
             del found["word_dim"], found["words"]
         elif self.starts_from != "random":

@@ -19,12 +19,13 @@ from fne.core.processes import ALONE, Processes
 from fne.evaluation.metrics.recall import has_started
 from fne.matching.data import Draw, PairBatch, Pairs
 from fne.matching.encode import BatchVectors, embed_batch, read_batch
-from fne.matching.hard_negatives import LossChoices
+from fne.matching.hard_negatives import MINERS, LossChoices
+from fne.matching.info_nce import InfoNCE
 from fne.matching.instance_loss import Classes
 from fne.matching.losses import bind
 from fne.matching.mined_captions import rank_mined, with_mined_captions
 from fne.matching.model import PRECISIONS, Matcher, parameter_kinds
-from fne.matching.settings import FACTORS, TERM_WEIGHTS, Train
+from fne.matching.settings import FACTORS, INFO_NCE, TERM_WEIGHTS, Train
 from fne.matching.tfidf import TfIdf
 from fne.matching.validate import (
     BATCHES_WITHOUT_NEGATIVE,
@@ -55,7 +56,7 @@ class Objective:
     learned before, so nothing is said about a training run that does not start.
     """
 
-    name: str  # a key of `fne.matching.hard_negatives.MINERS`, unless `mined`
+    name: str  # a key of `fne.matching.hard_negatives.MINERS`, or `info_nce`, unless `mined`
     choices: LossChoices
     margin: float
     rank: float = 1.0  # the weight of the ranking loss
@@ -97,7 +98,7 @@ def rate_factors(settings: Train) -> list[RateFactors]:
 
 def _objective(settings: Train, values: Mapping[str, Any]) -> Objective:
     name = values["loss"]
-    own = getattr(settings, name, None)
+    own = getattr(settings, name, None) if name in MINERS else None
     choices = LossChoices(
         **({} if own is None else own.model_dump()),
         reduce=settings.reduce,
@@ -143,16 +144,23 @@ class MatchingTask:
         data: MatchingData,
         options: MatchingOptions = USUAL,
         classes: Classes | None = None,
+        info_nce: InfoNCE | None = None,
     ) -> None:
         self.matcher, self.data = matcher, data
         self.section, self.memory_hint = options.section, options.memory_hint
         self.source = data.training.source
         network = {} if self.source.network is None else {"network": self.source.network}
         self.trained = nn.ModuleDict({**network, "model": matcher})
-        if classes is not None:
-            self.trained["losses"] = nn.ModuleDict({"instance": classes.loss})
-        elif any(each.has_instance_loss for each in objectives):
+        self._own_losses: dict[str, nn.Module] = {} if classes is None else {"instance": classes.loss}
+        if info_nce is not None and info_nce.settings.learned:
+            self._own_losses[INFO_NCE] = info_nce
+        if self._own_losses:
+            self.trained["losses"] = nn.ModuleDict(self._own_losses)
+        if classes is None and any(each.has_instance_loss for each in objectives):
             raise ValueError("an instance loss needs classes")
+        if info_nce is None and any(each.name == INFO_NCE for each in objectives):
+            raise ValueError("InfoNCE needs its temperature")
+        self._info_nce = info_nce
         self._objectives, self._options, self._classes = objectives, options, classes
         self._factors = list(options.factors) or [RateFactors()] * len(objectives)
         self._processes = options.processes
@@ -182,6 +190,8 @@ class MatchingTask:
             if loss.bias is not None:
                 bias = factors.classifier * factors.classifier_bias
                 groups.append(ParameterGroup("classifier_bias", [loss.bias], bias))
+        if INFO_NCE in self._own_losses and self._objective.name == INFO_NCE:
+            groups.append(ParameterGroup("temperature", list(self._own_losses[INFO_NCE].parameters())))
         return groups
 
     def steps(self) -> int:
@@ -195,8 +205,8 @@ class MatchingTask:
     def loss(self, batch: PairBatch, generator: torch.Generator) -> Loss:
         """Return the objective of a batch.
 
-        The ranking loss is the same in all processes. Of the instance loss, every process has the part of its
-        own pairs: the sum is the mean over the whole batch.
+        A loss of hinges is the same in all processes. Of InfoNCE and of the instance loss, every process has
+        the part of its own pairs: added up, they are the loss of the whole batch.
         """
         objective, options, pairs = self._objective, self._options, self.data.training
         part = self._processes.partition(len(batch))
@@ -215,10 +225,14 @@ class MatchingTask:
         values: list[Tensor] = []  # the same for the whole batch
         terms: dict[str, Tensor] = {}
         if objective.rank:
-            ranking = self._rank(vectors, batch)
-            terms[objective.name] = ranking.detach() * scale
+            ranking = self._rank(vectors, batch, step)
+            value = ranking.detach().clone()
+            if objective.name == INFO_NCE:
+                self._processes.add(value)
+                terms |= self._temperature(len(batch))
+            terms[objective.name] = value * scale
             weighted.append(objective.rank * ranking)
-            values.append(objective.rank * ranking.detach())
+            values.append(objective.rank * value)
         if objective.has_instance_loss:
             for name, weight, own, wrong in self._instance_terms(vectors, batch, step):
                 mean, error = own.detach().clone(), wrong.to(own.dtype)
@@ -230,8 +244,21 @@ class MatchingTask:
                 values.append(weight * mean)
         return Loss(torch.stack(weighted).sum(), torch.stack(values).sum() * scale, terms)
 
-    def _rank(self, vectors: BatchVectors, batch: PairBatch) -> Tensor:
+    def _temperature(self, pairs: int) -> dict[str, Tensor]:
+        """Return a learned temperature for the history, which divides by the pairs."""
+        assert self._info_nce is not None
+        found = self._info_nce.temperature
+        return {"temperature": found.detach() * pairs} if isinstance(found, Tensor) else {}
+
+    def _rank(self, vectors: BatchVectors, batch: PairBatch, step: Step) -> Tensor:
         objective = self._objective
+        if objective.name == INFO_NCE:
+            assert self._info_nce is not None
+            numbers = upload(batch.numbers(self._options.negatives), self.matcher.device)
+            found: Tensor = self._info_nce(
+                vectors.images, vectors.captions, self.matcher.similarity, numbers, step
+            )
+            return found
         scores = self.matcher.similarity(vectors.images, vectors.captions)
         if objective.mined:
             return rank_mined(scores, objective.margin)

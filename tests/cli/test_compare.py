@@ -58,3 +58,22 @@ def test_tables_have_other_formats(compare, form):
     result = compare("HEAD~1", "HEAD", "--format", form)
     assert result.exit_code == 0
     assert ("metric,A,A interval,B" if form == "csv" else "| metric | A | A interval |") in result.stdout
+
+
+def test_three_experiments_are_ranked_with_ties_and_drawn(compare, tmp_path, monkeypatch):
+    page = tmp_path / "ranking.html"
+    refused = compare("HEAD", "HEAD~1", "HEAD~2")
+    assert refused.exit_code == 2
+    assert "'HEAD~1' and 'HEAD~2' are the same experiment, except for the seed" in refused.stderr
+    monkeypatch.setattr("fne.report.ranking_page.seeds_of", lambda run, all_runs: [run])
+    monkeypatch.setattr("fne.experiments.runs.Run.experiment", property(lambda run: run.name))
+    result = compare("HEAD", "HEAD~1", "HEAD~2", "--html", str(page))
+    assert result.exit_code == 0, result.output
+    assert "of 3 pairs are separated at 95% by Holm's method" in result.stdout
+    assert [line.split()[0] for line in result.stdout.splitlines()[2:5]] != []
+    text = page.read_text()
+    assert "Which experiments can be told apart?" in text
+    assert text.count("<circle") == 3
+    assert (
+        compare("HEAD", "HEAD~1", "--html", str(page)).exit_code == 0
+    )  # it wrote the file, so may replace it

@@ -29,7 +29,7 @@ def test_a_file_without_keys_has_valid_defaults(tmp_path, content):
     assert load_section(tmp_path / "params.yaml", "train", Train) == Train()
 
 
-LOSSES = "'hard_hinge', 'max_hinge', 'semi_hard_hinge', 'sum_hinge', 'top_k_hinge'"
+LOSSES = "'hard_hinge', 'info_nce', 'max_hinge', 'semi_hard_hinge', 'sum_hinge', 'top_k_hinge'"
 
 
 @pytest.mark.parametrize(

@@ -65,10 +65,10 @@ def copy_project(folder: Path) -> Path:
 def small_project(folder: Path) -> Path:
     """Copy the project with small parameters, and without the demo's results of the optional pipelines."""
     copy_project(folder)
-    for pipeline in ("tagging", "captioning"):
-        (folder / "pipelines" / pipeline / "dvc.lock").unlink()
-    for metrics in ("tags", "captions"):
-        (folder / "metrics" / f"{metrics}.json").unlink()
+    for pipeline in ("tagging", "captioning", "judgments"):
+        (folder / "pipelines" / pipeline / "dvc.lock").unlink(missing_ok=True)
+    for metrics in ("tags", "captions", "judgments"):
+        (folder / "metrics" / f"{metrics}.json").unlink(missing_ok=True)
     change_params(folder, SMALL)
     commit(folder)
     return folder

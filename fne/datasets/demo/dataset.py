@@ -68,7 +68,7 @@ def describe_dataset(settings: Render) -> dict[str, Any]:
         images.append(
             {
                 "imgid": number,
-                "filename": _filename(number),
+                "filename": filename(number),
                 "split": split,
                 "sentids": list(ids),
                 "sentences": [
@@ -95,10 +95,11 @@ def write_dataset(settings: Render, folder: Path) -> Counter[str]:
         for number, scene in enumerate(islice(scenes(settings.seed), settings.images)):
             image = draw(scene, settings.side, generator(settings.seed, number, "grain"))
             # Without chroma subsampling, which would blur the edges of saturated shapes.
-            image.save(temporary / "images" / _filename(number), quality=QUALITY, subsampling="4:4:4")
+            image.save(temporary / "images" / filename(number), quality=QUALITY, subsampling="4:4:4")
         write_text(temporary / "dataset.json", json.dumps(dataset, ensure_ascii=False) + "\n")
     return Counter(image["split"] for image in dataset["images"])
 
 
-def _filename(number: int) -> str:
+def filename(number: int) -> str:
+    """Return the name of an image's file, which is its id."""
     return f"scene-{number:04d}.jpg"

@@ -1,0 +1,178 @@
+"""The page about the agreement of a model with what people say about pairs of images and captions."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fne.core.errors import InputError
+from fne.core.files import read_bytes
+from fne.evaluation.baseline import Baseline
+from fne.evaluation.score_judgments import BASELINE, COLUMNS, DIFFERENCE, MODEL, REMEDY
+from fne.report.facts import counts, main_settings
+from fne.report.interval_chart import IntervalChart, Row, interval_chart, interval_of
+from fne.report.page import render_page
+from fne.report.sources import History
+from fne.store.artifact import Lineage
+from fne.store.catalog import Captioned
+
+PAGE = "judgments_page"  # its section, and its name in records
+TITLES = {
+    "all": "all pairs",
+    "without_own": "without own captions",
+    "within_image": "within an image",
+    "image_to_text": "image → sentences",
+    "text_to_image": "sentence → images",
+    "spearman": "Spearman",
+    "tau_b": "Kendall τb",
+    "tau_c": "Kendall τc",
+    "auc": "AUC",
+    "map_at_r": "mAP@R",
+    "r_precision": "R-Precision",
+}
+JUDGES = {
+    "experts": "experts",
+    "crowd": "a crowd",
+    "table": "a table of grades",
+    "eccv": "ECCV Caption",
+    "cxc": "CrissCrossed Captions",
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A judged pair; ranks are from 0, the worst of all pairs, to 1."""
+
+    image: str
+    caption: str
+    grade: float
+    score: float
+    grade_rank: float
+    score_rank: float
+
+    @property
+    def excess(self) -> float:
+        """How much better the model likes the pair than people do."""
+        return self.score_rank - self.grade_rank
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """Read the graded pairs of a table that `write_judgments` wrote."""
+    rows = csv.DictReader(read_bytes(path).decode(errors="replace").splitlines())
+    try:
+        if tuple(rows.fieldnames or ()) != COLUMNS:
+            raise ValueError(f"columns {rows.fieldnames}")
+        used = [each for each in rows if each[MODEL]]
+        grades, scores = (np.array([float(each[name]) for each in used]) for name in ("grade", MODEL))
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{path}: damaged ({error}); {REMEDY}") from None
+    ranks = zip(_ranks(grades), _ranks(scores), strict=True)
+    return [
+        Pair(each["image"], each["caption"], grade, score, *both)
+        for each, grade, score, both in zip(used, grades.tolist(), scores.tolist(), ranks, strict=True)
+    ]
+
+
+def _ranks(values: np.ndarray) -> list[float]:
+    """Return the share of values below each, half of the equal ones included."""
+    ascending = np.sort(values)
+    both = [np.searchsorted(ascending, values, side) for side in ("left", "right")]
+    shares: list[float] = ((both[0] + both[1]) / max(1, 2 * len(values))).tolist()
+    return shares
+
+
+def choose_disagreements(pairs: Sequence[Pair], count: int) -> list[tuple[str, list[Pair]]]:
+    """Return the pairs that people like and the model does not, and the reverse, the clearest first."""
+    ordered = sorted(pairs, key=lambda each: (each.excess, each.image, each.caption))
+    half = min(count // 2, len(ordered) // 2)
+    return (
+        [
+            ("People accept it, the model does not", ordered[:half]),
+            ("The model accepts it, people do not", ordered[::-1][:half]),
+        ]
+        if half
+        else []
+    )
+
+
+def charts(found: Mapping[str, Any]) -> list[IntervalChart]:
+    """Draw the main figure of each group, and the differences from the baseline."""
+    model, baseline = found[MODEL], found.get(BASELINE, {})
+    main = "map_at_r" if "queries" in found else "spearman"
+    rows = [
+        Row(
+            TITLES[group],
+            [interval_of(side[group][main]) for side in (model, baseline) if group in side],
+            found.get("judges", {}).get(main) if group == "all" else None,
+        )
+        for group, figures in model.items()
+        if main in figures
+    ]
+    differences = [
+        Row(f"{TITLES[group]}, {TITLES.get(name, name)}", [interval_of(each)])
+        for group, figures in found.get(DIFFERENCE, {}).items()
+        for name, each in figures.items()
+    ]
+    drawn = [(f"{TITLES[main]}, by pairs" if main == "spearman" else TITLES[main], rows)]
+    drawn += [("Model minus closed-form baseline", differences)]
+    return [interval_chart(title, each) for title, each in drawn if each]
+
+
+def table(found: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """Return the figures of each group as text: of the model, the baseline and their difference."""
+
+    def text(side: str, group: str, name: str) -> str:
+        own = found.get(side, {}).get(group, {}).get(name)
+        sign = "+" if side == DIFFERENCE else ""
+        return f"{own['value']:{sign}.3f} ({own['low']:{sign}.3f} to {own['high']:{sign}.3f})" if own else "—"
+
+    judges = found.get("judges", {})
+    return [
+        (
+            f"{TITLES[group]}, {TITLES.get(name, name)}",
+            [
+                *(text(side, group, name) for side in (MODEL, BASELINE, DIFFERENCE)),
+                f"{judges[name]:.3f}" if group == "all" and name in judges else "—",
+            ],
+        )
+        for group, figures in found[MODEL].items()
+        for name in figures
+    ]
+
+
+def render_judgments(
+    found: Mapping[str, Any],
+    name: str,
+    rsum: float,
+    baseline: Baseline,
+    examples: Sequence[tuple[str, Sequence[Pair]]],
+    captioned: Sequence[Captioned],
+    thumbnails: Mapping[str, str],
+    lineage: Lineage,
+    head: Mapping[str, str],
+    record: str,
+) -> str:
+    """Return the page as HTML; equal inputs give equal text."""
+    try:
+        values = {"charts": charts(found), "rows": table(found)}
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"the figures of judgments are damaged ({error!r}); {REMEDY}") from None
+    sentences = {
+        caption_id: text
+        for each in captioned
+        for caption_id, text in zip(each.caption_ids, each.captions, strict=True)
+    }
+    shared = {
+        "found": found,
+        "judged_by": JUDGES.get(str(found.get("judged_by")), "people"),
+        "split": name.partition("_")[0],
+        "rsum": rsum,
+        "baseline_rsum": baseline.rsum,
+        "examples": examples,
+        "sentences": sentences,
+        "facts": {**head, **main_settings(lineage), **counts(captioned, lineage)},
+    }
+    return render_page("judgments.html", values | shared, lineage, History({}), thumbnails, record)
