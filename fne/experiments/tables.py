@@ -479,8 +479,8 @@ def _other_rows(groups: Sequence[Group], tied: Mapping[str, str]) -> list[list[s
         found = [run.results[0] for run in group if run.results]
         if found:
             few = small_split_warning(found[0].images, found[0].chance, len(RECALLS)) is not None
-            ties = [tied[group[0].experiment]] * (group[0].experiment in tied)
-            marks = "; ".join([*[CHOSEN] * (group in best), *ties, *[FEW_IMAGES] * few])
+            tie = tied.get(group[0].experiment, "")
+            marks = "; ".join(filter(None, [CHOSEN * (group in best), tie, FEW_IMAGES * few]))
             name = describe(group[0])
             lines += [*_means_and_spread(name, "ours", found, group, marks), *_baseline_rows(name, group)]
     return lines

@@ -1,6 +1,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fne.core.errors import InputError
@@ -11,6 +12,7 @@ from fne.experiments.runs import RECALL_POSITIONS, DescribedRun, Result, split_d
 from fne.experiments.tables import (
     OTHERS,
     SECTION_ARTIFACTS,
+    TIED,
     addresses,
     check_address,
     description_table,
@@ -25,6 +27,7 @@ from fne.experiments.tables import (
     starts_table,
     table_title,
 )
+from fne.store.arrays import Arrays
 from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned
 from fne.store.checksums import seal_metrics
@@ -581,3 +584,14 @@ def test_a_run_on_another_split_or_data_set_gets_no_row():
     assert find_paper_row(metrics("val_full"), ranks_of("FNE-SH"), CATALOG) is None
     assert find_paper_row(metrics(images=500), ranks_of("FNE-SH"), CATALOG) is None
     assert find_paper_row(metrics(), ranks_of("FNE-SH"), CATALOG[1:]) is None
+
+
+def test_own_runs_that_the_test_images_do_not_separate_have_a_common_letter():
+    same = ranks("d", "torchvision", images=40)
+    values = {name: np.full_like(same[name], 500) for name in ("image_ranks", "caption_ranks")}
+    worse = Arrays(same.artifact, same.values | values)
+    runs = [run(name, stored=each) for name, each in (("FNE-SH", same), ("FNE-MH", same), ("FNE-SOE", worse))]
+    grids = results_table("2", runs)
+    assert grids[1].legend == TIED
+    marks = [row[-1] for row in grids[1].rows]
+    assert sorted("tie a" in each for each in marks) == [False, True, True]
