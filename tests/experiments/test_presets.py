@@ -328,8 +328,8 @@ def test_no_two_methods_have_the_same_settings(dataset):
         (
             "FNE-POE",
             "own",
-            "for your own data; there are own/both-sides, own/closed-form, own/contrastive, own/fine-tuned, "
-            "own/fine-tuned-small",
+            "for your own data; there are own/closed-form, own/fine-tuned, own/fine-tuned-small, "
+            "own/both-sides, own/contrastive",
         ),
     ],
 )
