@@ -28,7 +28,7 @@ class SentenceReader:
 
     @classmethod
     def open(cls, model: Path, vocabulary: Path, images: Path, evaluation: Artifact) -> Self | None:
-        """Open what an evaluation was made with; None if the vectors of captions were imported."""
+        """Open what an evaluation was made with; None if the model reads rows of captions."""
         matcher, artifact = read_model(model)
         words, vectors = read_vocabulary(vocabulary), Rows.open(images, "image_vectors")
         if has_caption_rows(artifact.lineage):
@@ -54,7 +54,7 @@ class SentenceReader:
 
     def best(self, image: str, texts: Sequence[str]) -> int:
         """Return the position of the sentence that fits an image best."""
-        vectors = self._encode([leave_out(text, self.vocabulary).numbers[0] for text in texts])
+        vectors = self._encode([leave_out(text, self.vocabulary).variants[0] for text in texts])
         return int(np.argmax(self._compare(self.images.read([image]), vectors)))
 
     def _encode(self, sentences: Sequence[Sequence[int]]) -> np.ndarray:

@@ -7,6 +7,7 @@ variants of all sentences are encoded in one call.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
@@ -36,10 +37,10 @@ class Word:
 
 @dataclass(frozen=True)
 class Removals:
-    """The words of a sentence, and the word numbers of the sentence and of itself without each word."""
+    """The words of a sentence, and what is encoded: the whole sentence, then without each word."""
 
     words: list[str]
-    numbers: list[list[int]]
+    variants: list[Any]  # word numbers, or text
 
 
 def leave_out(text: str, vocabulary: Vocabulary) -> Removals:
@@ -51,10 +52,25 @@ def leave_out(text: str, vocabulary: Vocabulary) -> Removals:
     return Removals(as_written(text, tokens), [vocabulary.encode([*each, *end]) for each in variants])
 
 
-def encode_removals(removals: Sequence[Removals], encode: Encoder) -> list[np.ndarray]:
+def leave_out_of_text(text: str) -> Removals:
+    """Return a sentence without each of its words, as text; of a single word, nothing is left out.
+
+    Example:
+        >>> leave_out_of_text("A red dog").variants
+        ['A red dog', 'red dog', 'A dog', 'A red']
+    """
+    words = text.split()
+    if len(words) < 2:
+        return Removals([], [text])
+    return Removals(words, [text, *(" ".join(words[:at] + words[at + 1 :]) for at in range(len(words)))])
+
+
+def encode_removals(
+    removals: Sequence[Removals], encode: Callable[[list[Any]], np.ndarray]
+) -> list[np.ndarray]:
     """Return the vectors (1 + words, dim) of each sentence: the whole one first, then without each word."""
-    vectors = encode([numbers for each in removals for numbers in each.numbers])
-    ends = list(accumulate(len(each.numbers) for each in removals))
+    vectors = encode([variant for each in removals for variant in each.variants])
+    ends = list(accumulate(len(each.variants) for each in removals))
     return np.split(vectors, ends[:-1])
 
 

@@ -198,7 +198,8 @@ def explain_sentence(snapshot: Snapshot, text: str, vector: np.ndarray | None) -
     """Return how much each word of a sentence matters for an image, given its vector."""
     if snapshot.vocabulary is None or vector is None:
         raise AbsentError("sentences need a trained model; run `dvc repro encode`")
-    encode_sentence(text, snapshot.vocabulary)  # refuses one without a known word
+    if snapshot.reader is None and snapshot.encoder:
+        encode_sentence(text, snapshot.vocabulary)  # refuses one without a known word
     return explain(snapshot, [text], vector[None])[0]
 
 

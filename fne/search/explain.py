@@ -9,7 +9,14 @@ from dataclasses import replace
 import numpy as np
 
 from fne.core.errors import InputError
-from fne.matching.word_removal import Word, encode_removals, leave_out, score_words
+from fne.matching.word_removal import (
+    Removals,
+    Word,
+    encode_removals,
+    leave_out,
+    leave_out_of_text,
+    score_words,
+)
 from fne.search.answer import Answer
 from fne.search.open_project import Space
 from fne.search.snapshot import Snapshot
@@ -31,13 +38,17 @@ def explain_sentences(snapshot: Snapshot, answer: Answer, image: np.ndarray) -> 
 
 def explain(snapshot: Snapshot, texts: Sequence[str], images: np.ndarray) -> list[list[Word]]:
     """Return the words of one sentence for each image (images, dim), or those of each sentence for one."""
-    if snapshot.encoder is None or snapshot.vocabulary is None:
+    if snapshot.reader:  # a text network, which reads text
+        removals: list[Removals] = [leave_out_of_text(text) for text in texts]
+        vectors = encode_removals(removals, snapshot.reader) if removals else []
+    elif snapshot.encoder and snapshot.vocabulary:
+        removals = [leave_out(text, snapshot.vocabulary) for text in texts]
+        vectors = encode_removals(removals, snapshot.encoder) if removals else []
+    else:
         raise InputError(
             "words cannot be left out: the vectors of captions were imported, and the encoder that computed "
             "them is unknown"
         )
-    removals = [leave_out(text, snapshot.vocabulary) for text in texts]
-    vectors = encode_removals(removals, snapshot.encoder) if removals else []
     many = max(len(texts), len(images)) if texts else 0
     chosen = [(each % len(texts), each % len(images)) for each in range(many)]
     return [

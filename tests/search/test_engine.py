@@ -16,7 +16,9 @@ from fne.core.errors import InputError
 from fne.extraction.extractor import Extractor
 from fne.search import bit_kernels, embed_query, numpy_model, open_project
 from fne.search.engine import embedding_similarity, encode_sentence, top_k
+from fne.search.explain import explain
 from fne.search.open_project import CatalogContents, Space, image_space
+from fne.search.snapshot import Snapshot
 from fne.store import rows as store
 from fne.store.artifact import Artifact
 from fne.store.catalog import read_captions
@@ -561,3 +563,18 @@ def test_each_word_has_the_drop_of_the_score_without_it(project, query):
 
 def test_words_are_left_out_only_where_a_model_reads_a_sentence(project):
     assert "remove --explain, or --by and --model" in fault("--by", "fne", "red-circle.png", "--explain")
+
+
+def test_a_text_network_reads_the_sentence_without_each_word():
+    read = []
+
+    def reader(sentences):
+        read.extend(sentences)
+        return np.array([[len(each), 1.0] for each in sentences])
+
+    snapshot = Snapshot(None, {}, reader=reader, imported="cosine")
+    snapshot.__dict__["compare"] = lambda images, captions: captions @ images[0]
+    [words] = explain(snapshot, ["A red dog"], np.array([[1.0, 0.0]]))
+    assert read == ["A red dog", "red dog", "A dog", "A red"]
+    assert [(each.text, each.drop) for each in words] == [("A", 2.0), ("red", 4.0), ("dog", 4.0)]
+    assert explain(snapshot, ["dog"], np.array([[1.0, 0.0]])) == [[]]
