@@ -208,7 +208,7 @@ def test_nearly_every_key_can_have_another_valid_value():
     }
     # Other values of these do not fit the others of their sections.
     assert same == {
-        "embed.thresholds", "train.rectified", "train_captioner.condition", "train_tagger.condition",
+        "embed.thresholds", "embed_text.thresholds", "train.rectified", "train_captioner.condition", "train_tagger.condition",
         "train_captioner.input_activation", "train_tagger.input_activation",
     }  # fmt: skip
 
@@ -328,8 +328,8 @@ def test_no_two_methods_have_the_same_settings(dataset):
         (
             "FNE-POE",
             "own",
-            "for your own data; there are own/both-sides, own/closed-form, own/contrastive, own/fine-tuned, "
-            "own/fine-tuned-small",
+            "for your own data; there are own/closed-form, own/fine-tuned, own/fine-tuned-small, own/both-sides, "
+            "own/contrastive",
         ),
     ],
 )

@@ -168,7 +168,10 @@ def test_the_inner_validation_chooses_among_the_draws(tmp_path, monkeypatch):
     ("overrides", "fault"),
     [
         ({"embed.kinds": "fne"}, "s.yaml: cell: there is no key 'embed.kinds' (did you mean 'embed.kind'?)"),
-        ({"evaluate.top": 5}, "'evaluate.top' is in no section of a study (catalog, embed, tokenize, train)"),
+        (
+            {"evaluate.top": 5},
+            "'evaluate.top' is in no section of a study (catalog, embed, embed_text, tokenize, train)",
+        ),
         ({"embed.low": 9.0}, "section 'embed': low must be below high, got low=9.0, high=0.15"),
         (
             {"tokenize.vectors": "glove.txt"},
