@@ -31,12 +31,12 @@ OURS, THEIRS = "ours: embeddings and all six blocks", "sentence-transformers: en
 TOLERANCE = 1e-4
 
 
-def text_network(captions: int = 1024, rounds: int = 3) -> Ratio:
-    """Read drawn captions of 5 to 20 words with MiniLM, compared with `encode` of sentence-transformers."""
+def text_network(captions: int = 4096, rounds: int = 3) -> Ratio:
+    """Read drawn captions of 8 to 15 words with MiniLM, compared with `encode` of sentence-transformers."""
     from sentence_transformers import SentenceTransformer
 
     generator = np.random.default_rng(0)
-    texts = [" ".join(generator.choice(WORDS, generator.integers(5, 21))) for _ in range(captions)]
+    texts = [" ".join(generator.choice(WORDS, generator.integers(8, 16))) for _ in range(captions)]
     network, model = open_text_network(PLACE), SentenceTransformer(str(named_network(PLACE)[0]), device="cpu")
 
     def ours() -> np.ndarray:

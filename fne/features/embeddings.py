@@ -501,7 +501,7 @@ class EmbedText(Embed):
     source: str = Field(
         "features/text/activations",
         min_length=1,
-        description="the rows of a text network, or a store that `fne import --captions` wrote",
+        description="the rows of a text network, or a store of `fne import --captions FILE`",
     )
     kind: Annotated[str, one_of(EMBEDDINGS)] = Field("blocks", description="as in `embed`; fne is ternary")
     layer: str = Field("block6", min_length=1, description="for layer: its name")

@@ -15,10 +15,11 @@ from fne.features.write_embeddings import write_embeddings
 from fne.matching.closed_form import CaptionedImages, to_matcher
 from fne.matching.closed_form import fit as align
 from fne.store.catalog import Captioned, captioned_in, read_captions, split_ids
+from fne.store.layout import Layer
 from fne.store.rows import Rows
 from fne.text.tokens import read_tokens
-from tests.support.features import store
-from tests.support.studies import LAYERS, write_file, write_study
+from tests.support.features import store, write_store
+from tests.support.studies import LAYERS, STUDY, write_file, write_study
 
 SPLITS = ["train"] * 14 + ["val"] * 6 + ["test"] * 5
 IMAGES = [Captioned(f"r{number:02d}", split, ("a", "b"), ()) for number, split in enumerate(SPLITS)]
@@ -168,7 +169,10 @@ def test_the_inner_validation_chooses_among_the_draws(tmp_path, monkeypatch):
     ("overrides", "fault"),
     [
         ({"embed.kinds": "fne"}, "s.yaml: cell: there is no key 'embed.kinds' (did you mean 'embed.kind'?)"),
-        ({"evaluate.top": 5}, "'evaluate.top' is in no section of a study (catalog, embed, tokenize, train)"),
+        (
+            {"evaluate.top": 5},
+            "'evaluate.top' is in no section of a study (catalog, embed, embed_text, tokenize, train)",
+        ),
         ({"embed.low": 9.0}, "section 'embed': low must be below high, got low=9.0, high=0.15"),
         (
             {"tokenize.vectors": "glove.txt"},
@@ -326,3 +330,39 @@ def test_more_components_than_values_or_images_are_refused(rows, tmp_path):
     assert caught.value.message == (
         "study.project: pca:8 of 7 values and 20 training images; choose a smaller number"
     )
+
+
+def test_a_cell_reads_its_own_embedding_of_captions_in_place_of_words(tmp_path, monkeypatch):
+    base = STUDY["base"] | {"tokenize.vectors": "features/text/embeddings", "train.cca.text": "rows"}
+    factors = {
+        "text": {
+            "all": {},
+            "last": {"embed_text.layers": "last:1"},
+            "noise": {"embed_text.layers": ["noise"]},
+        }
+    }
+    path = write_study(tmp_path, base=base, grids={"text": {"set": {}, "factors": factors}}, hypotheses=[])
+    monkeypatch.chdir(tmp_path)
+    images = Rows.open(tmp_path / "features/small")
+    generator = np.random.default_rng(1)
+    rows = {
+        f"{image}#{number}": np.concatenate([generator.random(3), images.read([image])[0] + number])
+        for image in images.ids
+        for number in range(2)
+    }
+    write_store(
+        tmp_path / "features/text/activations",
+        "caption_features",
+        [Layer("noise", 3), Layer("block1", 7)],
+        rows,
+    )
+    study, lines = load_study(path), []
+    assert run_study(study, tmp_path / "params.yaml", tmp_path / "out", lines.append) == 9
+    scores = {
+        each: np.mean(
+            [float(line.rsplit("test ")[-1].split(",")[0]) for line in lines if f"text/{each}," in line]
+        )
+        for each in ("all", "last", "noise")
+    }
+    assert min(scores["all"], scores["last"]) > scores["noise"] + 50
+    assert run_study(study, tmp_path / "params.yaml", tmp_path / "out", lines.append) == 0
