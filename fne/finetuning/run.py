@@ -7,7 +7,8 @@ is that of the dual-path paper's second stage, with mined captions.
 import json
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 
 from fne.core import stat_cache
-from fne.core.device import free_memory, prepare_device, synchronize
+from fne.core.device import explain_out_of_memory, free_memory, prepare_device, synchronize
 from fne.core.errors import InputError
 from fne.core.files import text_digest
 from fne.core.processes import ALONE, Processes, joined
@@ -35,10 +36,11 @@ from fne.finetuning.network_rows import NetworkRows, Photos
 from fne.finetuning.settings import ALL, TERM_WEIGHTS, WITH_GRADIENT, Finetune, kind_fault
 from fne.finetuning.tuned_network import TunedNetwork, trained_taps
 from fne.matching.classifier_file import CLASSIFIER_FILE, ClassifierFile, read_classifier
-from fne.matching.data import Pairs
+from fne.matching.data import PairBatch, Pairs
+from fne.matching.encode import encode_captions, encode_images
 from fne.matching.hard_negatives import LossChoices
 from fne.matching.instance_loss import FLOAT, Classes, Instance
-from fne.matching.mined_captions import AnchorDraw
+from fne.matching.mined_captions import MINING_VERSION, AnchorDraw
 from fne.matching.model import Matcher
 from fne.matching.model_file import MODEL_FILE, MODELS, read_model, write_tuned
 from fne.matching.run import training_metrics
@@ -52,7 +54,7 @@ from fne.text.caption_vectors import has_caption_rows
 from fne.text.tokens import Tokens, read_tokens
 from fne.training.finished_runs import Finished, training_key
 from fne.training.history import write_history
-from fne.training.loop import Schedule
+from fne.training.loop import Schedule, step_generator
 from fne.training.optimizers import sgd_nesterov
 from fne.training.run import Job, train_or_load
 from fne.training.settings import SgdNesterov
@@ -112,12 +114,15 @@ def run_finetuning(
     ):
         task, rows = build_task(settings, inputs, runtime, device, processes)
         part = rows.network.part
-        processes.log(announcement(task, rows.network, settings, inputs.extraction["backbone"]))
         # Gradients are added up part by part.
         made_with = {"task": "finetune", **settings.model_dump(), "images_at_once": part}
+        made_with["mining"] = MINING_VERSION
         key = training_key(made_with, digests_of(inputs, task), device.type, processes.count)
         job = Job(device, runtime.scratch_folder(), stopping, processes)
         try:
+            with explain_out_of_memory(MEMORY_HINT):
+                cost = seconds_of(task, rows, settings, processes)
+            processes.log(announcement(task, rows.network, settings, inputs.extraction["backbone"], cost))
             done = train_or_load(task, schedule_of(settings), key, job)
         finally:
             rows.close()
@@ -269,10 +274,14 @@ def schedule_of(settings: Finetune) -> Schedule:
     )
 
 
-def announcement(task: MatchingTask, network: TunedNetwork, settings: Finetune, backbone: str) -> str:
-    """Return what the training costs in time and memory, measured with blank images, and how to pay less."""
+def announcement(
+    task: MatchingTask, network: TunedNetwork, settings: Finetune, backbone: str, seconds: float
+) -> str:
+    """Return what the training costs in time and memory, and how to pay less.
+
+    The memory is measured with blank images.
+    """
     device, sizes = network.device, task.data.draw.sizes()
-    seconds = seconds_per_image(network)
     blank = torch.zeros((network.part, 3, CROP, CROP), device=device)
     weights = FLOAT * sum(each.numel() for group in task.parameter_groups() for each in group.parameters)
     copies = 1 + (settings.keep == "best")  # and their momentum
@@ -284,7 +293,7 @@ def announcement(task: MatchingTask, network: TunedNetwork, settings: Finetune, 
     layers = first if settings.first == ALL else ""
     return (
         f"fine-tuning from layer '{settings.first}': {images} images per epoch, {epochs} epochs, about "
-        f"{format_time(seconds * images * epochs)} on {device.type}; memory {format_bytes(memory)} with "
+        f"{format_time(seconds)} on {device.type}; memory {format_bytes(memory)} with "
         f"{network.part} images at once (runtime.batch), {format_bytes(free_memory(device))} are free; a "
         f"checkpoint has {format_bytes(weights * (1 + copies))}; cheaper: {layers or 'fewer finetune.epochs'}"
     )
@@ -295,17 +304,39 @@ def images_at_once(runtime: Runtime, device: torch.device) -> int:
     return runtime.batch or (GPU_BATCH if device.type == "cuda" else torch.get_num_threads())
 
 
-def seconds_per_image(network: TunedNetwork) -> float:
-    """Return how long the network takes per image of a step, measured with blank images."""
-    tuned = [each for own in network.trained_kinds().values() for each in own]
-    blank = torch.zeros((network.part, 3, CROP, CROP), device=network.device)
-    started = 0.0
-    for _ in range(2):  # the first pass allocates memory
-        synchronize(network.device)
-        started = time.perf_counter()
-        torch.autograd.grad(network(blank).sum(), tuned, allow_unused=True)
-        synchronize(network.device)
-    return (time.perf_counter() - started) / network.part
+def seconds_of(task: MatchingTask, rows: NetworkRows, settings: Finetune, processes: Processes) -> float:
+    """Return how long all steps and validations take, from two steps and a part of a validation.
+
+    They are those of the training, from the images that are read to the gradients. No weight changes.
+    """
+    epochs, steps = sum(phase.epochs for phase in settings.phases()), task.steps()
+    per_step = 0.0
+    for number, batch in enumerate([*task.batches(0), *task.batches(1)][:2]):
+        # The first step allocates memory and starts the processes that read.
+        per_step = _seconds(partial(_gradients, task, batch, number), rows.network.device)
+    rows.close()
+    pairs, per_validation = task.data.validation, 0.0
+    for encode, ids in ((encode_images, pairs.image_ids), (encode_captions, pairs.caption_ids)):
+        some = ids[:: max(1, len(ids) // settings.batch)]
+        seconds = _seconds(partial(deque, encode(task.matcher, pairs, some), maxlen=0), rows.network.device)
+        per_validation += seconds / len(some) * len(ids) / processes.count
+    # The weights before the first step are validated, too.
+    return epochs * steps * per_step + (epochs + 1) * per_validation
+
+
+def _gradients(task: MatchingTask, batch: PairBatch, number: int) -> None:
+    task.trained.eval()  # the statistics of batch normalization stay
+    weights = [each for group in task.parameter_groups() for each in group.parameters]
+    loss = task.loss(batch, step_generator(0, number))
+    torch.autograd.grad(loss.total, weights, allow_unused=True)
+
+
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
+    synchronize(device)
+    started = time.perf_counter()
+    work()
+    synchronize(device)
+    return time.perf_counter() - started
 
 
 def last_block(layers: Sequence[str]) -> str:

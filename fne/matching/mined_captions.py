@@ -2,6 +2,7 @@
 
 The first half of a batch's images are anchors, each with one of its captions. The wrong caption of an anchor
 is the nearest of some candidates, found in test mode. Its caption's wrong image is one of the other half.
+An encoder with start positions reads a candidate from one, as the published code does, not from all.
 """
 
 from collections.abc import Sequence
@@ -13,12 +14,14 @@ import torch
 from torch import Tensor
 
 from fne.core.device import upload
-from fne.core.processes import Processes
+from fne.core.distributed_layers import Step
 from fne.matching.data import PairBatch, Pairs
 from fne.matching.model import Matcher
 from fne.store.catalog import Captioned
 
 BLOCK = 256  # candidates that are encoded at once
+# Raised whenever the same batch gets other mined captions: kept fine-tunings no longer count.
+MINING_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -68,13 +71,14 @@ class AnchorDraw:
 
 @torch.no_grad()
 def with_mined_captions(
-    batch: PairBatch, rows: Tensor, matcher: Matcher, pairs: Pairs, rectified: bool, processes: Processes
+    batch: PairBatch, rows: Tensor, matcher: Matcher, pairs: Pairs, rectified: bool, step: Step
 ) -> PairBatch:
     """Return a batch with the candidate that is nearest to each anchor as its wrong caption.
 
     Args:
         rows: of this process's images (images, features), on the device of the model.
         rectified: whether vectors of length one are those after ReLU.
+        step: that of the batch; every process encodes all candidates, and draws the same start positions.
     """
 
     def unit(outputs: Tensor) -> Tensor:
@@ -82,12 +86,13 @@ def with_mined_captions(
 
     def encode(ids: Sequence[str]) -> Tensor:
         words, lengths = pairs.captions(ids)
-        return unit(matcher.text_encoder(upload(words, matcher.device), lengths, None))
+        whole = Step(step.generator, len(ids), slice(0, len(ids)))
+        return unit(matcher.text_encoder(upload(words, matcher.device), lengths, whole))
 
     was_training = matcher.training
     matcher.eval()
     try:
-        anchors = processes.gather(unit(matcher.image_head(rows, None)))[: len(batch.caption_ids)]
+        anchors = step.processes.gather(unit(matcher.image_head(rows, None)))[: len(batch.caption_ids)]
         starts = range(0, len(batch.candidates), BLOCK)
         captions = torch.cat([encode(batch.candidates[start : start + BLOCK]) for start in starts])
         nearest = matcher.similarity(anchors, captions).argmax(dim=1)

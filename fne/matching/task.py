@@ -213,9 +213,7 @@ class MatchingTask:
         step = Step(generator, len(batch), part, self._processes)
         rows = read_batch(self.matcher, self.source, batch.part(part))
         if batch.candidates:
-            batch = with_mined_captions(
-                batch, rows.detach(), self.matcher, pairs, options.rectified, self._processes
-            )
+            batch = with_mined_captions(batch, rows.detach(), self.matcher, pairs, options.rectified, step)
         captions = pairs.captions(batch.caption_ids[part])
         precision = PRECISIONS[options.precision]
         vectors = embed_batch(self.matcher, rows, captions, step, precision, options.rectified)

@@ -1,9 +1,9 @@
 """A convolutional network over the words of a caption, as in the dual-path networks.
 
-Captions are placed in a fixed number of positions. While training, each starts at a random position
-("position shift"); when encoding, the outputs of all start positions are summed. Positions without a
-word hold zeros, plus the bias of the word layer, and take part in all that follows, as in the
-published code. They are never read as a word: what stands in the padding of a batch does not matter.
+Captions are placed in a fixed number of positions. In a training step, each starts at a random position
+("position shift"), mined ones too; when encoding, the outputs of all start positions are summed.
+Positions without a word hold zeros, plus the bias of the word layer, and take part in all that follows, as
+in the published code. They are never read as a word: what stands in the padding of a batch does not matter.
 
 The network has four stages of residual blocks. A convolution reads a position and the one before it, so
 no position sees a later word. Layers are matrix products over (captions x positions, channels).
@@ -75,11 +75,11 @@ class TextCnn(nn.Module):
                 INITIALIZATIONS[settings.initial](module)
 
     def forward(self, words: Tensor, lengths: Tensor, step: Step | None = None) -> Tensor:
-        """Read captions from a random start position while training, and from all of them otherwise."""
+        """Read captions from a random start position if there is a step, and from all of them otherwise."""
         self._check(lengths)
         lengths = lengths.to(words.device)
         starts = self.positions + 1 - lengths  # the number of start positions of each caption
-        if self.training:
+        if self.training or step is not None:
             drawn = needed(step).uniform().to(words.device)
             return self.read(words, lengths, (drawn * starts).long(), step)
         return self._read_all(words, lengths, starts)

@@ -4,9 +4,15 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from fne.core.processes import ALONE
+from fne.core.distributed_layers import Step
 from fne.matching.mined_captions import AnchorDraw, rank_mined, with_mined_captions
+from fne.matching.settings import TextCnn as TextCnnSettings
+from fne.matching.text_cnn import TextCnn
 from tests.support.finetuning import captioned, small_task
+
+
+def step():
+    return Step(torch.Generator().manual_seed(4), 6, slice(0, 6))
 
 
 def test_the_ranking_loss_is_that_of_a_plain_loop():
@@ -26,7 +32,7 @@ def test_the_nearest_candidate_is_mined_in_test_mode(tmp_path):
     statistics = copy.deepcopy(task.matcher.state_dict())
     batch = task.batches(0)[0]
     rows = task.source.read(batch.image_ids, batch.views).detach()
-    found = with_mined_captions(batch, rows, task.matcher, task.data.training, True, ALONE)
+    found = with_mined_captions(batch, rows, task.matcher, task.data.training, True, step())
     assert task.matcher.training
     assert all(torch.equal(value, statistics[name]) for name, value in task.matcher.state_dict().items())
     task.matcher.eval()
@@ -39,6 +45,27 @@ def test_the_nearest_candidate_is_mined_in_test_mode(tmp_path):
             scores[each] = (image @ normalize(encoded.relu(), dim=1).T).item()
         assert scores[nearest] == pytest.approx(max(scores.values()), abs=1e-6)
     assert len(mined) == len(batch.caption_ids) == 3
+
+
+def test_a_candidate_is_read_from_one_start_position_which_the_step_draws(tmp_path):
+    task, read = small_task(tmp_path), []
+    encoder = task.matcher.text_encoder = TextCnn(
+        task.matcher.text_encoder.words, 5, TextCnnSettings(width=1 / 64, positions=8)
+    )
+    plain = encoder.read
+
+    def reading(words, lengths, starts, step):
+        read.append((lengths, starts))
+        return plain(words, lengths, starts, step)
+
+    encoder.read = reading
+    batch = task.batches(0)[0]
+    rows = task.source.read(batch.image_ids, batch.views).detach()
+    for _ in range(2):
+        with_mined_captions(batch, rows, task.matcher, task.data.training, False, step())
+    (lengths, starts), (_, again) = read
+    drawn = torch.rand(len(batch.candidates), generator=torch.Generator().manual_seed(4))
+    assert starts.tolist() == (drawn * (9 - lengths)).long().tolist() == again.tolist()
 
 
 def test_a_batch_has_anchors_their_captions_and_captions_of_others():
