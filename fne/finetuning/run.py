@@ -52,7 +52,7 @@ from fne.store.checksums import write_metrics
 from fne.store.lineage import recorded_lineage
 from fne.text.caption_vectors import has_caption_rows
 from fne.text.tokens import Tokens, read_tokens
-from fne.training.finished_runs import Finished, training_key
+from fne.training.finished_runs import FOLDER, Finished, kept_path, training_key
 from fne.training.history import write_history
 from fne.training.loop import Schedule, step_generator
 from fne.training.optimizers import sgd_nesterov
@@ -120,9 +120,11 @@ def run_finetuning(
         key = training_key(made_with, digests_of(inputs, task), device.type, processes.count)
         job = Job(device, runtime.scratch_folder(), stopping, processes)
         try:
-            with explain_out_of_memory(MEMORY_HINT):
-                cost = seconds_of(task, rows, settings, processes)
-            processes.log(announcement(task, rows.network, settings, inputs.extraction["backbone"], cost))
+            if not processes.any(kept_path(job.scratch, FOLDER, key).exists()):
+                with explain_out_of_memory(MEMORY_HINT):
+                    cost = seconds_of(task, rows, settings, processes)
+                backbone = inputs.extraction["backbone"]
+                processes.log(announcement(task, rows.network, settings, backbone, cost))
             done = train_or_load(task, schedule_of(settings), key, job)
         finally:
             rows.close()

@@ -164,6 +164,7 @@ def test_the_same_inputs_give_the_same_bytes(project):
     assert Path("models/tuned.safetensors").read_bytes() == first
     result = run("finetune")
     assert "this training has finished before" in result.output
+    assert "fine-tuning from layer" not in result.output  # nothing is measured for it
     assert Path("models/tuned.safetensors").read_bytes() == first
 
 
