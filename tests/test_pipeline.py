@@ -125,7 +125,7 @@ def test_the_default_pipeline_has_no_trace_of_the_fine_tuning():
 
 def test_another_kind_of_embedding_touches_neither_extraction_nor_statistics(project):
     output = dvc(project, "exp", "run", "-S", "embed.kind=layer", "-S", "embed.layer=fc7")
-    assert stages_run(output) == ["check", "embed", *AFTER_EMBED]
+    assert sorted(stages_run(output)) == sorted(["check", "embed", *AFTER_EMBED])
 
 
 def test_another_threshold_touches_neither_extraction_nor_statistics(project):
@@ -196,7 +196,7 @@ def test_a_queued_experiment_on_a_users_data_set_runs(project, tmp_path):
 def test_an_experiment_in_a_temporary_copy_shares_the_scratch_folder(project):
     changes = ["-S", "extract.crops=five", "-S", "train.epochs=1"]
     output = dvc(project, "exp", "run", "--temp", "--name", "aside", *changes)
-    assert stages_run(output) == ["check", "extract", "standardize", "embed", *AFTER_EMBED]
+    assert sorted(stages_run(output)) == sorted(["check", "extract", "standardize", "embed", *AFTER_EMBED])
     assert "aside" in dvc(project, "exp", "list")
     change_params(project, {"extract": {"crops": "five"}})
     assert "to do" not in dvc(project, "repro", "extract")
@@ -208,7 +208,7 @@ def test_tags_are_a_pipeline_of_their_own(project):
     def run():
         return stages_run(dvc(project, "repro", "pipelines/tagging/dvc.yaml"))
 
-    assert run() == ["check", "train_tagger", *after]
+    assert run() == ["check", "check_tags", "train_tagger", *after]
     assert run() == []
     metrics = json.loads((project / "metrics/tags.json").read_text())["test_full"]
     # By chance, three of 22 tags are right in less than a quarter of the cases.

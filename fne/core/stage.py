@@ -101,6 +101,8 @@ class StageCommand(click.Command):
                 places += [path / name for name in kind.names]
             elif kind in (INPUT, OUTPUT):
                 (outputs if kind is OUTPUT else inputs).append(path)
+            elif isinstance(kind, click.Tuple) and path:
+                inputs += [place for place, own in zip(path, kind.types, strict=True) if own is INPUT]
         return inputs, outputs
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -208,7 +208,8 @@ def test_nearly_every_key_can_have_another_valid_value():
     }
     # Other values of these do not fit the others of their sections.
     assert same == {
-        "embed.thresholds", "train.rectified", "train_captioner.condition", "train_tagger.condition",
+        "embed.thresholds", "embed_text.thresholds",
+        "train.rectified", "train_captioner.condition", "train_tagger.condition",
         "train_captioner.input_activation", "train_tagger.input_activation",
     }  # fmt: skip
 

@@ -72,7 +72,7 @@ def test_the_computers_are_those_that_the_parameters_allow():
 def rows(scratch, images, shards=3) -> dict[str, list[float]]:
     return {
         each: row.tolist()
-        for _, ids, block in assemble(scratch, images, shards)
+        for _, ids, block in assemble(scratch, {each.id: each.sha256 for each in images}, shards)
         for each, row in zip(ids, block, strict=True)
     }
 
@@ -134,7 +134,7 @@ def test_a_second_run_waits_for_the_first_and_names_its_process(tmp_path, scratc
     thread.start()
     assert complete([4], log=log) == []
     thread.join()
-    assert logged[1] == f"waiting for process {os.getpid()}, which is computing the same images"
+    assert logged[1] == f"waiting for process {os.getpid()}, which is computing the same rows"
     assert rows(scratch, [image]) == {"4.png": [1.0, 2.0]}
 
 

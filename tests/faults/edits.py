@@ -248,8 +248,14 @@ def paths(stage: str) -> tuple[list[Path], list[Path]]:
     """Return the inputs and outputs of a stage."""
     command = import_module(f"stages.{stage}").main
     names = [each for each in command.params if isinstance(each, click.Argument)]
-    given = dict(zip(names, arguments(stage), strict=True))
-    inputs = [Path(path) for each, path in given.items() if each.type is INPUT]
+    positional, options = arguments(stage), []
+    if "--reader" in positional:
+        at = positional.index("--reader")
+        positional, options = positional[:at], positional[at + 1 :]
+    given = dict(zip(names, positional, strict=True))
+    inputs = [
+        Path(path) for path in [*(path for each, path in given.items() if each.type is INPUT), *options]
+    ]
     params = load_params(Path("params.yaml"))
     inputs += [Path(value) for value in listed_settings(params, command.paths).values()]
     return inputs, [Path(path) for each, path in given.items() if each.type is OUTPUT]

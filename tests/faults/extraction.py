@@ -298,7 +298,7 @@ def _run_stage(folder: Path, stage: str, *arguments: str) -> subprocess.Complete
 
 def _extract(store: Path, scratch: Path) -> None:
     """Run the stage in this process, and record each image whose row is written."""
-    write = extraction._write
+    write = extraction.write_claimed
 
     def recorded(claims: list[extraction._Claim], rows: np.ndarray) -> None:
         for claim, row in zip(claims, rows, strict=True):
@@ -306,7 +306,7 @@ def _extract(store: Path, scratch: Path) -> None:
                 file.write(f"{claim.digest}\n")
             write([claim], row[None])
 
-    extraction._write = recorded
+    extraction.write_claimed = recorded
     # One parameter file per scratch folder: a child killed while it writes a common one would break the next.
     stage.main(["data/images.jsonl", str(store), "--params", f"{scratch.name}.yaml"], standalone_mode=False)
 

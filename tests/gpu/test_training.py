@@ -14,7 +14,7 @@ from fne.matching.hard_negatives import MINERS, LossChoices
 from fne.matching.image_heads import IMAGE_HEADS
 from fne.matching.instance_loss import Classes, class_numbers, new_instance
 from fne.matching.model import Shape, new_matcher
-from fne.matching.settings import InstanceLoss
+from fne.matching.settings import ROWS, InstanceLoss
 from fne.matching.similarities import SIMILARITIES
 from fne.matching.task import MatchingTask, Objective
 from fne.matching.text_encoders import TEXT_ENCODERS
@@ -73,7 +73,7 @@ def assert_steps_read_once(pairs, *arguments, **choices):
 @pytest.mark.parametrize(
     "chosen",
     [
-        *({"encoder": each} for each in TEXT_ENCODERS),
+        *({"encoder": each} for each in TEXT_ENCODERS if each not in ROWS),
         *({"head": each} for each in IMAGE_HEADS),
         *({"similarity": each} for each in SIMILARITIES),
     ],
@@ -107,7 +107,8 @@ def test_two_terms_and_classes_train_on_a_gpu_with_one_read_per_step(pairs):
         batches = made.task.batches(0)
         steps = [made.step(batch) for batch in batches]
     assert gpu.downloads == len(batches) > 1
-    assert set(steps[0][1]) == {"max_hinge", task.IMAGE_CLASSES, task.TEXT_CLASSES}
+    errors = {f"{task.IMAGE_CLASSES}_error", f"{task.TEXT_CLASSES}_error"}
+    assert set(steps[0][1]) == {"max_hinge", task.IMAGE_CLASSES, task.TEXT_CLASSES} | errors
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])

@@ -27,7 +27,7 @@ def test_help_shows_the_function():
     assert "function fne.search" in page
     assert "Find images for a sentence" in page
     assert list(inspect.signature(fne.search).parameters) == [
-        *["query", "root", "by", "model", "folder", "split", "tag", "k"]
+        *["query", "root", "by", "model", "folder", "split", "tag", "k", "explain"]
     ]
 
 
