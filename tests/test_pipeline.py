@@ -216,7 +216,7 @@ def test_tags_are_a_pipeline_of_their_own(project):
     change_params(project, {"write_tags": {"top_k": 2}})
     assert run() == ["check", *after]
     change_params(project, {"score_tags": {"threshold": 0.25}})
-    assert run() == ["check", *after[1:]]
+    assert run() == ["check", "check_tags", *after[1:]]
     change_params(project, {"tags_page": {"examples": 2}})
     assert run() == ["check", "tags_page"]
     template = project / "fne/report/templates/tags.html"
@@ -225,4 +225,4 @@ def test_tags_are_a_pipeline_of_their_own(project):
     assert stages_run(dvc(project, "repro")) == ["report"]
     change_params(project, {"train_tagger": {"order": "frequent_first"}})
     assert stages_run(dvc(project, "repro")) == []
-    assert run() == ["check", "train_tagger", *after]
+    assert run() == ["check", "check_tags", "train_tagger", *after]

@@ -114,8 +114,12 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def stages_run(output: str) -> list[str]:
-    """Return the stages that DVC says it ran."""
-    return re.findall(r"^Running stage '(?:[\w/.]+:)?(\w+)'", output, flags=re.MULTILINE)
+    """Return the stages that DVC says it ran, as the pipeline files list them: DVC orders independent ones."""
+    files = [ROOT / "dvc.yaml", *sorted(ROOT.glob("pipelines/*/dvc.yaml"))]
+    order = [name for file in files for name in YAML(typ="safe").load(file)["stages"]]
+    order.insert(1, "render")  # after `check`
+    found = re.findall(r"^Running stage '(?:[\w/.]+:)?(\w+)'", output, flags=re.MULTILINE)
+    return sorted(found, key=order.index)
 
 
 def environment() -> dict[str, str]:
