@@ -196,7 +196,7 @@ def _peak_memory(images: int) -> float:
         params["render"].update(images=images, side=64)
         params["extract"].update(backbone="alexnet", crops="center")
         yaml.dump(params, folder / "params.yaml")
-        _run_stage(folder, "render", "data/demo")
+        _run_stage(folder, "render", "data/demo", "data/demo_judgments.txt")
         outs = ("images.jsonl", "captions.jsonl", "rejects.csv", "catalog.json")
         _run_stage(folder, "catalog", *(f"data/{each}" for each in outs))
         return _run_stage(folder, "extract", "data/images.jsonl", "features/activations")

@@ -34,7 +34,7 @@ def invoke(command, *arguments: str) -> Result:
 def test_both_sides_of_a_catalog_are_computed_imported_and_evaluated(run, tmp_path):
     Path("tiny.json").write_text(json.dumps(TINY))
     change_params(tmp_path, {"render": {"images": 20, "side": 64, "val_share": 0.2, "test_share": 0.3}})
-    invoke(render, "data/demo")
+    invoke(render, "data/demo", "data/demo_judgments.txt")
     invoke(catalog, "data/images.jsonl", "data/captions.jsonl", "data/rejects.csv", "data/catalog.json")
     invoke(main, "--configuration", "tiny.json")
     with np.load("clip_images.npz") as file:

@@ -259,7 +259,7 @@ def test_a_network_goes_through_all_stages_of_the_demo(run, tmp_path, name):
     change_params(tmp_path, {"render": small, "extract": extract_settings})
     lists = ["data/images.jsonl", "data/captions.jsonl", "data/rejects.csv", "data/catalog.json"]
     for stage, arguments in (
-        (render, ["data/demo"]),
+        (render, ["data/demo", "data/demo_judgments.txt"]),
         (catalog, lists),
         (extract, ["data/images.jsonl", "features/activations"]),
     ):

@@ -77,7 +77,7 @@ def extraction_project(images: int) -> Iterator[Path]:
         }
         biases = {f"{each}.bias": torch.zeros(shape[0]) for each, shape in shapes.items()}
         save_file(weights | biases, folder / "two.safetensors")
-        _run_stage(folder, "render", "data/demo")
+        _run_stage(folder, "render", "data/demo", "data/demo_judgments.txt")
         _run_stage(
             folder,
             "catalog",

@@ -21,13 +21,20 @@ def write_params(folder: Path, **changes: object) -> Path:
 
 def run(folder: Path, **changes: object) -> Result:
     params = write_params(folder, **changes)
-    return CliRunner().invoke(main, [str(folder / "demo"), "--params", str(params)])
+    return CliRunner().invoke(
+        main, [str(folder / "demo"), str(folder / "judged.txt"), "--params", str(params)]
+    )
 
 
 def test_the_stage_draws_the_data_set_and_prints_the_number_of_images_per_split(tmp_path):
     result = run(tmp_path)
     assert result.exit_code == 0
-    assert result.output == f"{tmp_path / 'demo'}: 8 images (4 train, 2 val, 2 test), five sentences each\n"
+    images, pairs = result.output.splitlines()
+    assert images == f"{tmp_path / 'demo'}: 8 images (4 train, 2 val, 2 test), five sentences each"
+    assert (
+        pairs
+        == f"{tmp_path / 'judged.txt'}: {len((tmp_path / 'judged.txt').read_text().splitlines())} pairs with the grades of 3 judges"
+    )
     assert len(list((tmp_path / "demo" / "images").iterdir())) == 8
     assert (tmp_path / "demo" / "dataset.json").is_file()
 
@@ -38,7 +45,7 @@ def test_two_processes_with_different_hash_seeds_write_the_same_bytes(tmp_path):
     for hash_seed in ("1", "2"):
         folder = tmp_path / hash_seed
         subprocess.run(
-            [sys.executable, "-m", "stages.render", str(folder), "--params", str(params)],
+            [sys.executable, "-m", "stages.render", str(folder), f"{folder}.txt", "--params", str(params)],
             check=True,
             capture_output=True,
             cwd=Path(__file__).parents[2],

@@ -60,6 +60,20 @@ EXCEPTIONS = {
     "pip install": "the environment",
     "source ": "the environment",
     "rm -rf": "a damaged object",
+    "imagenet.yaml": "a download",
+    "captions.npz": "vectors of another program; tests/cli/test_import.py",
+    "imported_captions": "vectors of another program; tests/cli/test_import.py",
+    "clip_images.npz": "vectors of another program; tests/cli/test_import.py",
+    "text_network": "a text network; tests/stages/test_extract_text.py",
+    "own/both-sides": "a text network",
+    "pipelines/imported": "vectors of another program; tests/cli/test_import.py",
+    "pipelines/layers": "a pipeline that is off; tests/stages/test_probe_layers.py",
+    "metrics/layers.json": "a pipeline that is off; tests/stages/test_probe_layers.py",
+    "pipelines/judgments": "a pipeline that is off; tests/stages/test_score_judgments.py",
+    "fne upgrade": "a project of `fne init`; tests/test_wheel.py",
+    "http://": "a server; tests/system/test_published.py",
+    "--remote public": "a server; tests/system/test_published.py",
+    "import flickr8k": "a published folder; tests/sharing/test_published.py",
 }
 PROGRAMS = ("fne", "dvc", "git")
 
