@@ -98,6 +98,7 @@ def test_a_missing_default_remote_and_a_remote_without_its_package_are_found(pro
     with monkeypatch.context() as patch:
         patch.setattr(doctor, "find_spec", lambda _: None)
         assert only(project) == "remote 'team' needs another package of DVC; fix: pip install 'dvc[ssh]'"
+    monkeypatch.setattr(doctor, "find_spec", lambda _: object())
     configure(project, "core", "remote", None)
     line = only(project)
     assert line == "no default remote, so `dvc push` and `dvc pull` do nothing; fix: dvc remote default team"

@@ -74,7 +74,7 @@ def photo(tmp_path):
 def search(page, text):
     page.get_by_label("A sentence").fill(text)
     page.keyboard.press("Enter")
-    page.locator("#status", has_text="Images for").wait_for()
+    page.locator("#status", has_text=f"Images for “{text}”").wait_for()
 
 
 def cards(page):
@@ -269,7 +269,7 @@ def test_everything_works_by_keyboard(open_page, server):
     assert page.evaluate("document.activeElement.id") == "text"
     page.keyboard.type("a red circle")
     page.keyboard.press("Enter")
-    cards(page).first.wait_for()
+    page.locator("#status", has_text="“a red circle”").wait_for()
     page.keyboard.press("ArrowDown")
     assert page.evaluate("document.activeElement === document.querySelector('#matches .match')")
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
