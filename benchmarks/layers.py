@@ -15,12 +15,12 @@ import click
 import numpy as np
 import torch
 
+from fne.probing.images import Words
 from fne.probing.measure import measure
 from fne.probing.settings import Layers
 from fne.store.catalog import Captioned
 from fne.store.layout import Layer
 from fne.store.rows import Rows, write_rows
-from fne.text.tokens import Tokens, read_tokens, write_tokens
 
 CONVOLUTIONS = [64, 64, 128, 128, 256, 256, 256, *[512] * 6]
 FULL = [*CONVOLUTIONS, 4096, 4096]
@@ -31,7 +31,7 @@ def run(
     folder: Path, training: int, validation: int, sizes: list[int], settings: Layers
 ) -> tuple[float, float]:
     """Measure drawn layers; return the seconds of the processor and the gigabytes at the peak."""
-    rows, records, tokens = _drawn(folder, training + validation, training, sizes)
+    rows, records, words = _drawn(folder, training + validation, training, sizes)
     done, peak = threading.Event(), [_memory()]
 
     def watch() -> None:
@@ -41,7 +41,7 @@ def run(
     watcher = threading.Thread(target=watch)
     watcher.start()
     start = time.process_time()
-    measure(rows, records, tokens, settings)
+    measure(rows, records, words, settings)
     seconds = time.process_time() - start
     done.set()
     watcher.join()
@@ -60,7 +60,7 @@ def tiny(folder: Path) -> None:
     print(f"{seconds:.1f} s, {memory:.2f} GB")
 
 
-def _drawn(folder: Path, count: int, training: int, sizes: list[int]) -> tuple[Rows, list[Captioned], Tokens]:
+def _drawn(folder: Path, count: int, training: int, sizes: list[int]) -> tuple[Rows, list[Captioned], Words]:
     random = np.random.default_rng(0)
     ids = [f"{number:06d}.jpg" for number in range(count)]
 
@@ -75,10 +75,9 @@ def _drawn(folder: Path, count: int, training: int, sizes: list[int]) -> tuple[R
         Captioned(each, "train" if number < training else "val", ("x",) * 5, ())
         for number, each in enumerate(ids)
     ]
-    words = random.integers(1, WORDS, (5 * count, LENGTH)).tolist()
     captions = (each for record in records for each in record.caption_ids)
-    write_tokens(folder / "tokens.h5", dict(zip(captions, words, strict=True)), {"words": WORDS}, {})
-    return Rows.open(folder / "rows"), records, read_tokens(folder / "tokens.h5")
+    words = dict(zip(captions, random.integers(1, WORDS, (5 * count, LENGTH)), strict=True))
+    return Rows.open(folder / "rows"), records, words
 
 
 @click.command()

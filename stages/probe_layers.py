@@ -11,23 +11,28 @@ from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.settings import load_key, load_runtime, load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
+from fne.probing.images import number_words
 from fne.probing.measure import measure
 from fne.probing.results import chosen, write_layers
 from fne.probing.settings import Layers
 from fne.store.catalog import read_captions
 from fne.store.lineage import recorded_lineage
 from fne.store.rows import Rows
-from fne.text.tokens import read_tokens
+from fne.text.vocabulary import Tokenize
 
 
-@stage("layers", "embed.source", paths=["embed.source"])
+@stage("layers", "embed.source", "tokenize", paths=["embed.source"])
 @click.argument("captions", type=INPUT)
-@click.argument("tokens", type=INPUT)
 @click.argument("metrics", type=OUTPUT)
 @params_option
-def main(captions: Path, tokens: Path, metrics: Path, params: Path) -> None:
-    """Measure every layer of the store `embed.source` with CAPTIONS and their TOKENS, and write METRICS."""
+def main(captions: Path, metrics: Path, params: Path) -> None:
+    """Measure every layer of the store `embed.source` with the captions and tags of CAPTIONS; write METRICS.
+
+    Without captions, layers are still probed for tags or folders. Of a collection without splits, some
+    images are drawn that judge.
+    """
     settings, runtime = load_section(params, "layers", Layers), load_runtime(params)
+    tokenize = load_section(params, "tokenize", Tokenize)
     stat_cache.use(runtime.scratch_folder())
     prepare_device(runtime)
     source = load_key(params, "embed", "source")
@@ -35,10 +40,10 @@ def main(captions: Path, tokens: Path, metrics: Path, params: Path) -> None:
     if rows.without_rows or not rows.layers:
         raise InputError(f"{source}: has no rows to measure; set embed.source to a store with layers")
     captioned, catalog = read_captions(captions)
-    words = read_tokens(tokens)
-    found = measure(rows, captioned, words if words.ids else None, settings)
-    lineage = recorded_lineage(rows.artifact, catalog, words.artifact)
-    write_layers(metrics, found, settings.model_dump() | {"source": source}, lineage)
+    found = measure(rows, captioned, number_words(captioned, tokenize), settings)
+    lineage = recorded_lineage(rows.artifact, catalog)
+    made_with = settings.model_dump() | {"source": source, "tokenize": tokenize.recorded(pretrained=False)}
+    write_layers(metrics, found, made_with, lineage)
     for line in chosen(found) or ["no captions: recall and similarity with the text were not measured"]:
         say(line)
 

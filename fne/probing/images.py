@@ -1,16 +1,20 @@
 """The images that layers are measured on, with their captions and labels."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fne.matching.closed_form import CaptionedImages
 from fne.store.catalog import Captioned
-from fne.text.tokens import Tokens
+from fne.text.tokenizer import tokenize_captions
+from fne.text.vocabulary import Tokenize, choose_words
 
 LEAST = 5  # training images of a label that is probed
+JUDGED = 0.2  # fraction of a gallery that judges layers, at most
+# The words of every caption as numbers, by the caption's id; 0 is no word.
+Words = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -36,18 +40,36 @@ def images_of(
     captioned: Iterable[Captioned],
     split: str,
     known: Iterable[str],
-    tokens: Tokens | None,
+    words: Words,
     labels: Sequence[str],
 ) -> Images:
     """Return the images of a split that a store knows, those with captions if there are any."""
     stored = set(known)
     records = [each for each in captioned if each.split == split and each.id in stored]
-    if tokens:
+    if words:
         records = [each for each in records if each.captions]
     own = np.array([[each in labels_of(record) for each in labels] for record in records], dtype=bool)
-    words = [[tokens.read(each) for each in record.caption_ids] for record in records] if tokens else None
-    captions = CaptionedImages.of([each.id for each in records], words) if words else None
+    sentences = [[np.array(words[each]) for each in record.caption_ids] for record in records if words]
+    captions = CaptionedImages.of([each.id for each in records], sentences) if sentences else None
     return Images(records, captions, own.reshape(len(records), len(labels)))
+
+
+def number_words(captioned: Sequence[Captioned], settings: Tokenize) -> Words:
+    """Return the words of all captions, cut as the stage `tokenize` cuts them; {} without captions."""
+    cut = tokenize_captions(captioned, settings.lowercase, end_of_sentence=False, cut=settings.cut)
+    numbers = {word: number for number, word in enumerate(choose_words((own for _, own in cut.values()), 1))}
+    longest = settings.longest or None
+    return {each: [numbers[word] for word in own[:longest]] for each, (_, own) in cut.items()}
+
+
+def divide_gallery(captioned: Sequence[Captioned], validation: int, seed: int) -> list[Captioned]:
+    """Return images with their splits; of a collection that has none, drawn ones judge and others train."""
+    if any(each.split != "gallery" for each in captioned):
+        return list(captioned)
+    judged = min(validation, int(JUDGED * len(captioned)))
+    order = np.random.default_rng(seed).permutation(len(captioned))
+    splits = np.where(order < judged, "val", "train").tolist()
+    return [replace(each, split=split) for each, split in zip(captioned, splits, strict=True)]
 
 
 def labels_of(record: Captioned) -> set[str]:

@@ -19,12 +19,12 @@ from fne.core.errors import InputError
 from fne.core.progress import Progress, progress
 from fne.evaluation.intervals import RSUM, Ranked, draws, intervals, map_interval, percentiles
 from fne.evaluation.metrics.ranks import rank
-from fne.evaluation.metrics.recall import RECALLS, sum_of_recalls, summarize
+from fne.evaluation.metrics.recall import RECALLS, chance_of_rsum, retrieval_values
 from fne.evaluation.metrics.tag_metrics import mean_average_precision
 from fne.matching.closed_form import cca
 from fne.matching.second_moments import CONSTANT
 from fne.matching.similarities import cosine
-from fne.probing.images import LEAST, Images, images_of, known_labels
+from fne.probing.images import LEAST, Images, Words, divide_gallery, images_of, known_labels
 from fne.probing.moments import Moments, cka_map
 from fne.probing.neighbors import DISTANCES, Nearest, neighbors, unit
 from fne.probing.settings import Layers
@@ -32,7 +32,6 @@ from fne.store.catalog import Captioned
 from fne.store.layout import VIEW, count_views, mean_of_views, value_fault
 from fne.store.rows import Rows
 from fne.text.bags import WordFeatures, inverse_document_frequencies, tfidf_features
-from fne.text.tokens import Tokens
 
 BLOCK = 1024  # images read at once
 HELD = 0.2  # fraction of the training images that choose the regularization, at most
@@ -77,13 +76,9 @@ def parts_of(names: Sequence[str]) -> list[Part]:
     return parts + [Part("all", "all layers", slice(0, count))] * (count > 1)
 
 
-def measure(rows: Rows, captioned: Sequence[Captioned], tokens: Tokens | None, settings: Layers) -> Json:
-    """Return everything that is measured of the layers of a store.
-
-    Args:
-        tokens: the words of the captions; None if there are no captions.
-    """
-    run = _Run(rows, captioned, tokens, settings)
+def measure(rows: Rows, captioned: Sequence[Captioned], words: Words, settings: Layers) -> Json:
+    """Return everything that is measured of the layers of a store, given the words of all captions."""
+    run = _Run(rows, divide_gallery(captioned, settings.validation, settings.seed), words, settings)
     with progress("layers", run.work, unit="step") as shown:
         return run.measure(shown)
 
@@ -91,9 +86,7 @@ def measure(rows: Rows, captioned: Sequence[Captioned], tokens: Tokens | None, s
 class _Run:
     """The layers of a store, and the images that they are measured on."""
 
-    def __init__(
-        self, rows: Rows, captioned: Sequence[Captioned], tokens: Tokens | None, settings: Layers
-    ) -> None:
+    def __init__(self, rows: Rows, captioned: Sequence[Captioned], words: Words, settings: Layers) -> None:
         views = count_views(rows.layers)
         layers = rows.layers[: len(rows.layers) // views]
         self.rows, self.views, self.settings = rows, views, settings
@@ -102,10 +95,10 @@ class _Run:
         self.places = _slices(self.sizes)
         self.parts = parts_of(self.names)
         self.labels, self.single = known_labels(captioned, settings.labels)
-        self.words = 1 + max((int(tokens.words.max(initial=0)) for tokens in [tokens] if tokens), default=0)
+        self.words = 1 + max((number for own in words.values() for number in own), default=0)
         random = np.random.default_rng(settings.seed)
-        training = images_of(captioned, "train", rows.ids, tokens, self.labels)
-        self.validation = images_of(captioned, "val", rows.ids, tokens, self.labels)
+        training = images_of(captioned, "train", rows.ids, words, self.labels)
+        self.validation = images_of(captioned, "val", rows.ids, words, self.labels)
         drawn = random.permutation(len(self.validation.records))[: settings.validation]
         self.validation = self.validation.select(np.sort(drawn))
         if len(training.records) < LEAST or len(self.validation.records) < 2:
@@ -183,6 +176,9 @@ class _Run:
         single = [each["rsum"] for each in sets[:count]] if self.text else []
         return {
             "images": {"train": len(self.training.records), "val": len(self.validation.records)},
+            "chance": _round(chance_of_rsum(self.validation.captions.counts))
+            if self.validation.captions
+            else None,
             "labels": len(self.labels),
             "label_metric": ("top-1" if self.single else "mAP") if self.labels else None,
             "layers": layers,
@@ -300,8 +296,7 @@ class _Run:
         found = rank(vectors, functional.normalize(sentences, dim=1), torch.from_numpy(owners), cosine, 0)
         by_image, by_caption = found.image_ranks.numpy(), found.caption_ranks.numpy()
         folds = np.zeros(len(by_image), dtype=int)
-        rsum = sum_of_recalls(summarize(by_image), summarize(by_caption))
-        return rsum, Ranked(by_image, by_caption, owners, folds)
+        return retrieval_values(by_image, by_caption)["rsum"], Ranked(by_image, by_caption, owners, folds)
 
     def _closed_form(self, moments: Moments, part: Part, regularization: float, judged: Tensor) -> Json:
         """Return the sum of recalls of a part on the validation images, with its interval."""

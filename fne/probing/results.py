@@ -40,8 +40,11 @@ def read_layers(path: Path) -> tuple[dict[str, Any], Artifact]:
     try:
         found = parse_metrics(content)
         digest = hashlib.sha256(content).hexdigest()
+        settings = dict(found["made_with"])
+        # Its keys stand by themselves: the section `layers` has some of the same names.
+        sections = SECTIONS | {"tokenize": settings["tokenize"]}
         artifact = Artifact(
-            path, NAME, digest, found["made_with"], found["made_from"], sections=SECTIONS, pipeline=PIPELINE
+            path, NAME, digest, settings, found["made_from"], sections=sections, pipeline=PIPELINE
         )
         [(each["name"], each["features"]) for each in [*found["layers"], *found["sets"]]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -80,7 +83,7 @@ def chosen(found: dict[str, Any]) -> Lines:
     if not layers:
         return []
     best = max(layers, key=lambda each: float(each["rsum"]))
-    lines = [f"best single layer by recall: {best['name']}, {interval(best)}"]
+    lines = [f"best single layer by recall: {best['name']}, {interval(best)}; chance {found['chance']:.1f}"]
     for key, correlation in found["agreement"].items():
         known = [each for each in found["layers"] if each.get(key) is not None]
         if known and correlation is not None:

@@ -15,7 +15,8 @@ KINDS = {
     ("last",): "From a layer to the last one",
     ("first",): "From the first layer to a layer",
 }
-CELL, LEFT, TOP = 22, 110, 8  # pixels of the map
+CELL, TOP = 22, 8  # pixels of the map
+LONGEST, LETTER = 16, 8  # letters of a name that the map shows, and pixels of each
 
 
 def pictured(found: Mapping[str, Any]) -> list[str]:
@@ -36,6 +37,7 @@ def render_layers(
     sets = [each for each in found["sets"] if each["rsum"] is not None]
     highest = max((each["high"] for each in sets), default=1.0)
     names = [layer["name"] for layer in found["layers"]]
+    left = 10 + LETTER * min(LONGEST, max(map(len, names)))
     values = {
         "split": "val",
         "found": found,
@@ -52,10 +54,10 @@ def render_layers(
         "rows": table(dict(found)),
         "names": names,
         "cells": [
-            (LEFT + CELL * column, TOP + CELL * row, value, f"{names[row]} and {names[column]}")
+            (left + CELL * column, TOP + CELL * row, value, f"{names[row]} and {names[column]}")
             for row, line in enumerate(found["cka"])
             for column, value in enumerate(line)
         ],
-        "side": (LEFT, TOP, CELL, LEFT + CELL * len(names) + 8, TOP + CELL * len(names) + 100),
+        "map": (left, TOP, CELL, left + TOP + CELL * len(names), LONGEST),
     }
     return render_page("layers_page.html", values, lineage, History({}), thumbnails, record, ("sort.js",))

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from stages.layers_page import main as layers_page
 from stages.probe_layers import main as probe_layers
 from tests.support.projects import change_params
 
-MEASURE = ["data/captions.jsonl", "captions/tokens.h5", "metrics/layers.json"]
+MEASURE = ["data/captions.jsonl", "metrics/layers.json"]
 DRAW = ["metrics/layers.json", "data/images.jsonl", "data/captions.jsonl", "report/layers.html"]
 
 
@@ -45,6 +46,23 @@ def test_layers_are_measured_listed_verified_and_drawn(project):
     assert "all    all layers" in listed.output
     checked = run(cli, ["verify", "metrics/layers.json", "report/layers.html"])
     assert checked.exit_code == 0, checked.output
+
+
+def test_tags_are_probed_without_captions(project):
+    shutil.rmtree("captions")  # the stage `tokenize` refuses such a data set
+    records, _ = read_captions(Path("data/captions.jsonl"))
+    tagged = [
+        replace(each, captions=(), tags=("a",) * ("e" in each.id.partition("-")[0])) for each in records
+    ]
+    write_captions(Path("data/captions.jsonl"), tagged)
+    result = run(probe_layers, MEASURE)
+    assert result.exit_code == 0, result.output
+    assert "no captions: recall and similarity with the text were not measured" in result.output
+    found = json.loads(Path("metrics/layers.json").read_text())
+    assert found["label_metric"] == "mAP"
+    assert all({"probe", "cosine", "euclidean"} <= set(layer) for layer in found["layers"])
+    assert run(layers_page, DRAW).exit_code == 0
+    assert "There are no captions" in Path("report/layers.html").read_text()
 
 
 def test_a_store_without_rows_names_the_key(project):
@@ -79,6 +97,7 @@ def test_names_of_layers_and_images_are_shown_and_never_run():
     part = {"kind": "layer", "name": hostile, "features": 2, "rsum": 10.0, "low": 9.0, "high": 11.0}
     found = {
         "images": {"train": 5, "val": 2},
+        "chance": 5.0,
         "labels": 0,
         "label_metric": None,
         "layers": [{"name": hostile, "features": 2, "cka_text": None}],
