@@ -56,8 +56,9 @@ format: $(VENV)/installed-dev ## Format the code
 	@ruff check --fix
 	@ruff format
 
-docs: $(VENV)/installed-dev ## Write docs/parameters.md from the settings
+docs: $(VENV)/installed-dev ## Write docs/parameters.md and the table of stages
 	@python -m tests.support.parameters
+	@python -m tests.support.stage_table
 
 bench: $(VENV)/installed-dev ## Run all benchmarks
 	@python -m benchmarks

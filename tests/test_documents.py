@@ -1,7 +1,6 @@
 """What the documents name exists: commands, options, parameters, modules, links and headings."""
 
 import copy
-import itertools
 import re
 import shlex
 import shutil
@@ -30,7 +29,7 @@ from fne.matching.text_encoders import TEXT_ENCODERS
 from fne.store.layout import Layer
 from fne.store.rows import write_rows
 from fne.training.optimizers import CLIPS, OPTIMIZERS
-from tests.support import parameters
+from tests.support import parameters, stage_table
 from tests.support.imports import ROOT, module_path
 
 # The documents for users, by their paths.
@@ -40,11 +39,6 @@ DOCUMENTS = {
 }
 LINKING = [*DOCUMENTS, "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md"]
 README = DOCUMENTS["README.md"]
-STAGES = {
-    name: stage
-    for path in ("pipelines/demo/dvc.yaml", "dvc.yaml")
-    for name, stage in YAML(typ="safe").load(ROOT / path)["stages"].items()
-}
 PARAMS = load_params(ROOT / "params.yaml")
 SUBJECTS = ("make", "fne", "dvc", "python", "pip", "source", "git")
 
@@ -175,44 +169,6 @@ def test_an_override_changes_its_own_line_and_no_other(tmp_path):
     assert changed.startswith("  margin: 0.123 # ")
 
 
-def outs_of(stage: dict[str, Any]) -> list[str]:
-    listed = [*stage.get("outs", []), *stage.get("metrics", [])]
-    return [name for each in listed for name in ([each] if isinstance(each, str) else each)]
-
-
-def stage_edges() -> set[tuple[str, str]]:
-    """Which stage reads what which other stage writes, from dvc.yaml; without `check`, which all depend on."""
-    makers = {}
-    for stage, block in STAGES.items():
-        makers.update(dict.fromkeys(outs_of(block), stage))
-    makers |= {"${catalog.root}": "render", "${embed.source}": "extract"}
-    return {
-        (makers[place], stage)
-        for stage, block in STAGES.items()
-        for each in block["deps"]
-        for place in (each, *map(str, Path(each).parents))  # a file may be one of a folder that is an output
-        if makers.get(place, "check") != "check"
-    }
-
-
-def test_the_picture_of_the_pipeline_is_that_of_dvc_yaml():
-    (drawing,) = re.findall(r"```mermaid\n(.*?)```", DOCUMENTS["docs/formats.md"], flags=re.DOTALL)
-    drawn = set()
-    for line in drawing.splitlines()[1:]:
-        chain = [each.strip() for each in line.split("-->")]
-        drawn |= set(itertools.pairwise(chain))
-    assert drawn == stage_edges()
-
-
-def test_the_table_of_stages_is_that_of_dvc_yaml():
-    rows = re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", DOCUMENTS["docs/formats.md"], flags=re.MULTILINE)
-    described = {stage: re.findall(r"`([\w./]+)`", writes) for stage, writes in rows if stage in STAGES}
-    assert list(described) == list(STAGES)
-    for stage, block in STAGES.items():
-        outs = outs_of(block)
-        assert sorted(each.rstrip("/") for each in described[stage]) == sorted(outs)
-
-
 @pytest.mark.parametrize("name", LINKING)
 def test_every_local_link_leads_to_a_file_and_a_heading(name):
     text = (ROOT / name).read_text(encoding="utf-8")
@@ -273,9 +229,10 @@ def test_every_place_to_add_something_is_there():
             assert any(found), (places, table)
 
 
-def test_the_page_of_parameters_is_current():
+@pytest.mark.parametrize("made", [parameters, stage_table])
+def test_what_is_generated_is_current(made):
     """`make docs` writes it again."""
-    assert DOCUMENTS["docs/parameters.md"] == parameters.page()
+    assert made.PAGE.read_text(encoding="utf-8") == made.page()
 
 
 def test_every_variant_is_in_the_tables_of_choices():

@@ -1,0 +1,65 @@
+"""Write the table of stages in `docs/formats.md` from the pipeline files.
+
+`python -m tests.support.stage_table` writes it, and so does `make docs`. A test compares the two.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from tests.support.imports import ROOT
+
+PAGE = ROOT / "docs/formats.md"
+BEGIN, END = "<!-- written by make docs -->\n", "<!-- end of make docs -->\n"
+# What a parameter names by default, in terms of the stage that makes it.
+DEFAULTS = {
+    "${catalog.root}": "data/demo",
+    "${embed.source}": "features/activations",
+    "${embed_text.source}": "features/text/activations",
+}
+FILES = [
+    ROOT / "pipelines/demo/dvc.yaml",
+    ROOT / "dvc.yaml",
+    *sorted((ROOT / "pipelines").glob("*/pipeline.yaml")),
+    *(ROOT / f"pipelines/{name}/dvc.yaml" for name in ("captioning", "tagging")),
+]
+
+
+def page() -> str:
+    """Return the text of the page with the current table."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    return before + BEGIN + table() + END + rest.partition(END)[2]
+
+
+def table() -> str:
+    """Return a row per stage, with the stages whose outputs it reads and what it writes."""
+    pipelines = {path: YAML(typ="safe").load(path)["stages"] for path in FILES}
+    makers = {out: stage for stages in pipelines.values() for stage in stages for out in outs_of(stages[stage])}
+    rows = ["| stage | what it does | reads what these wrote | writes |", "|---|---|---|---|"]
+    for path, stages in pipelines.items():
+        for name, stage in stages.items():
+            place = path.parent.relative_to(ROOT).as_posix()
+            shown = f"`{name}`" if place in (".", "pipelines/demo") else f"`{place}`: `{name}`"
+            read = [f"`{each}`" for each in needed(stage, makers)]
+            cells = [shown, stage["desc"], ", ".join(read), ", ".join(f"`{out}`" for out in outs_of(stage))]
+            rows.append("| " + " | ".join(cells) + " |")
+    return "\n".join(rows) + "\n"
+
+
+def needed(stage: dict[str, Any], makers: dict[str, str]) -> list[str]:
+    """Return the stages that wrote what a stage reads, except the checks of the parameters."""
+    read = [DEFAULTS.get(each, each) for each in stage.get("deps", [])]
+    # A file may be one of a folder that is an output.
+    stages = [makers.get(place) for each in read for place in (each, *map(str, Path(each).parents))]
+    return [each for each in dict.fromkeys(stages) if each not in (None, "check")]
+
+
+def outs_of(stage: dict[str, Any]) -> list[str]:
+    """Return the paths that a stage writes."""
+    listed = [*stage.get("outs", []), *stage.get("metrics", [])]
+    return [name for each in listed for name in ([each] if isinstance(each, str) else each)]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
