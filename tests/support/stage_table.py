@@ -35,8 +35,8 @@ def page() -> str:
 def table() -> str:
     """Return a row per stage, with the stages whose outputs it reads and what it writes."""
     pipelines = {path: YAML(typ="safe").load(path)["stages"] for path in FILES}
-    makers = {out: stage for stages in pipelines.values() for stage in stages for out in outs_of(stages[stage])}
-    rows = ["| stage | what it does | reads what these wrote | writes |", "|---|---|---|---|"]
+    makers = {out: name for stages in pipelines.values() for name in stages for out in outs_of(stages[name])}
+    rows = ["| stage | what it does | after | writes |", "|---|---|---|---|"]
     for path, stages in pipelines.items():
         for name, stage in stages.items():
             place = path.parent.relative_to(ROOT).as_posix()
