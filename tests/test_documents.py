@@ -21,14 +21,8 @@ from fne.cli.check import SECTIONS
 from fne.core.settings import flattened, load_params, parse_section, put
 from fne.datasets.demo.dataset import Render, describe_dataset
 from fne.experiments.effective_settings import pipeline_of_section, pipeline_params
-from fne.features.embeddings import EMBEDDINGS
-from fne.matching.hard_negatives import MINERS
-from fne.matching.image_heads import IMAGE_HEADS
-from fne.matching.similarities import SIMILARITIES
-from fne.matching.text_encoders import TEXT_ENCODERS
 from fne.store.layout import Layer
 from fne.store.rows import write_rows
-from fne.training.optimizers import CLIPS, OPTIMIZERS
 from tests.support import parameters, stage_table
 from tests.support.imports import ROOT, module_path
 
@@ -233,11 +227,6 @@ def test_every_place_to_add_something_is_there():
 def test_what_is_generated_is_current(made):
     """`make docs` writes it again."""
     assert made.PAGE.read_text(encoding="utf-8") == made.page()
-
-
-def test_every_variant_is_in_the_tables_of_choices():
-    names = {*EMBEDDINGS, *IMAGE_HEADS, *TEXT_ENCODERS, *SIMILARITIES, *MINERS, *OPTIMIZERS, *CLIPS}
-    assert {name for name in names if f"`{name}`" not in DOCUMENTS["docs/experiments.md"]} == set()
 
 
 def test_the_python_examples_run_one_after_the_other(finished, tmp_path, monkeypatch):

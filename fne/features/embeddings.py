@@ -274,14 +274,14 @@ def kept_layers(layers: Sequence[str], choice: str | Sequence[str]) -> list[str]
 def fixed(
     activations: Rows, statistics: Statistics, columns: np.ndarray | slice, low: float, high: float
 ) -> tuple[float, float]:
-    """Use `low` and `high` as they are."""
+    """The z-scores `low` and `high`."""
     return low, high
 
 
 def quantiles(
     activations: Rows, statistics: Statistics, columns: np.ndarray | slice, low: float, high: float
 ) -> tuple[float, float]:
-    """Find the z-scores below which the fractions `low` and `high` of all z-scores lie.
+    """The z-scores below which the fractions `low` and `high` of all z-scores of the training images lie.
 
     Only kept features that vary count, over the images of the statistics. A threshold is the upper end of its
     bin of 1 / 1024.

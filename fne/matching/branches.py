@@ -76,15 +76,15 @@ class _Unchanged(nn.Module):
 
 
 def mlp(features: int, embed_dim: int, settings: keys.Branch) -> Branch:
-    """Batch normalization after the last layer, as the two-branch paper on mining says."""
+    """Hidden layers; batch normalization after the last one, as the two-branch paper on mining says."""
     return Branch(features, embed_dim, settings, (False, True), settings.dropout, bias=True)
 
 
 def mlp_bn_first(features: int, embed_dim: int, settings: keys.Branch) -> Branch:
-    """Batch normalization after the hidden layers, as in the published code that the paper builds on."""
+    """Hidden layers; batch normalization after them, as in the published code that the paper builds on."""
     return Branch(features, embed_dim, settings, (True, False), settings.dropout, bias=True)
 
 
 def dual_path(features: int, embed_dim: int, settings: keys.DualPath) -> Branch:
-    """Batch normalization after every layer, no biases, no dropout: it comes later, before the classifier."""
+    """Hidden layers without biases and dropout, and batch normalization after every layer."""
     return Branch(features, embed_dim, settings, (True, True), 0.0, bias=False)

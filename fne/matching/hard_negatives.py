@@ -115,18 +115,22 @@ def _directions(
 
 
 def _violating(direction: Direction, margin: float, k: int) -> Tensor:
+    """All that are inside the margin (Eq. 1 of the FNE paper)."""
     return (margin - direction.true + direction.wrong > 0) & direction.negative
 
 
 def _hard(direction: Direction, margin: float, k: int) -> Tensor:
+    """Those that score at least as high as the true pair."""
     return (direction.wrong >= direction.true) & direction.negative
 
 
 def _semi_hard(direction: Direction, margin: float, k: int) -> Tensor:
+    """Those that score lower than the true pair, but inside the margin."""
     return _violating(direction, margin, k) & ~_hard(direction, margin, k)
 
 
 def _hardest(direction: Direction, margin: float, k: int) -> Tensor:
+    """The `k` hardest ones."""
     wrong = direction.wrong if direction.by_score else margin - direction.true + direction.wrong
     k = min(k, wrong.shape[direction.axis])
     best = wrong.masked_fill(~direction.negative, -torch.inf).topk(k, dim=direction.axis).indices
@@ -135,6 +139,7 @@ def _hardest(direction: Direction, margin: float, k: int) -> Tensor:
 
 
 def _single_hardest(direction: Direction, margin: float, k: int) -> Tensor:
+    """The hardest one (Eq. 4 of the FNE paper)."""
     return _hardest(direction, margin, 1)
 
 

@@ -37,7 +37,7 @@ class TfIdf(nn.Module):
 
 
 def tfidf(words: nn.Embedding, embed_dim: int, settings: Section) -> nn.Module:
-    """A bag of words whose last column holds the weights of the words."""
+    """The tf-idf bag of words, and one linear map; its last column holds the weights of the words."""
     if words.embedding_dim < 2:
         raise InputError(
             f"train.word_dim is {words.embedding_dim}; text encoder 'tfidf' needs at least 2: the last "

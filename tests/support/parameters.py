@@ -3,6 +3,7 @@
 `python -m tests.support.parameters` writes the page, and so does `make docs`. A test compares the two.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -11,6 +12,15 @@ from pydantic.fields import FieldInfo
 from fne.cli.check import descriptions, shown
 from fne.core.settings import OneOf, PerPhase, Section, flattened, load_params
 from fne.experiments.effective_settings import DEFAULT, PIPELINES, pipeline_params
+from fne.extraction.preprocess import CROPS, RESIZES
+from fne.features.embeddings import EMBEDDINGS, ROWS, THRESHOLDS
+from fne.matching.data import DRAWS
+from fne.matching.hard_negatives import MINERS
+from fne.matching.image_heads import IMAGE_HEADS
+from fne.matching.similarities import SIMILARITIES
+from fne.matching.task import RATES
+from fne.matching.text_encoders import TEXT_ENCODERS
+from fne.training.optimizers import CLIPS, OPTIMIZERS
 from tests.support.imports import ROOT
 
 PAGE = ROOT / "docs/parameters.md"
@@ -23,6 +33,22 @@ To try a value, use `-S key=value` for a key that the file has, and `-S ++key=va
 one. A block such as `train.mlp` applies only while one of the keys named there has its name.
 """
 TYPES = {int: "integer", float: "number", str: "text", bool: "`true` or `false`"}
+# Families whose functions say what a value means.
+FAMILIES: dict[str, Mapping[str, Any]] = {
+    "extract.resize": RESIZES,
+    "extract.crops": CROPS,
+    "embed.kind": EMBEDDINGS,
+    "embed.rows": ROWS,
+    "embed.thresholds": THRESHOLDS,
+    "train.image_head": IMAGE_HEADS,
+    "train.text_encoder": TEXT_ENCODERS,
+    "train.similarity": SIMILARITIES,
+    "train.loss": {name: counted for name, (counted, _) in MINERS.items()},
+    "train.captions": DRAWS,
+    "train.optimizer": OPTIMIZERS,
+    "train.clip_by": CLIPS,
+    "train.rates": RATES,
+}
 SIGNS = {Ge: ("ge", "≥"), Gt: ("gt", ">"), Le: ("le", "≤"), Lt: ("lt", "<")}
 
 
@@ -34,10 +60,13 @@ def page() -> str:
         for name, schema in sections.items():
             file = f"In `{pipeline_params(pipeline)}`.\n\n" if pipeline != DEFAULT else ""
             parts.append(f"## {name}\n\n{file}{table(name, schema, given)}")
+            parts.extend(
+                values(f"{name}.{key}") for key in schema.model_fields if f"{name}.{key}" in FAMILIES
+            )
             for block, nested in schema.nested().items():
                 keys = [f"`{name}.{key}`" for key in choosing(schema, block)]
                 when = f"With {' or '.join(keys)} `{block}`. " if keys else ""
-                about = (nested.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+                about = first_sentence(nested)
                 place = f"{name}.{block}"
                 parts.append(f"### {place}\n\n{when}{about}\n\n{table(place, nested, given)}")
     return "\n".join(parts)
@@ -55,6 +84,18 @@ def table(place: str, schema: type[Section], given: set[str]) -> str:
             cells = [f"`{name}`{mark}", default, allowed(field.annotation, field.metadata), meanings[key]]
             rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(rows) + "\n"
+
+
+def values(place: str) -> str:
+    """Return what each value of a key means, as its function says."""
+    lines = [f"- `{name}`: {first_sentence(variant)}" for name, variant in FAMILIES[place].items()]
+    return f"### Values of {place}\n\n" + "\n".join(lines) + "\n"
+
+
+def first_sentence(documented: Any) -> str:
+    """Return the first paragraph of a docstring, without the word that begins many of them."""
+    text = documented.__doc__.split("\n\n")[0].removeprefix("Return ")
+    return " ".join(f"{text[0].upper()}{text[1:]}".split())
 
 
 def choosing(schema: type[Section], block: str) -> list[str]:
