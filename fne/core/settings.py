@@ -17,8 +17,9 @@ writes, as a string.
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -43,6 +44,10 @@ IN_PROJECT = "run this in the project's folder, or name the file"
 # More than any parameter or pipeline file has; a few nested aliases stand for billions.
 MANY_VALUES = 10_000
 MAX_SIZE = 10_000_000  # bytes, of a file that takes minutes to parse
+# What nests values within a line, and how much of it the parser in C may read: it is four times as fast,
+# but would crash the process where Python raises an error.
+NESTING, MUCH_NESTING = re.compile(rb"[\[{?]|-\s|(?<!\S):\s"), 1000
+YAML_FAULTS = (YAMLError, ValueError, TypeError, OverflowError)  # such as a date without a 13th month
 PIPELINES = "pipelines/*/params.yaml"
 # The content of files that are read only once, by their paths.
 _read_once: dict[Path, bytes] = {}
@@ -168,14 +173,11 @@ def parse_yaml(content: bytes, place: str, aliases: bool = True) -> dict[str, An
     """Return the mapping of a YAML file; `aliases`: whether it may refer to its own nodes (`*name`)."""
     if len(content) > MAX_SIZE:
         raise InputError(f"{place}: {len(content)} bytes, more than the {MAX_SIZE} that are read")
-    yaml = YAML(typ="safe", pure=True)
-    if not aliases:
-        yaml.Composer = _ComposerWithoutAliases
     try:
-        mapping = yaml.load(content)
+        mapping = _load(content, aliases)
     except RecursionError:
         raise InputError(f"{place}: not valid YAML: too deeply nested") from None
-    except (YAMLError, ValueError, TypeError, OverflowError) as error:  # such as a date without a 13th month
+    except YAML_FAULTS as error:
         fault = " ".join(str(error).split()).replace(' in "<byte string>",', " at")
         raise InputError(f"{place}: not valid YAML: {fault}") from None
     if not isinstance(mapping, dict):
@@ -183,6 +185,16 @@ def parse_yaml(content: bytes, place: str, aliases: bool = True) -> dict[str, An
     if aliases and not _is_bounded(mapping, max(MANY_VALUES, len(content))):
         raise InputError(f"{place}: its aliases (`*name`) stand for too many values; write the values out")
     return mapping
+
+
+def _load(content: bytes, aliases: bool) -> Any:
+    if len(NESTING.findall(content)) < MUCH_NESTING and (aliases or b"*" not in content):
+        with suppress(*YAML_FAULTS):
+            return YAML(typ="safe").load(content)
+    yaml = YAML(typ="safe", pure=True)  # whose messages are better
+    if not aliases:
+        yaml.Composer = _ComposerWithoutAliases
+    return yaml.load(content)
 
 
 def _is_bounded(mapping: dict[str, Any], limit: int) -> bool:

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 
 import pytest
 from pydantic import Field, model_validator
+from ruamel.yaml import YAML
 
 from fne.core.errors import InputError
 from fne.core.settings import (
@@ -306,6 +307,21 @@ def test_the_engine_is_the_one_of_the_parameters_unless_the_environment_names_an
     change_params(tmp_path, {"runtime": {"engine": "spark"}})
     with refused("section 'runtime': engine: 'spark' is not one of 'local', 'ray'"):
         load_runtime(params)
+
+
+@pytest.mark.parametrize("text", ["[", "{a: ", "- ", "? ", ": ", "-\t", "[{b: "], ids=repr)
+def test_values_in_values_without_end_are_refused_and_crash_nothing(text):
+    with refused("file: not valid YAML: "):
+        parse_yaml(f"a:\n {text * 100_000}".encode(), "file")
+
+
+def test_files_of_the_project_are_the_same_in_both_parsers():
+    files = [
+        path for end in ("yaml", "lock") for path in (*ROOT.glob(f"*.{end}"), *ROOT.glob(f"p*/**/*.{end}"))
+    ]
+    for path in files:
+        content = path.read_bytes()
+        assert parse_yaml(content, path.name) == YAML(typ="safe", pure=True).load(content), path
 
 
 @pytest.mark.parametrize(
