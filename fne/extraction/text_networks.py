@@ -183,7 +183,8 @@ def find_network(place: Path) -> tuple[Artifact, Path]:
     folder, origin, expected = named_network(place)
     if not any((folder / name).is_file() for name in (CONFIGURATION, OPEN_CLIP)):
         raise InputError(f"{folder}: no transformer of Hugging Face ({CONFIGURATION} is missing)")
-    if not any((folder / name).is_file() for name in VOCABULARIES):
+    own_tokenizer = (folder / OPEN_CLIP).is_file()  # open_clip has one, and refuses what else it needs
+    if not own_tokenizer and not any((folder / name).is_file() for name in VOCABULARIES):
         raise InputError(f"{folder}: has no tokenizer ({', '.join(VOCABULARIES)}); download it again")
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:

@@ -13,16 +13,11 @@ from stages.catalog import main as catalog
 from stages.render import main as render
 from tests.support.projects import change_params
 from tests.support.stages import run
+from tests.support.text_networks import TINY_CLIP
 
 open_clip = pytest.importorskip("open_clip", reason="open_clip is not installed: pip install -e '.[clip]'")
 
 __all__ = ["run"]
-
-TINY = {
-    "embed_dim": 12,
-    "vision_cfg": {"image_size": 32, "layers": 1, "width": 64, "patch_size": 16},
-    "text_cfg": {"context_length": 16, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
-}
 
 
 def invoke(command, *arguments: str) -> Result:
@@ -32,7 +27,7 @@ def invoke(command, *arguments: str) -> Result:
 
 
 def test_both_sides_of_a_catalog_are_computed_imported_and_evaluated(run, tmp_path):
-    Path("tiny.json").write_text(json.dumps(TINY))
+    Path("tiny.json").write_text(json.dumps(TINY_CLIP))
     change_params(tmp_path, {"render": {"images": 20, "side": 64, "val_share": 0.2, "test_share": 0.3}})
     invoke(render, "data/demo", "data/demo_judgments.txt")
     invoke(catalog, "data/images.jsonl", "data/captions.jsonl", "data/rejects.csv", "data/catalog.json")
