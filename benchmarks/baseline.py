@@ -28,9 +28,9 @@ from fne.features.join import join_stores
 from fne.features.standardize import fit as fit_statistics
 from fne.features.write_embeddings import write_embeddings
 from fne.matching.closed_form import METHODS, Alignment, CaptionedImages, fit
+from fne.matching.numpy_model import tfidf
 from fne.matching.settings import ClosedForm
 from fne.matching.similarities import cosine
-from fne.search.numpy_model import tfidf
 from fne.store.rows import Rows
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)

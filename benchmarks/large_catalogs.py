@@ -21,9 +21,9 @@ import click
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from fne.matching.numpy_model import cosine
 from fne.search.bit_kernels import ternary_products
 from fne.search.engine import top_k
-from fne.search.numpy_model import cosine
 from fne.store.layout import pack
 
 try:

@@ -16,9 +16,9 @@ from fne.core.errors import InputError
 from fne.core.files import FETCH, replacing
 from fne.core.settings import not_one_of
 from fne.matching.model_file import FINETUNING, MODELS, ModelFile, model_of, read_model, read_model_file
+from fne.matching.numpy_model import PREFIX
 from fne.matching.word_removal import Encoder
 from fne.search.engine import encode_sentence
-from fne.search.numpy_model import PREFIX
 from fne.search.open_project import (
     MATCHING,
     TUNED,

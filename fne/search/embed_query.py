@@ -37,9 +37,9 @@ from fne.finetuning.encode import tuned_extractor
 from fne.matching.encode import encode_sentences
 from fne.matching.model import Matcher
 from fne.matching.model_file import MODELS, read_model, require_same_model
+from fne.matching.numpy_model import Similarity
 from fne.matching.similarities import OF_ANY_LENGTH, SIMILARITIES
 from fne.search.folder import RowSource
-from fne.search.numpy_model import Similarity
 from fne.search.open_project import ExternalImage, Project
 from fne.store.artifact import Artifact, merge
 from fne.store.catalog import Image
@@ -333,7 +333,7 @@ def torch_encoder(model: Artifact) -> Callable[[Sequence[Sequence[int]]], np.nda
 
 
 def torch_similarity(name: str, any_length: bool = False) -> Similarity:
-    """Return a similarity; `fne.search.numpy_model` has its interface."""
+    """Return a similarity; `fne.matching.numpy_model` has its interface."""
     similarity = (OF_ANY_LENGTH if any_length else SIMILARITIES)[name]
 
     def scores(images: np.ndarray, captions: np.ndarray) -> np.ndarray:

@@ -24,17 +24,17 @@ from fne.core.settings import load_section
 from fne.describing.model_file import DescribingFile
 from fne.evaluation.imported import Imported, open_sides
 from fne.matching.model_file import FINETUNING, ModelFile, read_model_file, require_same_model
-from fne.matching.word_removal import Encoder
-from fne.search.describe_photo import PARTS
-from fne.search.numpy_model import (
+from fne.matching.numpy_model import (
     PREFIX,
     SIMILARITY,
     TEXT_ENCODER,
     Similarity,
     cosine,
     embed_sentences,
-    ternary_products,
 )
+from fne.matching.word_removal import Encoder
+from fne.search.bit_planes import ternary_products
+from fne.search.describe_photo import PARTS
 from fne.search.open_project import (
     IMPORTED,
     MATCHING,

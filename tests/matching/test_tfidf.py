@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from fne.core.errors import InputError
+from fne.matching.numpy_model import tfidf as numpy_tfidf
 from fne.matching.tfidf import TfIdf, tfidf
-from fne.search.numpy_model import tfidf as numpy_tfidf
 
 CAPTIONS = [[1, 2, 3], [4], [2, 2, 5, 1, 1], [0, 0]]
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from fne.matching.model import Shape, new_matcher
 from fne.matching.model_file import read_model_file, write_model
+from fne.matching.numpy_model import PREFIX
 from fne.matching.settings import ROWS
 from fne.matching.similarities import SIMILARITIES
 from fne.matching.text_encoders import TEXT_ENCODERS
@@ -21,7 +22,6 @@ from fne.matching.word_removal import (
     score_words,
 )
 from fne.search.embed_query import torch_similarity
-from fne.search.numpy_model import PREFIX
 from fne.search.snapshot import sentence_encoder
 from fne.store.artifact import Artifact
 from fne.text.tokenizer import END

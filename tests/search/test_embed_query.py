@@ -9,10 +9,10 @@ from click.testing import CliRunner
 from fne.cli import main
 from fne.core.errors import InputError
 from fne.matching.model_file import read_model_file
+from fne.matching.numpy_model import PREFIX, embed_sentences
 from fne.search import embed_query
 from fne.search.decode_process import decode_pixels
 from fne.search.engine import images_for_sentence, search, sentences_for_image, similar_images
-from fne.search.numpy_model import PREFIX, embed_sentences
 from fne.search.open_project import ExternalImage, Project, parse_query
 from fne.search.snapshot import fingerprint, load_snapshot
 from fne.serve.session import Live

@@ -14,7 +14,7 @@ from PIL import Image as Pillow
 from fne.cli import main
 from fne.core.errors import InputError
 from fne.extraction.extractor import Extractor
-from fne.search import bit_kernels, embed_query, numpy_model, open_project
+from fne.search import bit_kernels, bit_planes, embed_query, open_project
 from fne.search.engine import embedding_similarity, encode_sentence, top_k
 from fne.search.explain import explain
 from fne.search.open_project import CatalogContents, Space, image_space
@@ -409,7 +409,7 @@ def products(space: Space, query: np.ndarray, columns: slice, count_bits, monkey
     return space.score(np.arange(len(space.ids)), compare).tolist()
 
 
-COUNTERS = [numpy_model.ternary_products, bit_kernels.ternary_products]
+COUNTERS = [bit_planes.ternary_products, bit_kernels.ternary_products]
 
 
 @pytest.mark.parametrize("in_memory", [False, True])

@@ -8,10 +8,10 @@ from fne.core.errors import InputError
 from fne.matching import similarities
 from fne.matching.model import Shape, new_matcher
 from fne.matching.model_file import ModelFile, read_model_file, write_model
+from fne.matching.numpy_model import PREFIX, TEXT_ENCODER, cosine, embed_sentences
 from fne.matching.settings import ROWS
 from fne.matching.text_encoders import TEXT_ENCODERS
 from fne.search.embed_query import torch_encoder, torch_similarity
-from fne.search.numpy_model import PREFIX, TEXT_ENCODER, cosine, embed_sentences
 from fne.search.snapshot import sentence_encoder
 from fne.store.artifact import Artifact
 from tests.support.variants import settings_of

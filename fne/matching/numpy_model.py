@@ -1,7 +1,7 @@
-"""The default model in NumPy, for a search that does not import torch: tf-idf, cosine, ternary rows.
+"""The default model in NumPy, for what does not import torch: tf-idf and cosine.
 
-Importing torch would take longer than such a search. Every other text encoder and similarity is computed with
-torch (`fne.search.embed_query`), which a command imports at each call, and a server once.
+Importing torch would take longer than a whole search. Every other text encoder and similarity is computed
+with torch, which a command imports at each call, and a server once.
 
 A similarity is called as `similarity(images, captions)` with vectors (images, dim) and (captions, dim), one
 of which is a single row. It returns one score for each row of the other; higher is better.
@@ -53,18 +53,3 @@ def cosine(images: np.ndarray, captions: np.ndarray) -> np.ndarray:
     """
     products: np.ndarray = np.vecdot(images, captions)
     return products
-
-
-def ternary_products(rows: np.ndarray, query: np.ndarray) -> np.ndarray:
-    """Return the exact dot products (rows) of ternary rows with a query, both as bit planes.
-
-    `fne.search.bit_kernels` is faster, but takes longer to import than a search takes.
-    """
-    opposite = np.roll(query, len(query) // 2)  # +1 where the query is -1, and the reverse
-    products: np.ndarray = _common_bits(rows, query) - _common_bits(rows, opposite)
-    return products
-
-
-def _common_bits(rows: np.ndarray, planes: np.ndarray) -> np.ndarray:
-    counts: np.ndarray = np.bitwise_count(rows & planes).sum(axis=1, dtype=np.int32)
-    return counts
