@@ -108,8 +108,9 @@ def test_photographs_without_captions_are_refused_before_the_extraction_but_can_
     change_params(project, {"catalog": {"root": str(photos)}})
     output = fails(project, "repro")
     assert stages_run(output) == ["check", "catalog", "check_splits"]
-    assert "or run `dvc repro embed` for embeddings without a model" in output
-    assert "check_splits" not in stages_run(dvc(project, "repro", "embed"))
+    assert "or run `dvc exp run -S ++catalog.captions=optional embed` for embeddings" in output
+    change_params(project, {"catalog": {"captions": "optional"}})
+    assert "embed" in stages_run(dvc(project, "repro", "embed"))
 
 
 def test_a_setting_of_the_fine_tuning_runs_nothing_of_the_default_pipeline(project):

@@ -28,6 +28,7 @@ from fne.store.catalog import SPLITS, Captioned, Image, refuse_duplicate_photos
 
 RESTVAL = ("drop", "train")
 KNOWN_SPLITS = (*SPLITS, "restval")
+REQUIRED, OPTIONAL = "required", "optional"
 LONG = 1000
 # A longer caption is a mistake in the data, and each step would need many times its memory.
 MAX_CAPTION = 100_000
@@ -88,6 +89,9 @@ class Catalog(Section):
     annotations: Name = Field(AUTO, description="a file below root, if auto finds more than one")
     images: Name = Field(
         AUTO, description="auto, a folder below root, or none (captions only; features are imported)"
+    )
+    captions: Annotated[str, one_of((REQUIRED, OPTIONAL))] = Field(
+        REQUIRED, description="optional: without those that training needs, for embeddings and tags alone"
     )
     restval: Annotated[str, one_of(RESTVAL)] = Field(
         "drop", description="what becomes of Karpathy's additional COCO training images"

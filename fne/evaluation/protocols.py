@@ -32,6 +32,8 @@ FULL = "full"
 # What helps if no image is in test, and what scoring val instead means.
 NO_TEST = "hold out some training images with `-S ++catalog.test_from_train=0.1`"
 TOO_HIGH = "whose images choose the epoch, so that the figures are too high"
+# How photographs without captions get embeddings.
+WITHOUT_MODEL = "dvc exp run -S ++catalog.captions=optional"
 SCORED = ("test", "val")  # the splits that may be scored
 # The captioned images that training needs of a split, and what for.
 NEEDED = {"train": (2, "training"), "val": (1, "choosing the best epoch")}
@@ -52,10 +54,10 @@ def require_splits(captioned: Sequence[Captioned], captions: Path, split: str) -
     counts = Counter(record.split for record in captioned if record.captions)
     if not counts:
         tagged = any(record.tags for record in captioned)
-        tagger = ", or `dvc repro pipelines/tagging/dvc.yaml` for a tagger" * tagged
+        tagger = ", or with `pipelines/tagging/dvc.yaml` for a tagger" * tagged
         raise InputError(
             f"{captions}: no image has captions, which training and evaluation need; add some to the data "
-            f"set, or run `dvc repro embed` for embeddings without a model{tagger}"
+            f"set, or run `{WITHOUT_MODEL} embed` for embeddings without a model{tagger}"
         )
     faults = [
         f"{captions}: {counts[name]} captioned images in split '{name}', {purpose} needs at least {least}; "
@@ -66,6 +68,7 @@ def require_splits(captioned: Sequence[Captioned], captions: Path, split: str) -
     if not counts[split] and split not in NEEDED:
         faults.append(_nothing_to_score(captioned, split, "evaluate"))
     if faults:
+        faults[-1] += f"; for embeddings or tags alone, use `{WITHOUT_MODEL}`"
         raise LinesError("\n".join(faults))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fne.core.errors import InputError
 from fne.datasets.location import dataset_root, image_folder
-from fne.datasets.read import NEEDED, Catalog, resolve_splits
+from fne.datasets.read import NEEDED, OPTIONAL, Catalog, resolve_splits
 from fne.datasets.readers import AUTO, find_annotations, read_dataset
 from fne.datasets.readers.base import Record, path_fault
 from fne.store.catalog import SPLITS
@@ -55,7 +55,10 @@ def look_at(data: Path, root: str) -> Look:
         f"{', with tags' * has_tags}",
         f"  splits    {', '.join(shown)}{_origin(described, has_splits, catalog)}",
     ]
-    missing = [] if has_captions else [_without_captions(has_tags)]
+    missing = []
+    if not has_captions:
+        catalog["captions"] = OPTIONAL
+        missing.append(_without_captions(has_tags))
     if has_captions:
         missing += [
             f"no image with captions is in split {NEEDED[each]}" for each in NEEDED if not captions[each]

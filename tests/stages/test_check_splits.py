@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from stages.check_splits import main
@@ -40,4 +41,12 @@ def test_photographs_without_captions_are_refused_with_what_can_be_computed(run)
     write_catalog(["gallery"] * len(SPLITS))
     message = refused(check())
     assert message.startswith("data/captions.jsonl: no image has captions")
-    assert message.endswith("run `dvc repro embed` for embeddings without a model")
+    assert message.endswith("-S ++catalog.captions=optional embed` for embeddings without a model")
+
+
+@pytest.mark.parametrize("missing", ["val", "test", "all"])
+def test_who_wants_embeddings_or_tags_alone_needs_no_captions(run, missing):
+    write_catalog(["gallery" if missing in (split, "all") else split for split in SPLITS])
+    assert "++catalog.captions=optional" in refused(check())
+    change_params(Path(), {"catalog": {"captions": "optional"}})
+    assert "catalog.captions is 'optional'" in check().output
