@@ -10,8 +10,8 @@ from fne.core.options import INPUT, OUTPUT, InputFiles, params_option
 from fne.core.settings import load_key, load_section
 from fne.core.stage import input_digests, stage
 from fne.evaluation.baseline import read_baseline
+from fne.evaluation.judgments_file import read_judged
 from fne.evaluation.ranks_file import RANKS
-from fne.evaluation.score_judgments import read_judged
 from fne.report.facts import head
 from fne.report.judgments_page import PAGE, choose_disagreements, read_pairs, render_judgments
 from fne.report.page import EXPERIMENT, make_thumbnails

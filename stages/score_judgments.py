@@ -11,16 +11,9 @@ from fne.core.settings import load_runtime, load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.evaluation.judgments import Judgments, read_judgments
+from fne.evaluation.judgments_file import BASELINE, MODEL, headline, left_out_lines, write_judgments
 from fne.evaluation.protocols import Evaluate, choose_folds, metrics_name, refuse_leaks
-from fne.evaluation.score_judgments import (
-    BASELINE,
-    MODEL,
-    Scored,
-    headline,
-    left_out_lines,
-    score,
-    write_judgments,
-)
+from fne.evaluation.score_judgments import Scored, score
 from fne.matching.closed_form_vectors import closed_form_vectors
 from fne.matching.data import read_inputs
 from fne.matching.model_file import require_same_model

@@ -11,7 +11,16 @@ import numpy as np
 from fne.core.errors import InputError
 from fne.core.files import read_bytes
 from fne.evaluation.baseline import Baseline
-from fne.evaluation.score_judgments import BASELINE, COLUMNS, DIFFERENCE, MODEL, REMEDY
+from fne.evaluation.judgments_file import (
+    BASELINE,
+    COLUMNS,
+    DIFFERENCE,
+    JUDGES,
+    MODEL,
+    REMEDY,
+    TITLES,
+    table,
+)
 from fne.report.facts import counts, main_settings
 from fne.report.interval_chart import IntervalChart, Row, interval_chart, interval_of
 from fne.report.page import render_page
@@ -20,26 +29,6 @@ from fne.store.artifact import Lineage
 from fne.store.catalog import Captioned
 
 PAGE = "judgments_page"  # its section, and its name in records
-TITLES = {
-    "all": "all pairs",
-    "without_own": "without own captions",
-    "within_image": "within an image",
-    "image_to_text": "image → sentences",
-    "text_to_image": "sentence → images",
-    "spearman": "Spearman",
-    "tau_b": "Kendall τb",
-    "tau_c": "Kendall τc",
-    "auc": "AUC",
-    "map_at_r": "mAP@R",
-    "r_precision": "R-Precision",
-}
-JUDGES = {
-    "experts": "experts",
-    "crowd": "a crowd",
-    "table": "a table of grades",
-    "eccv": "ECCV Caption",
-    "cxc": "CrissCrossed Captions",
-}
 
 
 @dataclass(frozen=True)
@@ -119,28 +108,6 @@ def charts(found: Mapping[str, Any]) -> list[IntervalChart]:
     drawn = [(f"{TITLES[main]}, by pairs" if main == "spearman" else TITLES[main], rows)]
     drawn += [("Model minus closed-form baseline", differences)]
     return [interval_chart(title, each) for title, each in drawn if each]
-
-
-def table(found: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
-    """Return the figures of each group as text: of the model, the baseline and their difference."""
-
-    def text(side: str, group: str, name: str) -> str:
-        own = found.get(side, {}).get(group, {}).get(name)
-        sign = "+" if side == DIFFERENCE else ""
-        return f"{own['value']:{sign}.3f} ({own['low']:{sign}.3f} to {own['high']:{sign}.3f})" if own else "—"
-
-    judges = found.get("judges", {})
-    return [
-        (
-            f"{TITLES[group]}, {TITLES.get(name, name)}",
-            [
-                *(text(side, group, name) for side in (MODEL, BASELINE, DIFFERENCE)),
-                f"{judges[name]:.3f}" if group == "all" and name in judges else "—",
-            ],
-        )
-        for group, figures in found[MODEL].items()
-        for name in figures
-    ]
 
 
 def render_judgments(

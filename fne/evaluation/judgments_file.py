@@ -1,0 +1,142 @@
+"""`metrics/judgments.json`, and the table of judged pairs beside it.
+
+The file has each figure with its 95 % interval over images, those of the model, of the baseline and of their
+paired difference, and the agreement of the judges, which is a ceiling. The table has the scores of both, and
+the pairs that were left out with the reason.
+"""
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fne.core.errors import InputError
+from fne.core.files import write_text
+from fne.evaluation.intervals import LEVEL, SAMPLES
+from fne.evaluation.judgments import Graded, RightSets
+from fne.store.artifact import Artifact, Lineage
+from fne.store.checksums import read_metrics, write_metrics
+
+SHOWN = 3  # pairs that are left out, in lines
+MODEL, BASELINE, DIFFERENCE = "model", "baseline", "difference"
+COLUMNS = ("image", "caption", "grade", MODEL, BASELINE, "left_out")
+REMEDY = "run `dvc repro pipelines/judgments/dvc.yaml`"
+TITLES = {
+    "all": "all pairs",
+    "without_own": "without own captions",
+    "within_image": "within an image",
+    "image_to_text": "image → sentences",
+    "text_to_image": "sentence → images",
+    "spearman": "Spearman",
+    "tau_b": "Kendall τb",
+    "tau_c": "Kendall τc",
+    "auc": "AUC",
+    "map_at_r": "mAP@R",
+    "r_precision": "R-Precision",
+}
+JUDGES = {
+    "experts": "experts",
+    "crowd": "a crowd",
+    "table": "a table of grades",
+    "eccv": "ECCV Caption",
+    "cxc": "CrissCrossed Captions",
+}
+
+
+def write_judgments(
+    path: Path,
+    pairs: Path,
+    name: str,
+    found: dict[str, Any],
+    judged: Graded | RightSets,
+    scores: Mapping[str, np.ndarray],
+    lineage: Lineage,
+) -> None:
+    """Write the figures, under the name of the split and protocol, and the table of pairs."""
+    made_from = {each: entry["digest"] for each, entry in sorted(lineage.items())}
+    write_metrics(path, {name: found | {"level": LEVEL, "samples": SAMPLES}, "made_from": made_from})
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    if isinstance(judged, Graded):
+        both = [scores.get(side) for side in (MODEL, BASELINE)]
+        for place, (image, caption) in enumerate(zip(judged.images, judged.captions, strict=True)):
+            values = ["" if each is None else f"{each[place]:.6g}" for each in both]
+            writer.writerow([image, caption, f"{judged.grades[place]:g}", *values, ""])
+    writer.writerows([image, caption, "", "", "", reason] for image, caption, reason in judged.left_out)
+    write_text(pairs, text.getvalue())
+
+
+def left_out_lines(judged: Graded | RightSets, pairs: Path) -> list[str]:
+    """Return lines about what was left out; all of it is listed in the table of pairs."""
+    if not judged.left_out:
+        return []
+    first = [" ".join(filter(None, each[:2])) + f": {each[2]}" for each in judged.left_out[:SHOWN]]
+    return [
+        *(f"left out: {each}" for each in first),
+        f"left out: {len(judged.left_out):,}, listed in {pairs}",
+    ]
+
+
+def headline(name: str, found: Mapping[str, Any]) -> str:
+    """Return the main figure of the model as a line, with its interval and the difference to the baseline."""
+    sets = "queries" in found
+    group, figure = ("text_to_image", "map_at_r") if sets else ("all", "spearman")
+    amount = f"{sum(found['queries'].values()):,} queries" if sets else f"{found['pairs']:,} pairs"
+
+    def text(side: str, sign: str = "") -> str:
+        own = found[side][group].get(figure) if side in found else None
+        return (
+            f"{own['value']:{sign}.3f} ({own['low']:{sign}.3f} to {own['high']:{sign}.3f})" if own else "none"
+        )
+
+    title = "mAP@R of images for sentences" if sets else "Spearman's correlation with the grades"
+    return (
+        f"{name}: {amount} judged by {found['judged_by']}, {found['left_out']:,} left out; {title} "
+        f"{text(MODEL)}, closed-form baseline {text(BASELINE)}, difference {text(DIFFERENCE, '+')}"
+    )
+
+
+def read_judged(path: Path, evaluation: Artifact) -> dict[str, Any]:
+    """Read the figures that `write_judgments` wrote of the same evaluation; those of another are refused."""
+    content = read_metrics(path, REMEDY)
+    name = evaluation.settings["name"]
+    if not isinstance(content.get(name), dict) or not isinstance(content.get("made_from"), dict):
+        raise InputError(f"{path}: has no figures for {name}; {REMEDY}")
+    for each in ("model", "captions", "embeddings"):
+        own, other = (str(own) for own in (content["made_from"].get(each), _digest(evaluation, each)))
+        if own != other:
+            raise InputError(
+                f"{path} was made from {each} {own[:12]}…, but the evaluation from {other[:12]}…; {REMEDY}"
+            )
+    found: dict[str, Any] = content[name]
+    return found
+
+
+def _digest(evaluation: Artifact, name: str) -> str | None:
+    return evaluation.lineage.get(name, {}).get("digest")
+
+
+def table(found: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """Return the figures of each group as text: of the model, the baseline and their difference."""
+
+    def text(side: str, group: str, name: str) -> str:
+        own = found.get(side, {}).get(group, {}).get(name)
+        sign = "+" if side == DIFFERENCE else ""
+        return f"{own['value']:{sign}.3f} ({own['low']:{sign}.3f} to {own['high']:{sign}.3f})" if own else "—"
+
+    judges = found.get("judges", {})
+    return [
+        (
+            f"{TITLES[group]}, {TITLES.get(name, name)}",
+            [
+                *(text(side, group, name) for side in (MODEL, BASELINE, DIFFERENCE)),
+                f"{judges[name]:.3f}" if group == "all" and name in judges else "—",
+            ],
+        )
+        for group, figures in found[MODEL].items()
+        for name in figures
+    ]
