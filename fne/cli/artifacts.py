@@ -4,6 +4,7 @@ from pathlib import Path
 
 from fne.datasets import rejects
 from fne.describing import kinds as describing
+from fne.evaluation import judgments_file
 from fne.evaluation import kinds as evaluation
 from fne.evaluation.ranks_file import RANKS
 from fne.experiments import effective_settings
@@ -35,6 +36,7 @@ KINDS = (
     evaluation.TRAINING,
     evaluation.TUNING,
     evaluation.TAG_METRICS,
+    judgments_file.KIND,
     layers.KIND,
     evaluation.METRICS,
     arrays_kind(

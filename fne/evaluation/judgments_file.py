@@ -17,11 +17,12 @@ from fne.core.errors import InputError
 from fne.core.files import write_text
 from fne.evaluation.intervals import LEVEL, SAMPLES
 from fne.evaluation.judgments import Graded, RightSets
-from fne.store.artifact import Artifact, Lineage
-from fne.store.checksums import read_metrics, write_metrics
+from fne.store.artifact import Artifact, Contents, Done, Kind, Lineage, Lines
+from fne.store.checksums import check_metrics, read_metrics, write_metrics
 
 SHOWN = 3  # pairs that are left out, in lines
-MODEL, BASELINE, DIFFERENCE = "model", "baseline", "difference"
+SIDES = MODEL, BASELINE, DIFFERENCE = "model", "baseline", "difference"
+MADE_FROM, NONE = "made_from", "—"
 COLUMNS = ("image", "caption", "grade", MODEL, BASELINE, "left_out")
 REMEDY = "run `dvc repro pipelines/judgments/dvc.yaml`"
 TITLES = {
@@ -57,7 +58,7 @@ def write_judgments(
 ) -> None:
     """Write the figures, under the name of the split and protocol, and the table of pairs."""
     made_from = {each: entry["digest"] for each, entry in sorted(lineage.items())}
-    write_metrics(path, {name: found | {"level": LEVEL, "samples": SAMPLES}, "made_from": made_from})
+    write_metrics(path, {name: found | {"level": LEVEL, "samples": SAMPLES}, MADE_FROM: made_from})
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -85,18 +86,10 @@ def headline(name: str, found: Mapping[str, Any]) -> str:
     """Return the main figure of the model as a line, with its interval and the difference to the baseline."""
     sets = "queries" in found
     group, figure = ("text_to_image", "map_at_r") if sets else ("all", "spearman")
-    amount = f"{sum(found['queries'].values()):,} queries" if sets else f"{found['pairs']:,} pairs"
-
-    def text(side: str, sign: str = "") -> str:
-        own = found[side][group].get(figure) if side in found else None
-        return (
-            f"{own['value']:{sign}.3f} ({own['low']:{sign}.3f} to {own['high']:{sign}.3f})" if own else "none"
-        )
-
+    model, baseline, difference = (_figure(found, side, group, figure) for side in SIDES)
     title = "mAP@R of images for sentences" if sets else "Spearman's correlation with the grades"
     return (
-        f"{name}: {amount} judged by {found['judged_by']}, {found['left_out']:,} left out; {title} "
-        f"{text(MODEL)}, closed-form baseline {text(BASELINE)}, difference {text(DIFFERENCE, '+')}"
+        f"{name}: {_amount(found)}; {title} {model}, closed-form baseline {baseline}, difference {difference}"
     )
 
 
@@ -104,10 +97,10 @@ def read_judged(path: Path, evaluation: Artifact) -> dict[str, Any]:
     """Read the figures that `write_judgments` wrote of the same evaluation; those of another are refused."""
     content = read_metrics(path, REMEDY)
     name = evaluation.settings["name"]
-    if not isinstance(content.get(name), dict) or not isinstance(content.get("made_from"), dict):
+    if not isinstance(content.get(name), dict) or not isinstance(content.get(MADE_FROM), dict):
         raise InputError(f"{path}: has no figures for {name}; {REMEDY}")
     for each in ("model", "captions", "embeddings"):
-        own, other = (str(own) for own in (content["made_from"].get(each), _digest(evaluation, each)))
+        own, other = (str(own) for own in (content[MADE_FROM].get(each), _digest(evaluation, each)))
         if own != other:
             raise InputError(
                 f"{path} was made from {each} {own[:12]}…, but the evaluation from {other[:12]}…; {REMEDY}"
@@ -121,22 +114,62 @@ def _digest(evaluation: Artifact, name: str) -> str | None:
 
 
 def table(found: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
-    """Return the figures of each group as text: of the model, the baseline and their difference."""
-
-    def text(side: str, group: str, name: str) -> str:
-        own = found.get(side, {}).get(group, {}).get(name)
-        sign = "+" if side == DIFFERENCE else ""
-        return f"{own['value']:{sign}.3f} ({own['low']:{sign}.3f} to {own['high']:{sign}.3f})" if own else "—"
-
+    """Return the figures of each group: of the model, of the baseline, their difference, the judges."""
     judges = found.get("judges", {})
     return [
         (
             f"{TITLES[group]}, {TITLES.get(name, name)}",
             [
-                *(text(side, group, name) for side in (MODEL, BASELINE, DIFFERENCE)),
-                f"{judges[name]:.3f}" if group == "all" and name in judges else "—",
+                *(_figure(found, side, group, name) for side in SIDES),
+                f"{judges[name]:.3f}" if group == "all" and name in judges else NONE,
             ],
         )
         for group, figures in found[MODEL].items()
         for name in figures
     ]
+
+
+def _figure(found: Mapping[str, Any], side: str, group: str, name: str) -> str:
+    own, sign = found.get(side, {}).get(group, {}).get(name), "+" if side == DIFFERENCE else ""
+    return f"{own['value']:{sign}.3f} ({own['low']:{sign}.3f} to {own['high']:{sign}.3f})" if own else NONE
+
+
+def _amount(found: Mapping[str, Any]) -> str:
+    judged = (
+        f"{sum(found['queries'].values()):,} queries" if "queries" in found else f"{found['pairs']:,} pairs"
+    )
+    return f"{judged} judged by {JUDGES[found['judged_by']]}, {found['left_out']:,} left out"
+
+
+def _describe(path: Path) -> Lines:
+    content = read_metrics(path, REMEDY)
+    try:
+        return [
+            line for name, found in content.items() if name != MADE_FROM for line in _lines(path, name, found)
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: damaged ({error!r}); {REMEDY}") from None
+
+
+def _lines(path: Path, name: str, found: Mapping[str, Any]) -> Lines:
+    rows = [("", ["model", "closed-form baseline", "difference", "judges"]), *table(found)]
+    first, *widths = (
+        max(map(len, cells)) for cells in zip(*([title, *cells] for title, cells in rows), strict=True)
+    )
+    counted = "acceptable" in found
+    return [
+        f"{path}: {name}, {_amount(found)}; 95 % intervals over images",
+        *(
+            "  " + "  ".join([title.ljust(first), *map(str.rjust, cells, widths)]).rstrip()
+            for title, cells in rows
+        ),
+        *[f"  AUC counts pairs with a grade of at least {found['acceptable']:g} as right"] * counted,
+    ]
+
+
+def _check(path: Path, done: Done) -> Contents:
+    check_metrics(path)
+    return Contents()
+
+
+KIND = Kind("judgments.json", _check, None, _describe)

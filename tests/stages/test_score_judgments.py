@@ -2,7 +2,9 @@ import csv
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from fne.cli import main as cli
 from fne.store.catalog import write_images
 from fne.store.checksums import parse_metrics, write_metrics
 from tests.support.imports import ROOT
@@ -41,6 +43,13 @@ def test_figures_intervals_pairs_and_a_page_are_written_with_the_same_bytes_each
     assert len(rows) == 17
     assert rows[-1]["left_out"] == "image is in train"
     assert all(row["model"] and row["baseline"] for row in rows[:-1])
+    listed = CliRunner().invoke(cli, ["inspect", str(METRICS)])
+    assert listed.exit_code == 0, listed.output
+    first, titles, *figures = listed.output.splitlines()
+    assert first.startswith(f"{METRICS}: test_full, 16 pairs judged by experts, 1 left out")
+    assert titles.split() == ["model", "closed-form", "baseline", "difference", "judges"]
+    assert figures[0].startswith("  all pairs, Spearman")
+    assert figures[0].endswith(f"{found['judges']['spearman']:.3f}")
     text = PAGE.read_text()
     assert "Does the model agree with people?" in text
     assert "1 judgments are not about the scored images" in text
@@ -64,6 +73,15 @@ def test_figures_of_another_model_are_refused_with_both_digests(judged):
     found = refusal("judgments_page")
     assert found.startswith(f"{METRICS} was made from model ffffffffffff…, but the evaluation from ")
     assert found.endswith("; run `dvc repro pipelines/judgments/dvc.yaml`")
+
+
+def test_figures_with_other_keys_are_refused_with_the_stage_that_makes_them(judged):
+    judged("score_judgments")
+    write_metrics(METRICS, {"test_full": {"pairs": 16}})
+    result = CliRunner().invoke(cli, ["inspect", str(METRICS)])
+    assert result.exit_code == 2
+    assert f"{METRICS}: damaged" in result.output
+    assert "dvc repro pipelines/judgments/dvc.yaml" in result.output
 
 
 @pytest.mark.parametrize(
