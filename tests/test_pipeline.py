@@ -151,7 +151,7 @@ def test_an_edited_comment_computes_no_image_even_without_the_scratch_folder(pro
 def test_only_new_images_are_computed(project):
     change_params(project, {"render": {"images": 83}})
     output = dvc(project, "repro", "extract")
-    assert stages_run(output) == ["check", "render", "catalog", "extract"]
+    assert stages_run(output) == ["check", "render", "catalog", "check_splits", "extract"]
     assert "83 images: 80 done, 3 to do" in output
 
 
@@ -164,9 +164,9 @@ def test_a_corrected_caption_does_not_touch_extraction(project, tmp_path):
     mine = user_data_set(project, tmp_path)
     clone = Path(shutil.copytree(project, tmp_path / "clone", symlinks=True))
     change_params(clone, {"catalog": {"root": str(mine)}})
-    # The same files elsewhere: the catalog is made anew, it is the same, and only the page, which names
-    # the data set, follows.
-    assert stages_run(dvc(clone, "repro")) == ["check", "catalog", "report"]
+    # The same files elsewhere: the catalog is made anew, it is the same, and only the check of its splits
+    # and the page, which names the data set, follow.
+    assert stages_run(dvc(clone, "repro")) == ["check", "catalog", "check_splits", "report"]
     dataset = json.loads((mine / "dataset.json").read_text())
     dataset["images"][0]["sentences"][0]["raw"] = "A corrected caption."
     (mine / "dataset.json").write_text(json.dumps(dataset))

@@ -1,7 +1,8 @@
-"""Compiled loops of `fne.evaluation.agreement`: rank correlations of a bootstrap, without sorting again.
+"""Compiled loops about judgments: rank correlations of a bootstrap, and the ranks of right answers.
 
-Pairs are sorted once, by their scores. A sample only changes how often each pair counts. So one pass over the
-pairs gives all figures of a sample, with a Fenwick tree over the grades.
+Graded pairs are sorted once, by their scores. A sample only changes how often each pair counts. So one pass
+over the pairs gives all figures of a sample, with a Fenwick tree over the grades. The rank of a right answer
+is a count of scores, so nothing is sorted.
 """
 
 import numpy as np
@@ -93,3 +94,25 @@ def figures(
         if 0 < good < pairs:
             found[sample, 3] = won / (good * (pairs - good))
     return found
+
+
+@njit(nogil=True, cache=True)
+def rank_right(scores: np.ndarray, bounds: np.ndarray, right: np.ndarray, ranks: np.ndarray) -> None:
+    """Write the rank of each right answer, from 1; a wrong one of equal score is before it.
+
+    Args:
+        scores: those of some queries with all answers (queries, answers).
+        bounds: where the right answers of each query begin, and where the last ones end (queries + 1).
+        right: right answers as columns of `scores`; a negative one is not among them and keeps its rank.
+        ranks: the same for their ranks.
+    """
+    for query in range(len(scores)):
+        for each in range(bounds[query], bounds[query + 1]):
+            if right[each] < 0:
+                continue
+            own, before = scores[query, right[each]], np.int32(0)
+            for column in range(scores.shape[1]):
+                before += np.int32(scores[query, column] >= own)
+            for other in range(each + 1, bounds[query + 1]):  # of equal right ones, the last is the first
+                before -= np.int32(right[other] >= 0 and scores[query, right[other]] == own)
+            ranks[each] = before

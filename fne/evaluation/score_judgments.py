@@ -28,7 +28,7 @@ from fne.evaluation.metrics.ranks import Similarity
 from fne.store.catalog import Captioned
 from fne.store.rows import Rows
 
-BLOCK = 128  # queries that are scored at once
+BLOCK = 256  # queries that are scored at once, at most
 MULTIPLE = 16  # blocks of one shape, or rounding would part equal scores
 MISSING, NEVER = -1, np.iinfo(np.int64).max  # a right answer that cannot be found, and its rank
 
@@ -73,10 +73,11 @@ class Space:
     def scores(self, by_image: bool, queries: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield the scores of some queries with all answers, block by block (queries, answers)."""
         own, answers = (self.images, self.captions) if by_image else (self.captions, self.images)
-        padded = _padded(answers, -(-len(answers) // MULTIPLE) * MULTIPLE)
-        for start in range(0, len(queries), BLOCK):
-            part = slice(start, min(start + BLOCK, len(queries)))
-            block = _padded(own[torch.from_numpy(queries[part]).to(own.device)], BLOCK)
+        padded, blocks = _padded(answers, _round_up(len(answers))), -(-len(queries) // BLOCK)
+        size = _round_up(-(-len(queries) // blocks))
+        for start in range(0, len(queries), size):
+            part = slice(start, min(start + size, len(queries)))
+            block = _padded(own[torch.from_numpy(queries[part]).to(own.device)], size)
             found = self.similarity(block, padded) if by_image else self.similarity(padded, block).T
             yield part, download(found[: part.stop - start, : len(answers)].contiguous()).numpy()
 
@@ -191,20 +192,20 @@ def _ranks(
     space: Space, by_image: bool, queries: np.ndarray, answers: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
     """Return the rank of each right answer of each query, from 1; a wrong one of equal score is before it."""
-    found: list[np.ndarray] = []
+    from fne.evaluation.agreement_kernels import rank_right  # numba: slow to import
+
+    bounds = np.cumsum([0, *map(len, answers)])
+    right, found = np.concatenate(answers), np.full(bounds[-1], NEVER)
     for part, block in space.scores(by_image, queries):
-        for scores, right in zip(block, answers[part], strict=True):
-            own = scores[right[right != MISSING]]
-            better = np.sort(scores[scores >= own.min()])
-            ascending = np.sort(own)
-            # As many as score at least the same, less the right ones among them that are not before it.
-            at_least = len(better) - np.searchsorted(better, ascending)
-            equal = np.searchsorted(ascending, ascending, "right") - np.arange(len(own)) - 1
-            found.append(np.append(at_least - equal, np.full(len(right) - len(own), NEVER)))
-    return found
+        rank_right(block, bounds[part.start : part.stop + 1], right, found)
+    return np.split(found, bounds[1:-1])
 
 
 def _padded(vectors: Tensor, rows: int) -> Tensor:
     padded = vectors.new_zeros((rows, vectors.shape[1]))
     padded[: len(vectors)] = vectors
     return padded
+
+
+def _round_up(count: int) -> int:
+    return -(-count // MULTIPLE) * MULTIPLE

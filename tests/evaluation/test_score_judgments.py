@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.stats import kendalltau, spearmanr
 
+from fne.evaluation.agreement_kernels import rank_right
 from fne.evaluation.judgments import Graded, RightSets, read_judgments
 from fne.evaluation.score_judgments import BASELINE, DIFFERENCE, MODEL, Scored, Space, score, score_sets
 from fne.matching.similarities import SIMILARITIES
@@ -86,6 +87,21 @@ def test_a_model_that_scores_all_pairs_the_same_has_no_correlation_and_is_right_
     sets = score_sets(right, {MODEL: flat}, scored, [1])
     assert sets[MODEL]["image_to_text"]["map_at_r"]["value"] == 0.0  # ties count against the model
     assert sets[MODEL]["text_to_image"]["R@1"]["value"] == 0.0
+
+
+def test_ranks_of_right_answers_are_those_of_a_plain_loop_with_equal_wrong_ones_before():
+    generator = np.random.default_rng(0)
+    scores = generator.integers(0, 6, (9, 20)).astype(np.float32)  # many are equal
+    right = [generator.permutation(np.arange(-1, 20))[:5] for _ in scores]
+    found = np.full(45, -7)
+    rank_right(scores, np.arange(0, 50, 5), np.concatenate(right), found)
+    for row, own, ranks in zip(scores, right, found.reshape(9, 5), strict=True):
+        known = own[own >= 0]
+        ordered = sorted(range(20), key=lambda each: (-row[each], each in known))
+        assert sorted(ranks[own >= 0]) == [
+            place for place, each in enumerate(ordered, start=1) if each in known
+        ]
+        assert all(ranks[own < 0] == -7)
 
 
 @pytest.mark.parametrize("truth", ["eccv", "cxc"])
