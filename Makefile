@@ -14,8 +14,8 @@ help: ## List the targets
 demo: announce $(VENV)/installed ## Run all pipelines on the embedded data set
 	@fne check --demo
 	@dvc repro
-	@dvc repro pipelines/tagging/dvc.yaml pipelines/captioning/dvc.yaml
-	@fne inspect metrics/retrieval.json metrics/tags.json metrics/captions.json
+	@dvc repro pipelines/tagging/dvc.yaml pipelines/captioning/dvc.yaml pipelines/judgments/dvc.yaml
+	@fne inspect metrics/retrieval.json metrics/tags.json metrics/captions.json metrics/judgments.json
 	@printf '\nA sentence, and the images that it finds:\n'
 	@fne search $(SENTENCE) --k 3
 	@printf '\nNext:\n'
@@ -25,12 +25,12 @@ demo: announce $(VENV)/installed ## Run all pipelines on the embedded data set
 	@printf '  fne describe scene-0029.jpg         # a sentence and tags for a test image\n'
 	@printf '  the report: file://%s/report/index.html\n' '$(CURDIR)'
 	@printf '  and the captions: file://%s/report/captions.html\n' '$(CURDIR)'
-	@printf '  does the model agree with people? docs/experiments.md, "Agreement with people"\n'
+	@printf '  does the model agree with graded pairs? file://%s/report/judgments.html\n' '$(CURDIR)'
 	@printf '  your own images and captions: docs/data.md\n'
 
 announce:
 	@[ -e $(VENV)/installed ] || printf 'First, the environment: 6 GB in $(VENV), and as long as the download takes.\n'
-	@printf 'The demo draws 200 images and runs the pipelines of retrieval, tags and captions: 4 to 6 minutes on two cores, nothing is downloaded.\n'
+	@printf 'The demo draws 200 images and runs the pipelines of retrieval, tags, captions and judgments: 4 to 6 minutes on two cores, nothing is downloaded.\n'
 	@printf 'It keeps about 100 MB in this folder: checked/, data/, features/, captions/, models/, vectors/, report/, annotations/, .fne/ and .dvc/cache/.\n'
 	@printf 'Stop it at any time with Ctrl-C: the same command continues.\n\n'
 

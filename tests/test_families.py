@@ -90,7 +90,7 @@ FAMILIES = {
 }
 # Keys with a few fixed values, which code compares.
 CHOICES = {
-    "activations", "choose_on", "concept_bias", "concept_head", "device", "hardest", "images", "initial",
+    "activations", "captions", "choose_on", "concept_bias", "concept_head", "device", "hardest", "images", "initial",
     "input_activation", "keep",
     "last_batch", "learns", "meteor", "missing_store", "negatives", "output_bias", "restval", "select",
     "positives", "source", "split", "stop_words", "text", "tokens", "user_tags", "views", "vocabulary", "words",
