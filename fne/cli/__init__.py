@@ -67,7 +67,7 @@ def main() -> None:
       dvc exp run -S embed.layers=fc        run a variant
       dvc exp show --only-changed --drop '.*(_full|_to_|/[^:]+$)|made'
                                             list variants; choose by validation.rsum
-      dvc metrics show                      show recalls and ranks
+      fne inspect metrics/retrieval.json    show recalls and ranks
 
     The commands below search, and check parameters, artifacts and the machine.
     """

@@ -146,7 +146,7 @@ def readme() -> str:
 
 A project of fne {installed_version()}. Git keeps the settings and the figures, DVC the results.
 
-- `pip install fne-pipeline=={installed_version()}` installs what it needs.
+- It needs the package fne-pipeline {installed_version()}: `pip install` the wheel of that version.
 - `dvc repro` runs the stages that have changed. `params.yaml` has the settings.
 - `fne search "a dog in the snow"` finds images. `fne --help` lists the other commands.
 - `dvc pull --allow-missing` fetches the results of a colleague, `dvc push` shares yours.
