@@ -27,7 +27,7 @@ WORDS = (
     "with",
 )
 OURS, THEIRS = "ours: embeddings and all six blocks", "sentence-transformers: encode, the last block"
-# Of rounding, between the two forward passes.
+# The rounding errors that the two forward passes may have.
 TOLERANCE = 1e-4
 
 

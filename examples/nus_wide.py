@@ -25,7 +25,7 @@ LIST, LABELS, TAGS, IMAGES = (
     "NUS_WID_Tags/All_Tags.txt",
     "Flickr",
 )
-TEST, VAL = 59347 / 209347, 0.05  # of all images, and of the others
+TEST, VAL = 59347 / 209347, 0.05  # fractions: of all images, and of the others
 
 
 @click.command()

@@ -117,7 +117,7 @@ def test_every_override_of_a_command_fits_its_file_and_is_valid_beside_the_other
         section, own = key.lstrip("+").split(".", 1)
         assert (file or "params.yaml") == pipeline_params(pipeline_of_section(section)), override
         assert key.startswith("++") or key in given, override
-        first = value if value.startswith("[") else value.split(",")[0]  # of a sweep
+        first = value if value.startswith("[") else value.split(",")[0]  # the first of a sweep
         put(params.setdefault(section, {}), own, YAML(typ="safe").load(first))
         named.add(section)
     for section in named:

@@ -14,7 +14,7 @@ from fne.store.rows import OF_CAPTIONS, Rows
 
 PARAMS = Path("params.yaml")
 ENDINGS = {"clip-retrieval": "", "npy": ".npy", "parquet": ".parquet"}
-COCO = "coco-results"  # of written captions, which are no store
+COCO = "coco-results"  # written captions, which are not a store
 
 
 @click.command()

@@ -19,7 +19,7 @@ from fne.core.files import file_digest, files_in, text_digest
 from fne.core.settings import read_yaml
 
 CODE = "code.yaml"
-SECTION = "code"  # of that file
+SECTION = "code"  # the one section of that file
 PACKAGE = Path(__file__).parents[1]
 IS_INSTALLED = (PACKAGE / "shipped").is_dir()
 # Pipelines, parameters, the papers' presets and tables, and names of weights.

@@ -49,7 +49,7 @@ class Search:
     length_power: float = 0.0
     never: tuple[int, ...] = ()
     repeats: bool = True
-    seed: int | None = None  # of words that are drawn; None searches for the likeliest
+    seed: int | None = None  # random seed of words that are drawn; None searches for the likeliest
 
     def run(self, decoder: Decoder, conditions: Tensor) -> list[list[Hypothesis]]:
         """Write about images, given the conditions of the decoder."""

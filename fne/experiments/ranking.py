@@ -33,7 +33,7 @@ class Ranking:
     """Some experiments, by their places in the order in which they were given."""
 
     order: list[int]  # best first
-    ranks: list[int]  # of each experiment, from 1
+    ranks: list[int]  # the rank of each experiment, from 1
     rsums: list[float]
     intervals: list[Interval]
     groups: list[tuple[int, int]]  # the first and last place in `order` of experiments that are not separated

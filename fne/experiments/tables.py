@@ -279,7 +279,7 @@ def results_table(address: str, runs: Iterable[Run]) -> list[Grid]:
     groups = [(group, find_methods(group[0], dataset, paper, split)) for group in group_by_experiment(runs)]
     printed = printed_rows(address)
     body: list[list[str]] = []
-    places: dict[str, int] = {}  # of the printed rows
+    places: dict[str, int] = {}  # the line of each printed row
     for row in printed:
         places[row.model] = len(body)
         cells = [*_cells(_with_sum(row.numbers)), chance, "", ""]

@@ -80,7 +80,7 @@ class Timm(Section):
     """
 
     kind: Literal["timm"]
-    revision: Annotated[str, Field(min_length=1)] = "main"  # of the hub; a commit always has the same file
+    revision: Annotated[str, Field(min_length=1)] = "main"  # in the hub; a commit always has the same file
     file: Annotated[str, Field(min_length=1)] | None = None
     sha256: dict[str, Sha256] = Field({})
 

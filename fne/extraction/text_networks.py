@@ -33,7 +33,7 @@ ARTIFACT = "text_network"
 VERSION = 2  # raised when rows change
 BATCH = 32  # sentences of one forward pass
 CONFIGURATION, OPEN_CLIP = "config.json", "open_clip_config.json"
-MODULES = "modules.json"  # of sentence-transformers
+MODULES = "modules.json"  # a file of sentence-transformers
 SUFFIXES = (".json", ".model", ".safetensors", ".txt")
 VOCABULARIES = ("spiece.model", "tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 # Networks that were trained on sentences padded to their full length.
@@ -137,7 +137,7 @@ def open_text_network(
         raise InputError(f"{folder}: cannot be read as a transformer ({first_line(error)})") from None
     whole, configuration = model, model.config.get_text_config()
     prefix = ""
-    if hasattr(model, "text_model"):  # of images and texts
+    if hasattr(model, "text_model"):  # a network of images and texts
         model, prefix = model.text_model, "text_model."
     elif model.config.is_encoder_decoder:
         model, prefix = model.get_encoder(), "encoder."

@@ -33,7 +33,7 @@ class Package(Section):
     kind: Literal["package"]
     package: Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
     folder: str
-    sha256: Digest  # of `model.safetensors`
+    sha256: Digest  # the digest of `model.safetensors`
 
 
 class Hub(Section):

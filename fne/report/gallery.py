@@ -31,7 +31,7 @@ class Example:
 
     id: str
     rank: int
-    outcome: str  # of `OUTCOMES`, by the rank of the first true item
+    outcome: str  # one of `OUTCOMES`, by the rank of the first true item
     candidates: list[Candidate]
     sure: bool = False  # whether it is one of the most confident errors
 

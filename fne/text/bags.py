@@ -60,7 +60,7 @@ class WordFeatures:
     table: Tensor  # the vector of each word (words, dim), in float64, or in float32 for less exact features
     weights: np.ndarray  # the weight of each word (words)
     order: float  # the norm of the weights, 1 or 2
-    # Of rows of captions: their map to the table, which has a row per caption.
+    # The map from rows of captions to the table, which has a row per caption.
     components: "Components | None" = None
 
     @property

@@ -308,7 +308,7 @@ def test_without_the_cache_an_experiment_is_found_without_its_ranks(folder):
         local, remote = found.runs()
     assert local.ranks is not None  # the work tree has a copy
     assert remote.ranks is None
-    assert remote.counts == local.counts  # of the same catalog, which is in the work tree
+    assert remote.counts == local.counts  # the same catalog, which is in the work tree
     assert remote.results[0].images == 6
 
 

@@ -57,7 +57,7 @@ def test_everything_that_determines_a_row_is_in_the_kind(weights):
 
 def test_the_kind_of_todays_settings_keeps_its_bytes_and_has_the_version_of_the_algorithm():
     """Finished rows are found by these bytes: another digest would compute all of them again."""
-    digest = "742f8f63b6a8eb982ea97b54200323ea36b100513ce8c21a3c01fc99e33b3cde"  # of weights/random.yaml
+    digest = "742f8f63b6a8eb982ea97b54200323ea36b100513ce8c21a3c01fc99e33b3cde"  # weights/random.yaml
     ours, sharing = (
         build_extractor(VGG16, vgg16(digest), name, CPU).kind for name in ("winograd", "sharing")
     )

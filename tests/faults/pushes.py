@@ -41,7 +41,7 @@ class Tally:
     dvc_in_sync: int = 0  # second pushes that succeeded and left the remote incomplete
     repaired: int = 0
     checked: int = 0  # objects
-    seconds: float = 0.0  # of checking
+    seconds: float = 0.0  # the time of checking
 
     def __str__(self) -> str:
         return (

@@ -98,7 +98,7 @@ def test_the_lines_of_the_card_read_every_store_without_this_package(published, 
 
 
 def test_a_folder_is_taken_into_a_project_with_its_origin(published, tmp_path, monkeypatch):
-    (published / ".gitattributes").write_text("* lfs\n")  # of the Hub
+    (published / ".gitattributes").write_text("* lfs\n")  # a file of the Hub
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     assert fne("verify", published).output == "1 artifact verified, no faults\n"

