@@ -1,26 +1,42 @@
 """Tags and captions of two runs side by side, with a paired bootstrap over the images that both describe.
 
-A run without such a file, or two runs with the same one, have nothing to compare.
+Only images of the split that was scored count: a file may also describe images that a model learned from. A
+run without such a file, or two runs with the same one, have nothing to compare.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from fne.core.settings import Section
 from fne.describing.annotations import read_tagged, read_written
 from fne.describing.concepts import recorded_source
 from fne.describing.data import reference_sentences
-from fne.describing.settings import TAGGER
+from fne.describing.settings import CAPTIONER, TAGGER, TrainCaptioner, TrainTagger, WriteCaptions, WriteTags
 from fne.evaluation.metrics.caption_metrics import cider_d
 from fne.evaluation.paired import SAMPLES, SEED, Difference, difference
 from fne.experiments.grids import Grid
 from fne.experiments.runs import CAPTIONS, RecordedRuns, Run, read_or_warn
+from fne.report.facts import flatten
+from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned, read_captions
+from fne.store.checksums import read_metrics
 
 BLOCK = 100  # samples at once
+USUAL_SPLIT = "test"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting that differs."""
+
+    key: str
+    a: str
+    b: str
 
 
 @dataclass(frozen=True)
@@ -47,7 +63,10 @@ class Descriptions:
 
     kind: str
     score: str  # the name of the score per image
+    digits: int  # decimals of its mean
+    split: str
     images: int
+    changes: list[Change]
     difference: Difference
     pairs: list[Pair]
 
@@ -58,30 +77,40 @@ def compare_descriptions(project: RecordedRuns, a: Run, b: Run, count: int) -> l
     if catalog is None or a.hashes.get(CAPTIONS) != b.hashes.get(CAPTIONS):
         return []
     found = []
-    for kind, (file, score, read) in KINDS.items():
-        paths = [project.file(run, file) for run in (a, b)]
-        if a.hashes.get(file) == b.hashes.get(file) or not all(paths):
+    for kind in KINDS:
+        paths = [project.file(run, kind.file) for run in (a, b)]
+        if a.hashes.get(kind.file) == b.hashes.get(kind.file) or not all(paths):
             continue
-        captioned = {each.id: each for each in read_captions(catalog)[0]}
-        sides = [read_or_warn(partial(read, path, captioned), file) for path in paths if path]
-        if len(sides) == 2 and sides[0] and sides[1] and sides[0].keys() & sides[1].keys():
-            found.append(_described(kind, score, sides[0], sides[1], count))
+        split = _scored_split(project, a, kind)
+        captioned = {each.id: each for each in read_captions(catalog)[0] if each.split == split}
+        sides = [read_or_warn(partial(kind.read, path, captioned), kind.file) for path in paths if path]
+        if len(sides) == 2 and sides[0] and sides[1] and sides[0].said.keys() & sides[1].said.keys():
+            found.append(_described(kind, split, sides[0], sides[1], count))
     return found
 
 
 def grid(found: Descriptions) -> Grid:
     """Return a comparison of descriptions as a table for the terminal."""
     each = found.difference
-    row = [found.score, f"{each.a:.3f}", f"{each.b:.3f}", f"{each.b - each.a:+.3f}"]
-    interval = f"{each.low:+.3f} to {each.high:+.3f}"
+    form = f".{found.digits}f"
+    row = [found.score, f"{each.a:{form}}", f"{each.b:{form}}", f"{each.b - each.a:+{form}}"]
+    interval = f"{each.low:+{form}} to {each.high:+{form}}"
     return Grid(
-        f"{found.kind.capitalize()} of {found.images:,} images",
+        f"{found.kind.capitalize()} of {found.images:,} images of the split {found.split}",
         ["mean per image", "A", "B", "B - A", "interval", "p", "verdict"],
         [[*row, interval, f"{each.p:.3f}", each.verdict]],
     )
 
 
-def read_tags(path: Path, captioned: Mapping[str, Captioned]) -> dict[str, tuple[Said, list[str]]]:
+@dataclass(frozen=True)
+class Side:
+    """A file with what a run says: by image, with the references."""
+
+    artifact: Artifact
+    said: dict[str, tuple[Said, list[str]]]
+
+
+def read_tags(path: Path, captioned: Mapping[str, Captioned]) -> Side:
     """Return the tags of each image that has true ones, with its F1 in percent, and the true tags."""
     file = read_tagged(path)
     names = recorded_source(file.artifact.lineage[TAGGER]["settings"]).names
@@ -93,16 +122,16 @@ def read_tags(path: Path, captioned: Mapping[str, Captioned]) -> dict[str, tuple
             f1 = 200 * len(true & {*tags}) / (len(true) + len(tags))
             said = Said(f1, [(tag, tag in true) for tag in tags], sorted(true - {*tags}))
             found[each.id] = said, sorted(true)
-    return found
+    return Side(file.artifact, found)
 
 
-def read_sentences(path: Path, captioned: Mapping[str, Captioned]) -> dict[str, tuple[Said, list[str]]]:
+def read_sentences(path: Path, captioned: Mapping[str, Captioned]) -> Side:
     """Return the caption of each image that people described, with its CIDEr-D, and what people wrote."""
-    written, _ = read_written(path)
+    written, artifact = read_written(path)
     records = [captioned[each] for each in written if each in captioned and captioned[each].captions]
     references = reference_sentences(records)
     if len(references) < 2:  # CIDEr-D is not defined for one image
-        return {}
+        return Side(artifact, {})
     values = cider_d({each: written[each].caption for each in references}, references).per_image
     scores = dict(zip(references, values.tolist(), strict=True))
     found = {}
@@ -110,23 +139,83 @@ def read_sentences(path: Path, captioned: Mapping[str, Captioned]) -> dict[str, 
         known = {word for sentence in references[record.id] for word in sentence.split()}
         parts = [(word, word in known) for word in written[record.id].caption.split()]
         found[record.id] = Said(scores[record.id], parts, []), list(record.captions)
-    return found
+    return Side(artifact, found)
 
 
-Read = Callable[[Path, Mapping[str, Captioned]], dict[str, tuple[Said, list[str]]]]
-KINDS: dict[str, tuple[str, str, Read]] = {
-    "tags": ("annotations/tags.jsonl", "F1", read_tags),
-    "captions": ("annotations/captions.jsonl", "CIDEr-D", read_sentences),
-}
+@dataclass(frozen=True)
+class Kind:
+    """What a run may say about images."""
+
+    name: str
+    file: str
+    scores: str  # the file that says which split was scored
+    score: str
+    digits: int
+    model: str
+    sections: tuple[type[Section], type[Section]]  # that train the model, and that write
+    read: Callable[[Path, Mapping[str, Captioned]], Side]
 
 
-def _described(
-    kind: str,
-    score: str,
-    a: Mapping[str, tuple[Said, list[str]]],
-    b: Mapping[str, tuple[Said, list[str]]],
-    count: int,
-) -> Descriptions:
+KINDS = (
+    Kind(
+        "tags",
+        "annotations/tags.jsonl",
+        "metrics/tag_intervals.json",
+        "F1",
+        1,
+        TAGGER,
+        (TrainTagger, WriteTags),
+        read_tags,
+    ),
+    Kind(
+        "captions",
+        "annotations/captions.jsonl",
+        "metrics/caption_intervals.json",
+        "CIDEr-D",
+        3,
+        CAPTIONER,
+        (TrainCaptioner, WriteCaptions),
+        read_sentences,
+    ),
+)
+
+
+def _scored_split(project: RecordedRuns, run: Run, kind: Kind) -> str:
+    """Return the split that a run scored; the usual one if its scores are not here."""
+    path = project.file(run, kind.scores)
+    found = read_or_warn(lambda: read_metrics(path, "run `dvc repro`"), kind.scores) if path else None
+    settings = (found or {}).get("made_with")
+    return str(settings.get("split", USUAL_SPLIT)) if isinstance(settings, dict) else USUAL_SPLIT
+
+
+def _changes(kind: Kind, a: Artifact, b: Artifact) -> list[Change]:
+    """Return the settings of training and writing that differ, as the files record them."""
+    train, write = kind.sections
+
+    def recorded(file: Artifact) -> dict[str, str]:
+        made = {f"train_{kind.model}": (train, file.lineage.get(kind.model, {}).get("settings", {}))}
+        made[f"write_{kind.name}"] = (write, file.settings)
+        return {
+            f"{name}.{key}": text
+            for name, (section, settings) in made.items()
+            for key, text in flatten(_only(settings, section)).items()
+        }
+
+    before, after = recorded(a), recorded(b)
+    return [
+        Change(key, before.get(key, "-"), after.get(key, "-"))
+        for key in dict.fromkeys([*before, *after])
+        if before.get(key) != after.get(key)
+    ]
+
+
+def _only(settings: Mapping[str, Any], section: type[Section]) -> dict[str, Any]:
+    """Return settings without results, such as the best epoch."""
+    return {key: value for key, value in settings.items() if key in section.model_fields}
+
+
+def _described(kind: Kind, split: str, a_side: Side, b_side: Side, count: int) -> Descriptions:
+    a, b = a_side.said, b_side.said
     pairs = [Pair(each, (a[each][0], b[each][0]), a[each][1]) for each in sorted(a.keys() & b.keys())]
     scores = np.array([[side.score for side in each.sides] for each in pairs]).T  # (2, images)
     order = np.argsort(-np.abs(scores[1] - scores[0]), kind="stable")
@@ -134,8 +223,11 @@ def _described(
     drawn = _resample(scores)
     # Each run has one seed here, so no side is called better.
     a_mean, b_mean = scores.mean(axis=1).tolist()
-    tested = difference(score, a_mean, b_mean, drawn, enough=False)
-    return Descriptions(kind, score, len(pairs), tested, differing[:count])
+    tested = difference(kind.score, a_mean, b_mean, drawn, enough=False)
+    changes = _changes(kind, a_side.artifact, b_side.artifact)
+    return Descriptions(
+        kind.name, kind.score, kind.digits, split, len(pairs), changes, tested, differing[:count]
+    )
 
 
 def _resample(scores: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ page of it that opens from disk and loads nothing. The statistics are those of `
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from fne.experiments.runs import (
     read_or_warn,
 )
 from fne.report.charts import Chart, overlaid_curves, overlaid_recall
-from fne.report.compare_descriptions import Descriptions, compare_descriptions, grid
+from fne.report.compare_descriptions import Change, Descriptions, compare_descriptions, grid
 from fne.report.facts import flatten
 from fne.report.gallery import Candidate, best_matches
 from fne.report.page import environment, thumbnail
@@ -74,15 +74,6 @@ class Side:
     def counted(self) -> str:
         """How many seeds there are, as text."""
         return f"{len(self.seeds)} seed{'s' if len(self.seeds) > 1 else ''}"
-
-
-@dataclass(frozen=True)
-class Change:
-    """A setting that differs."""
-
-    key: str
-    a: str
-    b: str
 
 
 @dataclass(frozen=True)
@@ -131,6 +122,11 @@ class Comparison:
         return "; ".join(f"{letter}: {side.name} ({side.counted})" for letter, side in sides)
 
     @property
+    def same_model(self) -> bool:
+        """Whether the models that match images and sentences are of one experiment."""
+        return self.a.run.experiment == self.b.run.experiment
+
+    @property
     def can_be_shown(self) -> bool:
         """Whether there are enough seeds to call a side better."""
         return min(len(self.a.seeds), len(self.b.seeds)) >= ENOUGH_SEEDS
@@ -165,7 +161,7 @@ def compare_runs(
     return Comparison(
         a,
         b,
-        changed_settings(*runs),
+        [*changed_settings(*runs), *(change for each in described for change in each.changes)],
         changed_code(*runs),
         differences,
         chance,
@@ -219,11 +215,11 @@ def grids(found: Comparison, moved: int = 3) -> list[Grid]:
     if found.code:
         notes.append(f"the code differs in {', '.join(found.code)}")
     changes = [[each.key, each.a, each.b] for each in found.changes]
-    tables = [
-        Grid("Settings that differ", ["setting", "A", "B"], changes, text_columns=3),
-        Grid(found.title, COLUMNS, rows, legend=legend, notes=notes),
-    ]
-    tables += [grid(each) for each in found.described]
+    settings = Grid("Settings that differ", ["setting", "A", "B"], changes, text_columns=3)
+    described = [grid(each) for each in found.described]
+    if found.same_model:
+        return [replace(settings, legend=found.title), *described]
+    tables = [settings, Grid(found.title, COLUMNS, rows, legend=legend, notes=notes), *described]
     for moves in found.moves:
         queries, _ = WAYS[moves.way]
         for side, listed in (("B", moves.better_in_b), ("A", moves.better_in_a)):

@@ -6,9 +6,10 @@ import pytest
 from fne.core.files import text_digest
 from fne.describing.annotations import Tagged, Written, WrittenSentence, write_tagged, write_written
 from fne.describing.concepts import Concepts
-from fne.report.compare_descriptions import KINDS, compare_descriptions
+from fne.report.compare_descriptions import KINDS, Change, compare_descriptions
 from fne.report.compare_page import compare_runs, grids, render
-from fne.store.catalog import Captioned, write_captions
+from fne.store.catalog import Captioned, read_captions, write_captions
+from fne.store.checksums import write_metrics
 from tests.stages.test_report import HOSTILE, Tags
 from tests.support.comparison import write_project
 
@@ -29,7 +30,7 @@ def project(tmp_path):
     write_captions(tmp_path / "captions.jsonl", captioned)
     concepts = Concepts(["dog", "red", "cat", "bird", "blue", "fish"], [1] * 6, 6, 1.0, [])
     for name, said in SAID.items():
-        files = [tmp_path / name / file for file, _, _ in KINDS.values()]
+        files = [tmp_path / name / kind.file for kind in KINDS]
         files[0].parent.mkdir(parents=True)
         tagged = [Tagged(each, tags, None, None) for each, tags in zip(IDS, said, strict=True)]
         write_tagged(files[0], tagged, concepts, {}, {"tagger": TAGGER})
@@ -39,7 +40,7 @@ def project(tmp_path):
         ]
         write_written(files[1], written, {}, {})
         run = found.named[name]
-        hashes = {file: name for file, _, _ in KINDS.values()}
+        hashes = {kind.file: name for kind in KINDS}
         found.named[name] = replace(run, hashes=run.hashes | hashes)
     return found
 
@@ -86,7 +87,7 @@ def test_runs_with_the_same_files_or_another_catalog_are_not_compared(project):
 def test_both_are_on_the_page_and_in_the_tables_and_hostile_tags_are_text(project):
     found = compare_runs(project, "a", "b", pictures=True)
     titles = [each.title for each in grids(found)]
-    assert {"Tags of 4 images", "Captions of 4 images"} <= {*titles}
+    assert {f"{kind} of 4 images of the split test" for kind in ("Tags", "Captions")} <= {*titles}
     page = render(found)
     assert '<h2 id="tags">Tags: where they differ most</h2>' in page
     assert "image-01" in found.pictures
@@ -98,3 +99,49 @@ def test_both_are_on_the_page_and_in_the_tables_and_hostile_tags_are_text(projec
         pairs=[replace(said, sides=(hostile, said.sides[1])), *found.described[0].pairs[1:]],
     )
     assert len(Tags(render(replace(found, described=[evil, found.described[1]]))).tags) == plain
+
+
+def test_settings_that_trained_or_wrote_differ_without_results(project):
+    tags, captions = compare_descriptions(project, project.run("a"), project.run("b"), 5)
+    assert (tags.changes, captions.changes) == ([], [])
+    for name, beam, units in (("a", 3, 128), ("b", 1, 128), ("c", 1, 32)):
+        settings = {"units": units, "lstm": {"forget_bias": 1.0}, "best_epoch": beam}
+        captioner = {"captioner": {"digest": text_digest(name), "settings": settings}}
+        path = project.root / name / "annotations/captions.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written = [Written(each, (WrittenSentence(name, -1.0, -1.0, True),), {}) for each in IDS]
+        write_written(path, written, {"beam": beam}, captioner)
+    runs = [project.run("a"), project.run("b"), replace(project.run("b"), name="c")]
+    _, beams = compare_descriptions(project, *runs[:2], 5)
+    assert beams.changes == [Change("write_captions.beam", "3", "1")]
+    [both] = compare_descriptions(project, runs[0], runs[2], 5)
+    assert both.changes == [
+        Change("train_captioner.units", "128", "32"),
+        Change("write_captions.beam", "3", "1"),
+    ]
+
+
+def test_only_images_of_the_scored_split_count(project):
+    records = read_captions(project.root / "captions.jsonl")[0]
+    moved = [replace(each, split="val" if each.id < IDS[2] else "test") for each in records]
+    write_captions(project.root / "captions.jsonl", moved)
+    found = compare_descriptions(project, project.run("a"), project.run("b"), 5)
+    assert [(each.split, each.images) for each in found] == [("test", 2), ("test", 2)]
+    write_metrics(project.root / "a/metrics/tag_intervals.json", {"made_with": {"split": "val"}})
+    tags, _ = compare_descriptions(project, project.run("a"), project.run("b"), 5)
+    assert (tags.split, {each.id for each in tags.pairs}) == ("val", {*IDS[:2]})
+
+
+def test_runs_of_one_matching_model_show_only_what_they_say(project):
+    a = project.run("a")
+    same = replace(a, name="b", hashes=a.hashes | {kind.file: "other" for kind in KINDS})
+    project.named["b"] = same
+    found = compare_runs(project, "a", "b", pictures=True)
+    page, tables = render(found), [each.title for each in grids(found)]
+    assert 'id="metrics"' not in page
+    assert 'id="image_to_text"' not in page
+    assert '<h2 id="tags">' in page
+    assert tables == [
+        "Settings that differ",
+        *(f"{kind} of 4 images of the split test" for kind in ("Tags", "Captions")),
+    ]
