@@ -11,6 +11,7 @@ from fne.core.settings import load_runtime, load_section
 from fne.core.stage import stage
 from fne.core.terminal import say
 from fne.evaluation.baseline import write_baseline, write_no_baseline
+from fne.evaluation.metrics.recall import RECALLS
 from fne.evaluation.protocols import Evaluate, choose_folds, metrics_name
 from fne.evaluation.score_retrieval import evaluate
 from fne.matching.closed_form_vectors import closed_form_vectors
@@ -37,15 +38,20 @@ def main(embeddings: Path, captions: Path, tokens: Path, baseline: Path, params:
     folds = choose_folds(settings.protocol, read_captions(captions)[0], settings.split)
     name = metrics_name(settings.split, settings.protocol)
     made_with = settings.model_dump(exclude={"top"}) | closed_form.model_dump()
-    records = [record for fold in folds for record in fold]
+    records = [*inputs.validation.captioned, *(record for fold in folds for record in fold)]
+    wanted = {record.id: record for record in records}
     try:
-        with closed_form_vectors(closed_form, inputs, records, tokens, device) as (images, sentences):
-            evaluation = evaluate(folds, images, sentences, SIMILARITIES["cosine"], 0, device)
+        with closed_form_vectors(closed_form, inputs, [*wanted.values()], tokens, device) as stores:
+            evaluation, validation = (
+                evaluate(each, *stores, SIMILARITIES["cosine"], 0, device)
+                for each in (folds, [inputs.validation.captioned])
+            )
     except AlignmentError as error:  # such as too few images: training may still work
         say(write_no_baseline(baseline, name, error.message, made_with, inputs.lineage))
         return
     metrics, interval = evaluation.metrics(settings.recalls), evaluation.intervals(settings.recalls)["rsum"]
-    say(write_baseline(baseline, name, metrics, interval, made_with, inputs.lineage))
+    rsum = validation.metrics(RECALLS)["rsum"]
+    say(write_baseline(baseline, name, metrics, interval, made_with, inputs.lineage, rsum))
 
 
 if __name__ == "__main__":

@@ -42,7 +42,8 @@ def main(
     scores = read_caption_scores(metrics, intervals, artifact)
     source = PageSource.read(PAGE, CAPTIONER, artifact, (images, captions), settings.model_dump(), root)
     examples = choose_examples(scores, sentences, source.captioned, settings.examples, settings.seed)
-    frame = source.frame(history, artifact, MAIN, "caption", [each.id for each in examples])
+    shown = [each.id for each in examples]
+    frame = source.frame(history, artifact, MAIN, "caption", scores.validation, shown)
     write_text(page, render_captions(scores, examples, frame))
 
 

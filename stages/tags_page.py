@@ -46,7 +46,8 @@ def main(
     names = recorded_source(file.artifact.lineage[TAGGER]["settings"]).names
     true = {record.id: names(record) for record in source.captioned}
     examples = choose_tag_examples(results, tagged, true, settings.examples, settings.seed)
-    frame = source.frame(history, file.artifact, MAIN, "image", [each.id for each in examples])
+    shown = [each.id for each in examples]
+    frame = source.frame(history, file.artifact, MAIN, "image", results.validation, shown)
     write_text(page, render_tags(results, tagged, examples, frame))
 
 

@@ -129,6 +129,16 @@ class Examples:
         return SequenceBatch(images, np.concatenate([np.arange(count) for count in counts]), self)
 
 
+def spread_evenly(images: int, at_most: int) -> list[int]:
+    """Return the positions of `at_most` of `images` images, spread evenly over them; 0 means all.
+
+    The order of a split may follow the file names.
+    """
+    count = min(at_most or images, images)
+    positions: list[int] = np.linspace(0, images - 1, count).round().astype(int).tolist()
+    return positions
+
+
 def reference_sentences(records: Sequence[Captioned]) -> dict[str, list[str]]:
     """Return the captions of images as published scores cut them; images without captions are left out."""
     return {

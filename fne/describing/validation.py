@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fne.describing.beam import search
-from fne.describing.data import Examples
+from fne.describing.data import Examples, spread_evenly
 from fne.describing.losses import MultilabelLoss, perplexity
 from fne.describing.model import DescribingModel
 from fne.describing.settings import SELECT, TrainCaptioner
@@ -109,9 +109,7 @@ class CaptionValidation:
         self._examples, self._words, self._concept_loss = examples, words, concept_loss
         self._select, self._beam = SELECT[settings.select], settings.validation_beam
         self._max_length = settings.max_length
-        count = min(settings.validation_images or len(examples), len(examples))
-        # The order of the split may follow the file names.
-        self.positions: list[int] = np.linspace(0, len(examples) - 1, count).round().astype(int).tolist()
+        self.positions = spread_evenly(len(examples), settings.validation_images)
 
     @torch.no_grad()
     def scores(self, model: DescribingModel, learns: str) -> Scores:

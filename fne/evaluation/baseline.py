@@ -30,6 +30,7 @@ class Baseline:
     low: float | None
     high: float | None
     reason: str = ""
+    validation: float | None = None  # the sum of recalls on the validation images, beside that of a training
 
 
 def write_baseline(
@@ -39,16 +40,19 @@ def write_baseline(
     interval: Mapping[str, float],
     settings: dict[str, Any],
     lineage: Lineage,
+    validation: float,
 ) -> str:
     """Write the baseline of a split and protocol; return it as one line.
 
     Args:
         metrics: of the closed form, as in `metrics/retrieval.json`.
         interval: `low` and `high` of the sum of recalls.
+        validation: the sum of recalls on the validation images.
     """
     kept = {key: metrics[key] for key in KEPT}
     low, high = interval["low"], interval["high"]
-    _write(path, {name: kept | {"rsum_low": low, "rsum_high": high}}, settings, lineage)
+    found = kept | {"rsum_low": low, "rsum_high": high, "validation_rsum": validation}
+    _write(path, {name: found}, settings, lineage)
     baseline = f"closed-form baseline {metrics['rsum']:.1f} ({low:.1f} to {high:.1f})"
     return f"{name}: {baseline}, chance {metrics['chance']:.1f}"
 
@@ -94,7 +98,8 @@ def baseline_of(content: Mapping[str, Any], name: str) -> Baseline:
         value = numbers.get(key)
         return float(value) if isinstance(value, int | float) else None
 
-    return Baseline(number("rsum"), number("rsum_low"), number("rsum_high"), str(content.get("reason", "")))
+    rsum, low, high = number("rsum"), number("rsum_low"), number("rsum_high")
+    return Baseline(rsum, low, high, str(content.get("reason", "")), number("validation_rsum"))
 
 
 def baseline_artifact(path: Path) -> Artifact:

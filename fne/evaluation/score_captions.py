@@ -6,7 +6,7 @@ and the consensus of the captions of the nearest ones. The best of them is what 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.describing.annotations import Written
-from fne.describing.data import reference_sentences
+from fne.describing.data import reference_sentences, spread_evenly
 from fne.describing.settings import CAPTIONER
 from fne.evaluation.caption_baselines import (
     consensus_captions,
@@ -30,19 +30,19 @@ from fne.evaluation.intervals import (
     draws,
     percentiles,
 )
-from fne.evaluation.metrics.caption_metrics import cider_d, collapse_warning, summarize
+from fne.evaluation.metrics.caption_metrics import bleu, cider_d, collapse_warning, summarize
 from fne.evaluation.metrics.meteor import find_program, meteor
 from fne.evaluation.protocols import FULL, ScoreCaptions, choose_folds, metrics_name, refuse_unwritten
 from fne.evaluation.score_files import FAULTS, read_score_files, unfit, write_score_files
 from fne.store.artifact import Artifact
-from fne.store.catalog import Captioned, in_split
+from fne.store.catalog import Captioned, captioned_in, in_split
 from fne.store.rows import Rows
 
 CONSTANT, NEAREST, CONSENSUS = "constant", "nearest", "consensus"
 BASELINES = (CONSENSUS, NEAREST, CONSTANT)
 USUAL_REFERENCES = 5  # human captions per image, of published figures
 ABOVE = "CIDEr-D_above_best_baseline"
-DETAILS = ("warning", "notes", "meteor_missing")  # what no metric says about the scores
+DETAILS = ("warning", "notes", "meteor_missing", "validation")  # what no metric says about the scores
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class CaptionScores:
     warning: str | None  # what is wrong with the captioner, if anything
     notes: list[str]  # about the figures, for the reader
     meteor_missing: str | None  # why there is no METEOR
+    validation: dict[str, dict[str, float]] = field(default_factory=dict)  # of `validation_levels`
 
     @property
     def best_baseline(self) -> str:
@@ -141,7 +142,40 @@ def score_written(
     candidates = {image: written[image].caption for image in references}
     nearest = nearest_training_images(rows, list(references), list(training), settings.neighbors)
     name = metrics_name(settings.split, FULL)
-    return score_captions(name, candidates, references, training, nearest, settings.meteor)
+    found = score_captions(name, candidates, references, training, nearest, settings.meteor)
+    wanted = artifact.lineage[CAPTIONER]["settings"]["validation_images"]
+    return replace(found, validation=validation_levels(captioned, rows, settings.neighbors, wanted))
+
+
+def validation_levels(
+    captioned: Sequence[Captioned], rows: Rows, neighbors: int, at_most: int
+) -> dict[str, dict[str, float]]:
+    """Return what captions without a captioner reach on the validation images of a captioner.
+
+    `chance` is a caption of a training image drawn at random; `baseline` is the best of the baselines.
+    """
+    records = captioned_in(captioned, "val")
+    validated = [records[place] for place in spread_evenly(len(records), at_most)]
+    references, training = reference_sentences(validated), reference_sentences(in_split(captioned, "train"))
+    if len(references) < 2:
+        return {}
+    captions = list(training.values())
+    nearest = nearest_training_images(rows, list(references), list(training), neighbors)
+    drawn = np.random.default_rng(SEED).integers(len(captions), size=(len(references), 1))
+    answers = {
+        "chance": nearest_captions(drawn, captions),
+        CONSTANT: [constant_caption(captions)] * len(references),
+        NEAREST: nearest_captions(nearest, captions),
+        CONSENSUS: consensus_captions(nearest, captions),
+    }
+    found = {}
+    for name, texts in answers.items():
+        written = dict(zip(references, texts, strict=True))
+        found[name] = {
+            "CIDEr-D": cider_d(written, references).score,
+            "BLEU-4": bleu(written, references).score[3],
+        }
+    return {"chance": found["chance"], "baseline": found[best_baseline(found)]}
 
 
 def meteor_scores(

@@ -19,7 +19,7 @@ from fne.describing.annotations import TaggedFile
 from fne.describing.concepts import Concepts, ConceptSource, membership, recorded_source
 from fne.describing.settings import TAGGER
 from fne.describing.write import Tags, written_mask
-from fne.evaluation.intervals import LEVEL, SAMPLES, label_intervals, map_interval
+from fne.evaluation.intervals import LEVEL, SAMPLES, SEED, label_intervals, map_interval
 from fne.evaluation.metrics.tag_metrics import (
     average_precisions,
     label_metrics,
@@ -115,6 +115,7 @@ class TagResults:
     tags: list[TagRow]  # the concepts, then the true tags that are none
     image_f1: dict[str, float]  # F1 of the main answer in percent, by image id
     confusions: list[tuple[str, str, int]]
+    validation: dict[str, dict[str, float]]  # of `validation_levels`
 
     @property
     def answers(self) -> list[str]:
@@ -188,13 +189,37 @@ def score_tagged(file: TaggedFile, captioned: Sequence[Captioned], settings: Sco
     truth = [source.names(record) for record in records]
     top = file.artifact.settings["top_k"]
     name = metrics_name(settings.split, FULL)
-    return tag_results(score_tags(name, file.concepts, truth, tags, top, threshold), ids)
+    learned = (source.images(captioned, split) for split in ("train", "val"))
+    levels = validation_levels(*(membership(names, map(source.names, each)) for each in learned))
+    return tag_results(score_tags(name, file.concepts, truth, tags, top, threshold), ids, levels)
 
 
-def tag_results(scores: TagScores, ids: Sequence[str]) -> TagResults:
+def validation_levels(training: np.ndarray, validation: np.ndarray) -> dict[str, dict[str, float]]:
+    """Return what answers that ignore the image reach in a validation, given the true concepts of images.
+
+    `chance` is the tags of a training image that is drawn at random; `baseline` is the most frequent tags, as
+    many as an image has on average.
+    """
+    if not training.size or not validation.size:
+        return {}
+    drawn = training[np.random.default_rng(SEED).integers(len(training), size=len(validation))]
+    shares = np.broadcast_to(training.mean(axis=0), validation.shape)
+    frequent = top_k(shares, max(1, round(float(training.sum(axis=1).mean()))))
+    found = {}
+    for name, answer in {"chance": drawn, "baseline": frequent}.items():
+        scores = label_metrics(answer, validation)
+        found[name] = {key: scores[key] for key in ("class_f1", "image_f1", "pooled_f1")}
+        found[name]["f1_sum"] = scores["class_f1"] + scores["image_f1"]
+    return found
+
+
+def tag_results(
+    scores: TagScores, ids: Sequence[str], validation: dict[str, dict[str, float]] | None = None
+) -> TagResults:
     """Return all scores of the images `ids`."""
     f1 = dict(zip(ids, image_f1(scores).tolist(), strict=True))
-    return TagResults(scores.name, scores.metrics, scores.intervals, tag_rows(scores), f1, confusions(scores))
+    rows, confused = tag_rows(scores), confusions(scores)
+    return TagResults(scores.name, scores.metrics, scores.intervals, rows, f1, confused, validation or {})
 
 
 def tag_rows(scores: TagScores) -> list[TagRow]:
@@ -248,6 +273,7 @@ def write_tag_results(
         "tags": [asdict(row) for row in results.tags],
         "image_f1": list(results.image_f1.items()),
         "confusions": results.confusions,
+        "validation": results.validation,
     }
     write_score_files(metrics, intervals, {results.name: found}, details, settings, tagged)
     low, high = bounds[main]["image_f1"]
@@ -271,6 +297,7 @@ def read_tag_results(metrics: Path, intervals: Path, tagged: Artifact) -> TagRes
             [TagRow(**row) for row in details["tags"]],
             dict(details["image_f1"]),
             [(wrong, missed, number) for wrong, missed, number in details["confusions"]],
+            details["validation"],
         )
     except FAULTS as error:
         raise unfit(metrics, intervals, TAGGER, error) from None

@@ -14,6 +14,10 @@ from fne.store.catalog import Captioned
 
 PAGE = "captions_page"  # in lineages, records and `params.yaml`
 MAIN = "val/CIDEr-D"  # the validation score that is drawn first
+LEVELS_NOTE = (
+    "Chance is a caption of a training image drawn at random; the baseline is the best one above, on the "
+    "validation images."
+)
 TITLES = {
     CAPTIONER: ("The captioner", "this model"),
     CONSENSUS: ("Consensus of neighbors", "of the captions of the nearest training images, the most typical"),
@@ -77,6 +81,7 @@ def render_captions(scores: CaptionScores, examples: Sequence[CaptionExample], f
     names = [name for name in SCORES if name in scores.metrics[CAPTIONER]]
     values = {
         "scores": scores,
+        "levels_note": LEVELS_NOTE if scores.validation else "",
         "columns": names,
         "rows": [
             (title, explanation, each == CAPTIONER, _cells(each, scores, names))

@@ -69,6 +69,15 @@ class Bar:
 
 
 @dataclass(frozen=True)
+class Level:
+    """A horizontal line that a curve is compared with: `chance` or `baseline`."""
+
+    at: float
+    kind: str
+    label: str
+
+
+@dataclass(frozen=True)
 class Chart:
     """Everything the template needs to draw one chart; screen readers read `summary` instead."""
 
@@ -82,6 +91,7 @@ class Chart:
     chance: str = ""
     dots: Sequence[Dot] = ()
     bars: Sequence[Bar] = ()
+    levels: Sequence[Level] = ()
     phases: Sequence[Tick] = ()
     best: Tick | None = None
     best_label_at: float = 0
@@ -261,8 +271,14 @@ def _learning_curve(name: str, history: History) -> Chart:
     values, unit, best = history.curves[name], history.unit, history.best
     steps = list(values)
     summarized = [step for step in steps if step in (steps[0], best, steps[-1])]
-    summary = "; ".join(f"{unit} {step}: {values[step]:.4g}" for step in summarized)
-    chart, x, y = _curve_chart(name, history, [values], summary)
+    levels = {
+        kind: own[name.removeprefix("val/")]
+        for kind, own in history.levels.items()
+        if name.startswith("val/") and name.removeprefix("val/") in own
+    }
+    texts = [f"{unit} {step}: {values[step]:.4g}" for step in summarized]
+    texts += [f"{kind}: {value:.4g}" for kind, value in levels.items()]
+    chart, x, y = _curve_chart(name, history, [values], "; ".join(texts), levels.values())
     marked = {best} if name == history.main else set(steps) if len(steps) == 1 else set()
     return replace(
         chart,
@@ -271,6 +287,7 @@ def _learning_curve(name: str, history: History) -> Chart:
             for step in steps
             if step in marked
         ],
+        levels=[Level(y(value), kind, f"{kind} {value:.4g}") for kind, value in levels.items()],
         phases=_phases(history, x),
         best=Tick(x(best), f"best: {unit} {best}") if best in values else None,
         best_label_at=_best_label_height(y(values[best])) if best in values else 0,
@@ -278,10 +295,10 @@ def _learning_curve(name: str, history: History) -> Chart:
 
 
 def _curve_chart(
-    name: str, history: History, curves: Sequence[Series], summary: str
+    name: str, history: History, curves: Sequence[Series], summary: str, levels: Iterable[float] = ()
 ) -> tuple[Chart, Scale, Scale]:
     """Draw a metric of one or two training runs; return also the scales of both axes."""
-    values = [value for curve in curves for value in curve.values()]
+    values = [value for curve in curves for value in curve.values()] + list(levels)
     steps = sorted({step for curve in curves for step in curve})
     heights = axis_steps(min(values) if name == history.main else min(0.0, *values), max(values))
     x, y = linear(steps[0], steps[-1], LEFT, RIGHT), linear(heights[0], heights[-1], BOTTOM, TOP)

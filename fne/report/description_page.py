@@ -12,7 +12,7 @@ from fne.report.explanations import STRIP, Glance
 from fne.report.facts import catalog_head, counts, describing_facts, describing_phases, settings_of
 from fne.report.page import make_thumbnails, render_page
 from fne.report.record import page_record
-from fne.report.sources import History, read_history
+from fne.report.sources import History, Levels, read_history
 from fne.store.artifact import Artifact, Lineage
 from fne.store.catalog import Captioned, Image, image_root, read_captions, read_images
 from fne.store.lineage import recorded_lineage
@@ -65,20 +65,23 @@ class PageSource:
         known = [written, captions_artifact, *[images_artifact] * bool(images)]
         return cls(page, kind, images, captioned, recorded_lineage(*known), settings, root)
 
-    def frame(self, history: Path, written: Artifact, main: str, item: str, shown: Iterable[str]) -> Frame:
+    def frame(
+        self, history: Path, written: Artifact, main: str, item: str, levels: Levels, shown: Iterable[str]
+    ) -> Frame:
         """Return the frame of a page.
 
         Args:
             history: the folder of the training of the model.
             main: the validation score that is drawn first.
             item: what losses are averaged over.
+            levels: what the validation is compared with.
             shown: the images of the examples.
         """
         settings = {**self.settings, "root": self.root}
         return Frame(
             self.kind,
             self.lineage,
-            read_history(history, written, main=main, item=item),
+            read_history(history, written, levels, main=main, item=item),
             self.captioned,
             make_thumbnails(shown, self.catalog, image_root(self.root)),
             self.root,

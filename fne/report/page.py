@@ -42,6 +42,7 @@ THUMBNAIL_SIDE = 256  # pixels
 THUMBNAIL_QUALITY = 80  # JPEG quality
 
 EVALUATED = "evaluated here"
+BASELINE_NOTE = "The baseline is the closed form with the same features, on the same validation images."
 # DVC sets it for the stages of an experiment.
 EXPERIMENT = "DVC_EXP_NAME"
 MODELS = ("model", "tuned", "tagger", "captioner")  # in lineages
@@ -77,6 +78,7 @@ def render(
         **_results(evaluation, gallery, captioned, rows, thumbnails, explanations),
         "paper_row": paper_row,
         "phases": phases(lineage, history),
+        "levels_note": BASELINE_NOTE if "baseline" in history.levels else "",
         "layers": layer_fractions(lineage),
         "not_started": start_sentence(lineage, training, tuning.metrics if tuning else None),
         "kept": kept_sentence(
@@ -183,6 +185,7 @@ def render_page(
         "glances": [],
         "learning_curves": learning_curves(history),
         "kept": kept_sentence({}, history.unit, EVALUATED),
+        "levels_note": "",
         "thumbnails": thumbnails,
         "untrained": settings_of(lineage, "weights").get("untrained", False),
         "chosen": chosen_by(values["split"]) if _chooses(lineage) else None,

@@ -20,7 +20,7 @@ from fne.report.gallery import choose_gallery
 from fne.report.page import EXPERIMENT, make_thumbnails, render
 from fne.report.record import REPORT, page_record, pages_of_other_catalogs
 from fne.report.settings import Report
-from fne.report.sources import Tuning, read_evaluation, read_history, read_training, read_tuning
+from fne.report.sources import Levels, Tuning, read_evaluation, read_history, read_training, read_tuning
 from fne.store.arrays import read_arrays
 from fne.store.artifact import Artifact, require_same
 from fne.store.catalog import image_root, read_captions, read_images
@@ -72,7 +72,6 @@ def write_page(
     reader = SentenceReader.open(*places.reader, evaluation.artifact) if places.reader else None
     gallery, explanations = explain_gallery(gallery, evaluation, captioned, reader)
     thumbnails = make_thumbnails(gallery.image_ids, catalog, image_root(root))
-    curves = read_history(places.history, evaluation.artifact, history_unit(lineage))
     paper_row = find_paper_row(places.metrics.read_bytes(), evaluation.artifact, captioned)
     name = evaluation.artifact.settings["name"]
     closed_form = read_baseline(places.baseline, name, evaluation.artifact.lineage)
@@ -81,7 +80,11 @@ def write_page(
     record = page_record(settings.model_dump() | {"root": root}, lineage, input_digests(), own)
     about = head(lineage, root, captioned, os.environ.get(EXPERIMENT))
     found = read_training(places.training, evaluation.artifact)
-    tuned = _read_tuning(tuning, places.ranks, evaluation.artifact) if tuning else None
+    levels = {"chance": {"rsum": found["validation"]["chance"]}}
+    if closed_form.validation is not None:
+        levels["baseline"] = {"rsum": closed_form.validation}
+    curves = read_history(places.history, evaluation.artifact, levels, history_unit(lineage))
+    tuned = _read_tuning(tuning, places.ranks, evaluation.artifact, levels) if tuning else None
     text = render(
         evaluation,
         lineage,
@@ -101,12 +104,12 @@ def write_page(
     _name_others(page, pages_of_other_catalogs(page, lineage))
 
 
-def _read_tuning(tuning: TuningPlaces, ranks: Path, evaluation: Artifact) -> Tuning:
+def _read_tuning(tuning: TuningPlaces, ranks: Path, evaluation: Artifact, levels: Levels) -> Tuning:
     """Read a fine-tuning, and compare the ranks of its model with those of the model before it."""
     before, after = (read_arrays(path, RANKS) for path in (tuning.ranks_before, ranks))
     require_same((MODEL,), before.artifact, after.artifact)
     check_records(before.artifact)
-    return read_tuning(tuning.metrics, tuning.history, evaluation, compare([before], [after]))
+    return read_tuning(tuning.metrics, tuning.history, evaluation, compare([before], [after]), levels)
 
 
 def _name_others(page: Path, others: Iterable[Path]) -> None:

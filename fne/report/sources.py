@@ -5,7 +5,7 @@
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -28,6 +28,7 @@ LOSS, RSUM, PHASE = "train/loss", "val/rsum", "train/phase"
 
 Interval = tuple[float, float]  # low, high
 Series = dict[int, float]  # step -> value
+Levels = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,8 @@ class History:
     unit: str = "epoch"
     main: str = RSUM  # the validation score that chooses the weights
     item: str = "pair"  # what losses are averaged over
+    # What the validation is compared with: `chance` and `baseline`, by the name of the metric after `val/`.
+    levels: Levels = field(default_factory=dict)
 
     @property
     def best(self) -> int | None:
@@ -177,19 +180,25 @@ def read_evaluation(
 
 
 def read_history(
-    folder: Path, evaluation: Artifact, unit: str = "epoch", main: str = RSUM, item: str = "pair"
+    folder: Path,
+    evaluation: Artifact,
+    levels: Levels,
+    unit: str = "epoch",
+    main: str = RSUM,
+    item: str = "pair",
 ) -> History:
     """Read the history of the training whose model was evaluated; without a folder it is empty.
 
     Args:
         evaluation: what was made with the model of that training, or the model itself.
+        levels: what the validation is compared with.
         unit: what one step of the history is.
         main: the validation score that chose the weights.
         item: what losses are averaged over.
     """
     if folder.exists():
         merge(evaluation, read_history_seal(folder).artifact)
-    return replace(read_tables(folder, unit), main=main, item=item)
+    return replace(read_tables(folder, unit), main=main, item=item, levels=levels)
 
 
 @dataclass(frozen=True)
@@ -204,7 +213,9 @@ class Tuning:
     gain: list[Difference]
 
 
-def read_tuning(path: Path, folder: Path, evaluation: Artifact, gain: list[Difference]) -> Tuning:
+def read_tuning(
+    path: Path, folder: Path, evaluation: Artifact, gain: list[Difference], levels: Levels
+) -> Tuning:
     """Read metrics and history of the fine-tuning whose model was evaluated."""
     require_same((TUNED, MODEL), evaluation, read_history_seal(folder).artifact)
     metrics = read_training(path, evaluation, TUNED)
@@ -215,7 +226,7 @@ def read_tuning(path: Path, folder: Path, evaluation: Artifact, gain: list[Diffe
             f"{path} has the validation rsum {recorded}, but {folder} has {kept} in epoch "
             f"{metrics['best_epoch']}; run `dvc repro {repro_command(path, 'finetune')}`"
         )
-    return Tuning(metrics, replace(history, item="image"), gain)
+    return Tuning(metrics, replace(history, item="image", levels=levels), gain)
 
 
 def read_training(path: Path, evaluation: Artifact, model: str = MODEL) -> dict[str, Any]:

@@ -11,6 +11,10 @@ from fne.report.description_page import Frame, at_a_glance, choose_thirds, rende
 
 PAGE = "tags_page"  # in lineages, records and `params.yaml`
 MAIN = "val/f1_sum"  # the validation score that is drawn first
+LEVELS_NOTE = (
+    "Chance is the tags of a training image drawn at random; the baseline is the most frequent tags, the "
+    "same for every image."
+)
 AVERAGES = {
     "class": ("Per tag", "mean over tags; papers write C-P, C-R, C-F1"),
     "image": ("Per image", "mean over images; some papers write O-P, O-R, O-F1"),
@@ -90,6 +94,7 @@ def render_tags(
     dots = _dots(results.tags, positions)
     values = {
         "results": results,
+        "levels_note": LEVELS_NOTE if results.validation else "",
         "averages": AVERAGES,
         "scores": SCORES,
         "cells": _cells(results),

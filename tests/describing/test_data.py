@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fne.core.errors import InputError
+from fne.describing.data import spread_evenly
 from fne.describing.model import row_moments
 from fne.store.catalog import Captioned, read_captions, write_captions
 from fne.store.rows import Rows
@@ -133,3 +134,9 @@ def test_a_split_that_is_too_small_is_refused(tmp_path, split, kept, message):
     with pytest.raises(InputError) as error:
         inputs(tmp_path)
     assert error.value.message == f"{message}; see `catalog` in params.yaml"
+
+
+def test_validated_images_are_spread_evenly_and_0_means_all():
+    assert spread_evenly(9, 3) == [0, 4, 8]
+    assert spread_evenly(4, 0) == spread_evenly(4, 9) == [0, 1, 2, 3]
+    assert spread_evenly(0, 5) == []

@@ -25,10 +25,12 @@ METRICS = {
 
 def test_a_baseline_comes_back_with_its_interval(tmp_path):
     line = write_baseline(
-        tmp_path / "baseline.json", "test_full", METRICS, {"low": 12.0, "high": 18.0}, {}, LINEAGE
+        tmp_path / "baseline.json", "test_full", METRICS, {"low": 12.0, "high": 18.0}, {}, LINEAGE, 14.0
     )
     assert line == "test_full: closed-form baseline 15.0 (12.0 to 18.0), chance 9.5"
-    assert read_baseline(tmp_path / "baseline.json", "test_full", LINEAGE) == Baseline(15.0, 12.0, 18.0)
+    assert read_baseline(tmp_path / "baseline.json", "test_full", LINEAGE) == Baseline(
+        15.0, 12.0, 18.0, validation=14.0
+    )
 
 
 def test_where_there_is_no_baseline_the_reason_is_kept(tmp_path):
@@ -39,7 +41,9 @@ def test_where_there_is_no_baseline_the_reason_is_kept(tmp_path):
 
 
 def test_a_baseline_of_other_embeddings_is_refused_with_both_digests(tmp_path):
-    write_baseline(tmp_path / "baseline.json", "test_full", METRICS, {"low": 12.0, "high": 18.0}, {}, LINEAGE)
+    write_baseline(
+        tmp_path / "baseline.json", "test_full", METRICS, {"low": 12.0, "high": 18.0}, {}, LINEAGE, 14.0
+    )
     other = LINEAGE | {"embeddings": {"digest": "f" * 64}}
     with pytest.raises(InputError) as caught:
         read_baseline(tmp_path / "baseline.json", "test_full", other)
@@ -50,7 +54,9 @@ def test_a_baseline_of_other_embeddings_is_refused_with_both_digests(tmp_path):
 
 
 def test_a_baseline_of_another_split_is_refused(tmp_path):
-    write_baseline(tmp_path / "baseline.json", "val_full", METRICS, {"low": 12.0, "high": 18.0}, {}, LINEAGE)
+    write_baseline(
+        tmp_path / "baseline.json", "val_full", METRICS, {"low": 12.0, "high": 18.0}, {}, LINEAGE, 14.0
+    )
     with pytest.raises(InputError, match="has no results for test_full; run `dvc repro baseline`"):
         read_baseline(tmp_path / "baseline.json", "test_full", LINEAGE)
 
@@ -66,7 +72,7 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path, content):
 def test_a_baseline_names_its_settings_and_what_it_was_made_from(tmp_path):
     settings = {"split": "test", "protocol": "full"}
     write_baseline(
-        tmp_path / "baseline.json", "test_full", METRICS, {"low": 12.0, "high": 18.0}, settings, LINEAGE
+        tmp_path / "baseline.json", "test_full", METRICS, {"low": 12.0, "high": 18.0}, settings, LINEAGE, 14.0
     )
     artifact = baseline_artifact(tmp_path / "baseline.json")
     assert (artifact.name, artifact.settings) == ("baseline", settings)

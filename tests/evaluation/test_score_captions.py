@@ -28,6 +28,7 @@ from fne.evaluation.score_captions import (
     reference_sentences,
     score_captions,
     score_written,
+    validation_levels,
     write_caption_scores,
 )
 from fne.store.artifact import Artifact
@@ -35,7 +36,8 @@ from fne.store.catalog import Captioned, read_captions
 from fne.store.rows import Rows
 from tests.support.captions import CAPTIONS, EMBEDDINGS, write_world
 
-ARTIFACT = Artifact(Path("annotations/captions.jsonl"), "written_captions", "ab", {"images": "all"})
+LINEAGE = {"captioner": {"digest": "c", "settings": {"validation_images": 0}}}
+ARTIFACT = Artifact(Path("annotations/captions.jsonl"), "written_captions", "ab", {"images": "all"}, LINEAGE)
 SETTINGS = ScoreCaptions(split="test", meteor="never", neighbors=3)
 
 
@@ -240,3 +242,20 @@ def test_five_references_need_no_note():
 
 def test_an_interval_of_equal_values_is_one_value():
     assert mean_with_interval(np.full(7, 0.25)) == (0.25, 0.25, 0.25)
+
+
+def test_the_validation_of_a_captioner_is_beside_chance_and_the_best_baseline(captioned, rows):
+    found = validation_levels(captioned, rows, 3, 0)
+    assert found == scores_of(captioned, rows).validation
+    records = {split: [each for each in captioned if each.split == split] for split in ("train", "val")}
+    references, training = (reference_sentences(records[split]) for split in ("val", "train"))
+    nearest = nearest_training_images(rows, list(references), list(training), 3)
+    answers = (
+        [constant_caption(list(training.values()))] * len(references),
+        nearest_captions(nearest, list(training.values())),
+        consensus_captions(nearest, list(training.values())),
+    )
+    scores = [cider_d(dict(zip(references, each, strict=True)), references).score for each in answers]
+    assert found["baseline"]["CIDEr-D"] == max(scores)
+    assert found["chance"].keys() == {"CIDEr-D", "BLEU-4"}
+    assert validation_levels(records["train"], rows, 3, 0) == {}

@@ -10,6 +10,7 @@ from fne.evaluation.score_tags import (
     score_tags,
     tag_results,
     tag_rows,
+    validation_levels,
     write_tag_results,
 )
 from fne.store.artifact import Artifact
@@ -99,3 +100,17 @@ def test_silence_is_right_where_nothing_is_true():
 
 def test_a_wrong_tag_is_confused_with_the_one_that_was_missed():
     assert confusions(evaluation()) == [("snow", "cat", 1)]
+
+
+def test_the_validation_of_a_tagger_is_beside_tags_that_ignore_the_image():
+    training = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 0], [1, 1, 1]], bool)  # two tags on average: 0 and 1
+    validation = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 1], [1, 1, 0]], bool)
+    found = validation_levels(training, validation)
+    # Tags 0 and 1 for each image: precision 3/4, 2/4, 0/0 and recall 3/3, 2/2, 0/1 by tag; 5 of 8 and of 6.
+    assert found["baseline"]["class_f1"] == pytest.approx(200 * (5 / 12) * (2 / 3) / (5 / 12 + 2 / 3))
+    assert found["baseline"]["pooled_f1"] == pytest.approx(200 * (5 / 8) * (5 / 6) / (5 / 8 + 5 / 6))
+    for each in found.values():
+        assert each["f1_sum"] == each["class_f1"] + each["image_f1"]
+    same = np.ones((3, 2), bool)
+    assert validation_levels(same, same)["chance"]["f1_sum"] == 200
+    assert validation_levels(training[:0], validation) == {}

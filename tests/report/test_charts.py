@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -91,6 +92,20 @@ def test_the_label_of_the_best_epoch_does_not_overlap_the_curve(tmp_path):
     loss, rsum = learning_curves(read_tables(tmp_path / "history"))
     middle = (TOP + BOTTOM) / 2
     assert loss.best_label_at < middle < rsum.best_label_at
+
+
+def test_the_validation_stands_beside_chance_and_baseline_and_no_other_curve_does(tmp_path):
+    write_history(tmp_path, {"train/loss": [3, 2], "val/rsum": [100.0, 300.0], "val/mean": [1.0, 2.0]})
+    levels = {"chance": {"rsum": 10.0, "loss": 1.0}, "baseline": {"rsum": 400.0}}
+    loss, rsum, mean = learning_curves(replace(read_tables(tmp_path / "history"), levels=levels))
+    assert [(level.kind, level.label) for level in rsum.levels] == [
+        ("chance", "chance 10"),
+        ("baseline", "baseline 400"),
+    ]
+    chance, baseline = (level.at for level in rsum.levels)
+    assert TOP <= baseline < rsum.dots[0].y < chance <= BOTTOM
+    assert rsum.summary.endswith("chance: 10; baseline: 400")
+    assert list(loss.levels) == list(mean.levels) == []
 
 
 def test_steps_are_labeled_with_the_unit_of_the_history():

@@ -73,13 +73,13 @@ def test_the_history_of_another_model_is_refused_with_both_digests(tmp_path):
     write_run(tmp_path, more=FULL)
     evaluation = read_run(tmp_path).artifact
     write_history(tmp_path, {"train/loss": [1.0]})
-    assert read_history(tmp_path / "history", evaluation).series == {"train/loss": {1: 1.0}}
+    assert read_history(tmp_path / "history", evaluation, {}).series == {"train/loss": {1: 1.0}}
     write_history(tmp_path, {"train/loss": [1.0]}, model="ab" * 32)
     made = FULL["model"]["digest"][:12]
     with refused(
         f"ranks.h5 was made from model {made}…, but ", "history was made from model abab", "run `dvc repro`"
     ):
-        read_history(tmp_path / "history", evaluation)
+        read_history(tmp_path / "history", evaluation, {})
 
 
 def test_a_history_without_a_seal_is_refused(tmp_path):
@@ -87,7 +87,7 @@ def test_a_history_without_a_seal_is_refused(tmp_path):
     write_history(tmp_path, {"train/loss": [1.0]})
     (tmp_path / "history/history.json").unlink()
     with pytest.raises(InputError, match=r"history\.json: no such file; run `dvc repro`"):
-        read_history(tmp_path / "history", read_run(tmp_path).artifact)
+        read_history(tmp_path / "history", read_run(tmp_path).artifact, {})
 
 
 @pytest.mark.parametrize("file", ["retrieval.json", "intervals.json"])
@@ -139,6 +139,6 @@ def test_a_history_with_pipes_or_with_folders_that_are_nested_too_deeply_is_read
     os.mkfifo(tmp_path / "history/plots/metrics/pipe.tsv")
     assert list(read_tables(tmp_path / "history").series) == ["val/rsum"]
     Path(tmp_path, "history/plots/metrics", *["a"] * 150).mkdir(parents=True)
-    for read in (read_tables, lambda folder: read_history(folder, read_run(tmp_path).artifact)):
+    for read in (read_tables, lambda folder: read_history(folder, read_run(tmp_path).artifact, {})):
         with pytest.raises(InputError, match="more than 100 folders are nested here, which is the limit"):
             read(tmp_path / "history")

@@ -17,6 +17,7 @@ def test_the_baseline_names_split_protocol_and_inputs(ready):
     found = content["test_full"]
     assert found["images"] == 4
     assert found["rsum_low"] <= found["rsum"] <= found["rsum_high"]
+    assert 0 < found["validation_rsum"] <= 600
     assert content["made_from"]["embeddings"] == Rows.open(Path("features/embeddings")).artifact.digest
     first = BASELINE.read_bytes()
     ready("baseline")
