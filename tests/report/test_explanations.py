@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from fne.report.page import environment
 from fne.store.catalog import read_captions
 from fne.store.rows import Rows
 from tests.stages.test_report import HOSTILE, Tags
+from tests.support.imports import ROOT
 from tests.support.report import read_run, write_run
 
 SENTENCES = [
@@ -111,3 +115,22 @@ def test_a_reader_scores_sentences_as_their_stored_vectors_do(finished, monkeypa
     assert any(abs(each.drop) > 0 for each in told)
     assert reader.words([]) == {}
     assert replace(reader).best(image, [text]) == 0
+
+
+def test_the_default_model_reads_sentences_without_torch(finished):
+    program = """
+import sys
+from pathlib import Path
+import stages.report
+from fne.evaluation.read_sentences import SentenceReader
+from fne.store.rows import Rows
+vectors = Path("vectors")
+model, words = Path("models/matching/model.safetensors"), Path("captions/vocabulary.json")
+reader = SentenceReader.open(model, words, vectors / "images", Rows.open(vectors / "captions").artifact)
+print(len(reader.words([(reader.images.ids[0], "A red dog.")])), "torch" in sys.modules)
+"""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=finished, env=environment, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("1 False\n", "")
