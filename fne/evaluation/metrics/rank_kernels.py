@@ -43,19 +43,6 @@ def count_better(
 
 
 @_compiled
-def count_nan(scores: np.ndarray) -> int:
-    """Return the number of NaN scores."""
-    rows, columns = scores.shape
-    found = 0
-    for row in range(rows):
-        unequal = np.int32(0)
-        for column in range(columns):
-            unequal += np.int32(scores[row, column] != scores[row, column])
-        found += int(unequal)
-    return found
-
-
-@_compiled
 def keep_best(
     scores: np.ndarray,
     row_numbers: np.ndarray,

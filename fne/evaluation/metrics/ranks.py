@@ -18,9 +18,12 @@ from torch import Tensor
 
 from fne.core.device import download
 from fne.core.processes import ALONE, Processes
+from fne.evaluation.metrics import rank_counts
 
 Similarity = Callable[[Tensor, Tensor], Tensor]
 BLOCK = 512  # images per block of scores
+# Up to so many scores, compiled loops take longer to load than NumPy takes to compute.
+FEW_SCORES = 2**18
 MULTIPLE = 16  # block sizes are rounded up to a multiple of this
 
 
@@ -176,9 +179,7 @@ class _Tally:
             np.concatenate(processes.gather(torch.from_numpy(each)).numpy().reshape(of_all), axis=1)
             for each in (self.best, self.best_scores)
         )
-        chosen = np.lexsort((best, -scores), axis=1)[:, : self.best.shape[1]]
-        self.best = np.take_along_axis(best, chosen, axis=1)
-        self.best_scores = np.take_along_axis(scores, chosen, axis=1)
+        self.best, self.best_scores = rank_counts.top_matches(best, scores, self.best.shape[1])
 
     def in_order(self, values: np.ndarray) -> Tensor:
         """Return values of the queries in the order of their indices."""
@@ -188,15 +189,12 @@ class _Tally:
 
 
 def _add(block: Block, wrong_scores: np.ndarray, by_image: _Tally, by_caption: _Tally) -> None:
-    from fne.evaluation.metrics.rank_kernels import (  # numba: slow to import
-        count_better,
-        count_nan,
-        keep_best,
-    )
-
-    invalid = count_nan(block.scores)
+    invalid = np.count_nonzero(np.isnan(block.scores))
     if invalid:
         raise ValueError(f"{invalid} scores of images {block.images.start} and following are NaN")
+    count_better, keep_best = rank_counts.count_better, rank_counts.keep_best
+    if len(by_image.numbers) * len(by_caption.numbers) > FEW_SCORES:
+        from fne.evaluation.metrics.rank_kernels import count_better, keep_best  # numba: slow to import
     count_better(
         wrong_scores,
         by_image.true_scores[block.images],

@@ -9,6 +9,9 @@ from fne.evaluation.metrics.ranks import Blocks, rank
 from fne.matching.similarities import SIMILARITIES, cosine
 from tests.support.processes import in_processes
 
+# In compiled loops, and in NumPy.
+COUNTED = st.sampled_from([0, ranks.FEW_SCORES])
+
 
 def plain_ranks(scores: list[list[float]], caption_image: list[int]) -> tuple[list[int], list[int]]:
     """Compute ranks by sorting, with wrong items before true ones where scores are equal."""
@@ -44,20 +47,22 @@ def datasets(draw):
     )
 
 
-@given(datasets(), st.integers(1, 5))
-def test_ranks_equal_those_of_sorting_in_plain_python(dataset, block):
+@given(datasets(), st.integers(1, 5), COUNTED)
+def test_ranks_equal_those_of_sorting_in_plain_python(dataset, block, few):
     images, captions, caption_image = dataset
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranks, "FEW_SCORES", few)
         patch.setattr(ranks, "BLOCK", block)
         ranking = rank(images, captions, torch.tensor(caption_image), cosine, top=3)
     expected = plain_ranks((images @ captions.T).tolist(), caption_image)
     assert (ranking.image_ranks.tolist(), ranking.caption_ranks.tolist()) == expected
 
 
-@given(datasets(), st.integers(1, 5))
-def test_the_top_matches_equal_a_stable_sort_for_any_block_size(dataset, block):
+@given(datasets(), st.integers(1, 5), COUNTED)
+def test_the_top_matches_equal_a_stable_sort_for_any_block_size(dataset, block, few):
     images, captions, caption_image = dataset
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranks, "FEW_SCORES", few)
         patch.setattr(ranks, "BLOCK", block)
         ranking = rank(images, captions, torch.tensor(caption_image), cosine, top=3)
     scores = (images @ captions.T).tolist()
@@ -90,10 +95,11 @@ def test_captions_may_come_in_any_order(dataset, block, random):
         assert other.image_best[image].tolist() == expected
 
 
-@given(datasets(), st.integers(1, 5))
-def test_ties_equal_those_counted_in_plain_python(dataset, block):
+@given(datasets(), st.integers(1, 5), COUNTED)
+def test_ties_equal_those_counted_in_plain_python(dataset, block, few):
     images, captions, owners = dataset
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranks, "FEW_SCORES", few)
         patch.setattr(ranks, "BLOCK", block)
         ranking = rank(images, captions, torch.tensor(owners), cosine, top=0)
     scores = (images @ captions.T).tolist()
