@@ -26,7 +26,7 @@ from fne.evaluation.metrics.ranks import rank
 from fne.evaluation.metrics.recall import sum_of_recalls, summarize
 from fne.matching.data import MatchingInputs
 from fne.matching.model import Matcher, Shape
-from fne.matching.second_moments import AlignmentError, FewImages, Moments, Solution
+from fne.matching.second_moments import AlignmentError, FewImages, PairMoments, Solution
 from fne.matching.settings import ClosedForm
 from fne.matching.similarities import cosine
 from fne.store.layout import count_views, mean_of_views, value_fault
@@ -206,14 +206,14 @@ def fit(
     if text is None:
         text = word_features(training.bags, words, settings, vectors, memory)
     features = rows.features // count_views(rows.layers)
-    moments: Moments | FewImages
+    moments: PairMoments | FewImages
     if len(training) < features and NUMBER * len(training) * features <= FEW_BYTES:
         moments = FewImages(features, text.dim)
     else:
         needed, size = needed_memory(features, text.dim), NUMBER * features**2 / 1e9
         what = f"the second moment of {features:,} image features ({size:.1f} GB) and its factor"
         _refuse_large(needed, what, "keep fewer layers (embed.layers)", memory)
-        moments = Moments(features, text.dim)
+        moments = PairMoments(features, text.dim)
     single = replace(text, table=text.table.float())
     _add(moments, rows, fitted_on, single)
     trials = _try_grid(moments, rows, judged_by, single, method, settings)
@@ -318,7 +318,7 @@ def _refuse_large(needed: int, what: str, remedy: str, memory: int | None) -> No
         )
 
 
-def _add(moments: Moments | FewImages, rows: Rows, images: CaptionedImages, text: WordFeatures) -> None:
+def _add(moments: PairMoments | FewImages, rows: Rows, images: CaptionedImages, text: WordFeatures) -> None:
     """Add images and their captions to the moments, in the order of the store."""
     place = {image_id: position for position, image_id in enumerate(images.ids)}
     order = [place[image_id] for image_id in rows.ids if image_id in place]
@@ -337,7 +337,7 @@ def _read(rows: Rows, ids: Sequence[str]) -> Tensor:
 
 
 def _try_grid(
-    moments: Moments | FewImages,
+    moments: PairMoments | FewImages,
     rows: Rows,
     judged_by: CaptionedImages,
     text: WordFeatures,

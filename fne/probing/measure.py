@@ -22,10 +22,10 @@ from fne.evaluation.metrics.ranks import rank
 from fne.evaluation.metrics.recall import RECALLS, chance_of_rsum, retrieval_values
 from fne.evaluation.metrics.tag_metrics import mean_average_precision
 from fne.matching.closed_form import cca
-from fne.matching.second_moments import CONSTANT
+from fne.matching.second_moments import CONSTANT, Moments, Solution, symmetric
 from fne.matching.similarities import cosine
 from fne.probing.images import LEAST, Images, Words, divide_gallery, images_of, known_labels
-from fne.probing.moments import Moments, cka_map
+from fne.probing.moments import cka_map, regression, square
 from fne.probing.neighbors import DISTANCES, Nearest, neighbors, unit
 from fne.probing.settings import Layers
 from fne.store.catalog import Captioned
@@ -34,6 +34,7 @@ from fne.store.rows import Rows
 from fne.text.bags import WordFeatures, inverse_document_frequencies, tfidf_features
 
 BLOCK = 1024  # images read at once
+WIDE = 8192  # columns up to which products are added up in float64, which then take a quarter of a gigabyte
 HELD = 0.2  # fraction of the training images that choose the regularization, at most
 # As usual for the closed form of this project, where a grid chooses them.
 TEXT_REGULARIZATION, POWER = 0.3, 1.5
@@ -127,9 +128,8 @@ class _Run:
         moments = Moments(found.dim)
         for start in range(0, len(bags), BLOCK):
             moments.add(found.of(bags.select(np.arange(start, min(start + BLOCK, len(bags))))))
-        every = slice(0, found.dim)
-        upper = moments.covariance(every, every).float().triu()
-        self.text_mean, self.text_covariance = moments.mean.float(), upper + upper.triu(1).T
+        self.text_mean = moments.mean.float()
+        self.text_covariance = symmetric(moments.covariance().float())
         return found
 
     def measure(self, shown: Progress) -> Json:
@@ -141,7 +141,8 @@ class _Run:
         ]
         text_dim = self.text.dim if self.text else 0
         *self.columns, self.text_columns, self.label_columns = _slices([*widths, text_dim, len(self.labels)])
-        moments = Moments(self.label_columns.stop)
+        count = self.label_columns.stop
+        moments = Moments(count, torch.float64 if count <= WIDE else torch.float32)
         spread = [np.full(sum(self.sizes), bound, dtype=np.float32) for bound in (np.inf, -np.inf)]
         self._add(moments, self.fitted, spread, shown)
         chosen, probes = self._choose(moments)
@@ -284,14 +285,14 @@ class _Run:
         variance = moments.variance(columns) / features
         if variance <= CONSTANT or self.text is None or images.captions is None:
             return 0.0, None
-        solution = moments.solution(
-            columns, self.text_columns, self.text_covariance, regularization * variance
-        )
+        weights, predicted = regression(moments, columns, self.text_columns, regularization * variance)
+        mean = moments.mean.float()
+        solution = Solution(weights, mean[columns], mean[self.text_columns], self.text_covariance, predicted)
         axes = cca(solution, TEXT_REGULARIZATION, self.settings.dim)
         scales = axes.scales**POWER
-        predicted = (judged[:, columns] - solution.image_mean) @ solution.regression
+        images_at = (judged[:, columns] - solution.image_mean) @ weights
         sentences = (self.text.of(images.captions.bags) - self.text_mean) @ (axes.of_text * scales)
-        vectors = functional.normalize(predicted @ (axes.of_images * scales), dim=1)
+        vectors = functional.normalize(images_at @ (axes.of_images * scales), dim=1)
         owners = images.captions.owners
         found = rank(vectors, functional.normalize(sentences, dim=1), torch.from_numpy(owners), cosine, 0)
         by_image, by_caption = found.image_ranks.numpy(), found.caption_ranks.numpy()
@@ -315,7 +316,7 @@ class _Run:
         variance = moments.variance(columns) / self.sizes[number]
         if variance <= CONSTANT:
             return np.zeros((len(judged), len(self.labels)))
-        weights, _ = moments.regression(columns, self.label_columns, regularization * variance)
+        weights, _ = regression(moments, columns, self.label_columns, regularization * variance)
         mean = moments.mean.float()
         scores = (judged[:, columns] - mean[columns]) @ weights + mean[self.label_columns]
         return scores.numpy()
@@ -422,8 +423,8 @@ def _dead(low: np.ndarray, high: np.ndarray) -> Json:
 
 def _effective_rank(moments: Moments, columns: slice) -> float | None:
     """Return the participation ratio of the variances: how many equal ones would be as concentrated."""
-    square = moments.square(columns, columns)
-    return _round(moments.variance(columns) ** 2 / square) if square > CONSTANT**2 else None
+    squares = square(moments, columns, columns)
+    return _round(moments.variance(columns) ** 2 / squares) if squares > CONSTANT**2 else None
 
 
 def _spearman(first: Sequence[float | None], second: Sequence[float | None]) -> float | None:

@@ -12,7 +12,7 @@ from fne.evaluation.metrics.recall import sum_of_recalls, summarize
 from fne.matching import closed_form, second_moments
 from fne.matching.closed_form import METHODS, Alignment, CaptionedImages, fit, needed_memory, to_matcher
 from fne.matching.model import Matcher, Shape
-from fne.matching.second_moments import FewImages, Moments
+from fne.matching.second_moments import FewImages, PairMoments
 from fne.matching.settings import ClosedForm
 from fne.matching.similarities import cosine
 from fne.store.layout import Layer
@@ -172,7 +172,7 @@ def test_the_canonical_correlations_of_known_gaussians_are_found():
     other = torch.from_numpy(generator.normal(size=(count, 3)))
     text = correlations * shared + (1 - correlations**2).sqrt() * other
     mix_images, mix_text = (torch.from_numpy(generator.normal(size=(3, 3))) for _ in range(2))
-    moments = Moments(3, 3)
+    moments = PairMoments(3, 3)
     moments.add(shared @ mix_images + 5, text @ mix_text - 2, torch.ones(count, dtype=torch.int64))
     solution = moments.solve(1e-9)
     axes = METHODS["cca"](solution, 1e-9, 3)
@@ -357,7 +357,7 @@ def test_few_images_give_the_solution_of_the_moments(images):
     rows = torch.randn(images, FEATURES, generator=generator, dtype=torch.float64) + 1
     counts = torch.randint(1, 4, (images,), generator=generator)
     text = torch.randn(int(counts.sum()), 5, generator=generator, dtype=torch.float64)
-    both = Moments(FEATURES, 5), FewImages(FEATURES, 5)
+    both = PairMoments(FEATURES, 5), FewImages(FEATURES, 5)
     ends = torch.cumsum(counts, 0).tolist()
     for each in both:  # in two blocks
         each.add(rows[:3], text[: ends[2]], counts[:3])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fne.probing.moments import Moments, cka_map
+from fne.matching.second_moments import Moments
+from fne.probing.moments import cka_map, regression
 
 
 def kernels(layers):
@@ -78,7 +79,7 @@ def test_the_regression_is_that_of_scikit_learn(layers):
     features, targets = layers[1], layers[2][:, :3]
     moments = Moments(9)
     moments.add(torch.from_numpy(np.concatenate([features, targets], axis=1)))
-    weights, _ = moments.regression(slice(0, 6), slice(6, 9), 0.3)
+    weights, _ = regression(moments, slice(0, 6), slice(6, 9), 0.3)
     ridge = Ridge(alpha=0.3 * len(features)).fit(features, targets)
     np.testing.assert_allclose(weights.numpy(), ridge.coef_.T, atol=1e-5)
     predicted = (features - features.mean(axis=0)) @ weights.double().numpy() + moments.mean[6:].numpy()
