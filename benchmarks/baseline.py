@@ -64,9 +64,11 @@ def vocabulary(captions: Path, ids: Sequence[str]) -> dict[str, int]:
 
 def score(found: Alignment, rows: Rows, images: CaptionedImages) -> float:
     """Return the sum of recalls of an alignment on some images."""
-    weights = {name.removeprefix("text_encoder."): value for name, value in found.state().items()}
+    weights = {name.removeprefix("text_encoder."): value.numpy() for name, value in found.state.items()}
     table, offsets = weights["words.weight"], images.bags.offsets
-    pictures = rows.read(images.ids).astype(np.float32) @ found.image_weight.T + found.image_bias
+    pictures = (
+        rows.read(images.ids).astype(np.float32) @ weights["image_head.weight"].T + weights["image_head.bias"]
+    )
     sentences = np.stack(
         [tfidf(table[images.bags.words[start:stop]], weights) for start, stop in pairwise(offsets)]
     )

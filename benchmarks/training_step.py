@@ -20,8 +20,7 @@ from benchmarks.timing import Ratio, compare, print_table, ratio
 from fne.evaluation.metrics.ranks import Similarity
 from fne.matching.data import PairBatch as PairBatch
 from fne.matching.data import PairDraw
-from fne.matching.hard_negatives import LossChoices
-from fne.matching.losses import bind
+from fne.matching.hard_negatives import LossChoices, mined_loss
 from fne.matching.model import Matcher, Shape, new_matcher
 from fne.matching.task import MatchingData, MatchingTask, Objective
 from fne.training.best_epoch import Phase
@@ -131,12 +130,10 @@ def _measure(
 def _step(
     matcher: Matcher, embed: Embed, similarity: Similarity, optimizer: torch.optim.Optimizer
 ) -> Callable[[Batch], float]:
-    loss = bind("sum_hinge", LossChoices())
-
     def step(batch: Batch) -> float:
         scores = similarity(*embed(*batch))
         true_pairs, truth = torch.eye(len(scores), dtype=torch.bool), torch.arange(len(scores))
-        total = loss(scores, true_pairs, truth, MARGIN)
+        total = mined_loss("sum_hinge", LossChoices(), scores, true_pairs, truth, MARGIN)
         optimizer.zero_grad()
         total.backward()
         CLIPS["global"]([list(matcher.parameters())], CLIP)

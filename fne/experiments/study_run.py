@@ -37,7 +37,7 @@ from fne.experiments.study_results import StudyResult, find_result, keep_result
 from fne.features.embeddings import EMBEDDINGS, Embed, EmbedText, kept_features
 from fne.features.standardize import fit
 from fne.features.write_embeddings import open_source, write_embeddings
-from fne.matching.closed_form import align_pairs, to_matcher, word_features
+from fne.matching.closed_form import align_pairs, matcher_of, word_features
 from fne.matching.data import MatchingInputs, Pairs, read_inputs
 from fne.matching.methods import make_model
 from fne.matching.model import Matcher
@@ -369,7 +369,7 @@ class Workspace:
             "text_regularization": found.chosen.text_regularization,
             "power": found.chosen.power,
         }
-        return to_matcher(found), found.chosen.rsum, chosen
+        return matcher_of(found.state), found.chosen.rsum, chosen
 
 
 def divide(

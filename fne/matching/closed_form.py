@@ -96,35 +96,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Alignment:
-    """The maps of both sides into the joint space, in float32, and how they were chosen."""
+    """The weights of a model by their names in the `Matcher`, in float32, and how they were chosen."""
 
-    image_weight: np.ndarray  # (dim, features)
-    image_bias: np.ndarray  # (dim)
-    words: np.ndarray | None  # (words, dim + 1): weighted vectors, then the weight
-    rows_weight: np.ndarray | None  # (dim, row): the map of rows of captions, instead of words
-    text_bias: np.ndarray  # (dim)
-    order: float  # the norm of a caption's weights
+    state: dict[str, Tensor]
     chosen: Trial
     trials: list[Trial]
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Return the weights of a `Matcher`: `linear_bias`, and `tfidf` of `word_dim` = dim + 1 or `rows`."""
-        images = {"image_head.weight": self.image_weight, "image_head.bias": self.image_bias}
-        if self.words is None:
-            assert self.rows_weight is not None
-            return images | {ROWS_WEIGHT: self.rows_weight, "text_encoder.head.bias": self.text_bias}
-        return images | {
-            "text_encoder.words.weight": self.words,
-            # The words are vectors of the joint space already.
-            "text_encoder.map.weight": np.eye(len(self.text_bias), dtype=np.float32),
-            "text_encoder.map.bias": self.text_bias,
-            "text_encoder.order": np.array([self.order], dtype=np.float32),
-        }
-
-
-def to_matcher(alignment: Alignment) -> Matcher:
-    """Return an alignment as a model."""
-    return matcher_of({name: torch.from_numpy(value) for name, value in alignment.state().items()})
 
 
 def matcher_of(state: dict[str, Tensor]) -> Matcher:
@@ -383,23 +359,24 @@ def _alignment(
     scales = axes.scales**best.power
     of_images = solution.regression @ axes.of_images * scales  # (features, dim)
     of_text = axes.of_text * scales  # (text_dim, dim)
-    text_bias, words, rows_weight = -solution.text_mean @ of_text, None, None
+    text_bias = -solution.text_mean @ of_text
+    state = {"image_head.weight": of_images.T, "image_head.bias": -solution.image_mean @ of_images}
     if text.components:
         of_rows = text.components.basis @ of_text  # (row, dim)
-        rows_weight, text_bias = _single(of_rows.T), text_bias - text.components.mean @ of_rows
+        state |= {
+            ROWS_WEIGHT: of_rows.T,
+            "text_encoder.head.bias": text_bias - text.components.mean @ of_rows,
+        }
     else:
         weights = torch.from_numpy(text.weights)[:, None]
-        words = _single(torch.cat([weights * (text.table @ of_text), weights], dim=1))
-    return Alignment(
-        image_weight=_single(of_images.T),
-        image_bias=_single(-solution.image_mean @ of_images),
-        words=words,
-        rows_weight=rows_weight,
-        text_bias=_single(text_bias),
-        order=text.order,
-        chosen=best,
-        trials=trials,
-    )
+        state |= {
+            "text_encoder.words.weight": torch.cat([weights * (text.table @ of_text), weights], dim=1),
+            # The words are vectors of the joint space already.
+            "text_encoder.map.weight": torch.eye(len(text_bias)),
+            "text_encoder.map.bias": text_bias,
+            "text_encoder.order": torch.tensor([text.order]),
+        }
+    return Alignment({name: value.float().contiguous() for name, value in state.items()}, best, trials)
 
 
 def _regularized(covariance: Tensor, regularization: float) -> Tensor:
@@ -407,10 +384,6 @@ def _regularized(covariance: Tensor, regularization: float) -> Tensor:
     result = covariance.clone()
     result.diagonal().add_(regularization * covariance.diagonal().mean())
     return result
-
-
-def _single(values: Tensor) -> np.ndarray:
-    return np.ascontiguousarray(values.numpy(), dtype=np.float32)
 
 
 METHODS: dict[str, Callable[[Solution, float, int], Axes]] = {"cca": cca, "ridge": ridge}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from fne.matching.closed_form import align_pairs, to_matcher
+from fne.matching.closed_form import align_pairs, matcher_of
 from fne.matching.data import MatchingInputs, Pairs
 from fne.matching.encode import write_vectors
 from fne.matching.settings import Baseline
@@ -29,7 +29,7 @@ def closed_form_vectors(
     Raises:
         AlignmentError: if they cannot be aligned, for example because there are too few.
     """
-    matcher = to_matcher(align_pairs(inputs, "cca", settings)).to(device)
+    matcher = matcher_of(align_pairs(inputs, "cca", settings).state).to(device)
     pairs = Pairs(records, inputs.rows, read_tokens(tokens))
     with tempfile.TemporaryDirectory() as folder:
         stores = Path(folder, "images"), Path(folder, "captions")

@@ -6,7 +6,9 @@
 
 A batch has negatives in two directions. With an image as the anchor, they are wrong captions:
 a mask (captions, captions) with one row per pair and one column per wrong caption. With a caption
-as the anchor, they are wrong images: a mask (images, captions). A negative with score `wrong` is
+as the anchor, they are wrong images: a mask (images, captions). `hardest="query"` searches the hardest wrong
+answers to each query, as Equation 4 says; `hardest="candidate"` searches the queries that each wrong answer
+disturbs most, as the paper's published code does. A negative with score `wrong` is
 
 - hard if `wrong >= true`: a tie is hard, so that a collapsed model is not without negatives;
 - semi-hard if `wrong < true` and `margin - true + wrong > 0`;
@@ -55,37 +57,15 @@ class LossChoices:
             raise ValueError("the weights of image and caption anchors are both 0: nothing would be learned")
 
 
-def selected(
-    name: str,
-    scores: Tensor,
-    positives: Tensor,
-    truth: Tensor,
-    margin: float,
-    k: int = 1,
-    hardest: str = "query",
-) -> tuple[Tensor, Tensor]:
-    """Return masks of the negatives that a loss counts: (captions, captions), and (images, captions).
-
-    Of equal scores, which ones are among the K hardest is not defined.
-    """
-    mine, _ = MINERS[name]
-    by_image, by_caption = _directions(scores, positives, truth, hardest)
-    return mine(by_image, margin, k), mine(by_caption, margin, k)
-
-
 def mined_loss(
     name: str, choices: LossChoices, scores: Tensor, positives: Tensor, truth: Tensor, margin: float
 ) -> Tensor:
-    """Return the loss of the negatives that are `selected`.
-
-    The loss is 0 with gradient 0 where nothing is selected. For square scores with the true pairs
-    on the diagonal, a sum with weights of 1 has the bits of the losses in `fne.matching.losses`.
-    """
+    """Return the loss of the negatives that `name` counts; 0 with gradient 0 where there are none."""
     mine, values = MINERS[name]
     total = scores.new_zeros(())
     weights = (choices.image_anchors, choices.caption_anchors)
     for direction, weight in zip(
-        _directions(scores, positives, truth, choices.hardest), weights, strict=True
+        negatives_of(scores, positives, truth, choices.hardest), weights, strict=True
     ):
         if weight:
             counted = values(direction, margin, choices.k)
@@ -100,9 +80,10 @@ def collapsed_loss(name: str, choices: LossChoices, positives: Tensor, truth: Te
     return mined_loss(name, choices, scores, positives, truth, margin).item()
 
 
-def _directions(
+def negatives_of(
     scores: Tensor, positives: Tensor, truth: Tensor, hardest: str
 ) -> tuple[Direction, Direction]:
+    """Return the negatives of image anchors, and those of caption anchors."""
     true = scores[truth, torch.arange(len(truth), device=truth.device)]  # (captions)
     image_axis, caption_axis = AXES[hardest]
     # The true score is the same for all answers to a query, so there the order of the scores is that of

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fne.core.device import free_memory
 from fne.core.terminal import format_bytes, say
-from fne.matching.closed_form import align_pairs, matcher_of, to_matcher
+from fne.matching.closed_form import align_pairs, matcher_of
 from fne.matching.data import MatchingInputs, PairDraw, Pairs
 from fne.matching.info_nce import InfoNCE
 from fne.matching.instance_loss import (
@@ -162,7 +162,7 @@ def _align(method: str, settings: ClosedForm, inputs: MatchingInputs) -> Finishe
         f"chosen of {len(found.trials)}: image regularization {chosen.image_regularization:g}, text "
         f"regularization {chosen.text_regularization:g}, power {chosen.power:g}"
     )
-    matcher = to_matcher(found)
+    matcher = matcher_of(found.state)
     if matcher.shape.embed_dim < settings.dim:
         say(
             f"the joint space has {matcher.shape.embed_dim} dimensions instead of {settings.dim}: these "

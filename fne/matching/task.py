@@ -19,10 +19,9 @@ from fne.core.processes import ALONE, Processes
 from fne.evaluation.metrics.recall import has_started
 from fne.matching.data import Draw, PairBatch, Pairs
 from fne.matching.encode import BatchVectors, embed_batch, read_batch
-from fne.matching.hard_negatives import MINERS, LossChoices
+from fne.matching.hard_negatives import MINERS, LossChoices, mined_loss
 from fne.matching.info_nce import InfoNCE
 from fne.matching.instance_loss import Classes
-from fne.matching.losses import bind
 from fne.matching.mined_captions import rank_mined, with_mined_captions
 from fne.matching.model import PRECISIONS, Matcher, parameter_kinds
 from fne.matching.settings import FACTORS, INFO_NCE, TERM_WEIGHTS, Train
@@ -262,7 +261,7 @@ class MatchingTask:
             return rank_mined(scores, objective.margin)
         positives = upload(batch.positives(self._options.negatives), self.matcher.device)
         truth = torch.arange(len(batch), device=scores.device)
-        ranking = bind(objective.name, objective.choices)(scores, positives, truth, objective.margin)
+        ranking = mined_loss(objective.name, objective.choices, scores, positives, truth, objective.margin)
         if objective.name in NOTHING_TO_MINE:
             # Counted on the device, and read only for a warning.
             self._without_negative = (self._without_negative + 1) * ~ranking.detach().any()

@@ -12,7 +12,7 @@ from fne.experiments.study_run import divide, reduce_rows, run_study, settings_o
 from fne.features.embeddings import EMBEDDINGS
 from fne.features.standardize import fit
 from fne.features.write_embeddings import write_embeddings
-from fne.matching.closed_form import CaptionedImages, to_matcher
+from fne.matching.closed_form import CaptionedImages, matcher_of
 from fne.matching.closed_form import fit as align
 from fne.store.catalog import Captioned, captioned_in, read_captions, split_ids
 from fne.store.layout import Layer
@@ -73,7 +73,7 @@ def test_a_result_equals_the_closed_form_computed_by_hand(study, tmp_path):
     rows = Rows.open(tmp_path / "by_hand")
     size = words.artifact.settings["words"]
     own = settings.train.cca
-    matcher = to_matcher(align(rows, images["train"], images["val"], size, "cca", own))
+    matcher = matcher_of(align(rows, images["train"], images["val"], size, "cca", own).state)
     test = images["test"]
     vectors = matcher.embed_images(torch.from_numpy(rows.read(test.ids).astype(np.float32))).detach().numpy()
     bags = test.bags

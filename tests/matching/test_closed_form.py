@@ -10,8 +10,7 @@ from fne.core.errors import InputError
 from fne.evaluation.metrics.ranks import rank
 from fne.evaluation.metrics.recall import sum_of_recalls, summarize
 from fne.matching import closed_form, second_moments
-from fne.matching.closed_form import METHODS, Alignment, CaptionedImages, fit, needed_memory, to_matcher
-from fne.matching.model import Matcher, Shape
+from fne.matching.closed_form import METHODS, Alignment, CaptionedImages, fit, matcher_of, needed_memory
 from fne.matching.second_moments import FewImages, PairMoments
 from fne.matching.settings import ClosedForm
 from fne.matching.similarities import cosine
@@ -74,10 +73,7 @@ def vectors_of(
     found: Alignment, values: np.ndarray, images: CaptionedImages
 ) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of a model with the alignment's weights."""
-    dim = len(found.text_bias)
-    shape = Shape("linear_bias", "tfidf", "cosine", False, values.shape[1], WORDS, dim + 1, dim)
-    matcher = Matcher(shape)
-    matcher.load_state_dict({name: torch.from_numpy(value) for name, value in found.state().items()})
+    matcher = matcher_of(found.state)
     bags = images.bags
     rows = [torch.from_numpy(bags.words[bags.offsets[n] : bags.offsets[n + 1]]) for n in range(len(bags))]
     words = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
@@ -205,7 +201,7 @@ def test_streaming_in_blocks_equals_one_block(data, monkeypatch, block, tile):
 def test_equal_inputs_give_equal_bytes(data):
     first, second = align(*data), align(*data)
     assert first.chosen == second.chosen
-    assert all(np.array_equal(value, second.state()[name]) for name, value in first.state().items())
+    assert all(torch.equal(value, second.state[name]) for name, value in first.state.items())
 
 
 def test_every_point_of_the_grid_is_tried_in_order_and_the_first_of_the_best_wins(data):
@@ -251,7 +247,7 @@ def test_word_vectors_replace_tf_idf(data):
     vectors = np.random.default_rng(3).normal(size=(WORDS, 8)).astype(np.float32)
     found = align(rows, images, vectors, text="vectors")
     values = rows.read(images.ids)
-    assert found.order == 1.0
+    assert found.state["text_encoder.order"] == 1.0
     assert rsum_of(*vectors_of(found, values, images), images) > 100
 
 
@@ -270,7 +266,7 @@ def test_images_without_words_and_empty_captions_are_no_obstacle(data):
     grouped = np.split(np.array(captions, dtype=object), np.cumsum(images.counts)[:-1])
     emptied = [[np.array([], dtype=np.int64)], [np.array([0, 0])], *map(list, grouped[2:])]
     found = align(rows, CaptionedImages.of(images.ids, emptied))
-    assert all(np.isfinite(value).all() for value in found.state().values())
+    assert all(value.isfinite().all() for value in found.state.values())
 
 
 def test_constant_features_do_not_matter_beside_others(tmp_path):
@@ -278,7 +274,8 @@ def test_constant_features_do_not_matter_beside_others(tmp_path):
     wider = np.concatenate([values, np.full((IMAGES, 1), 7.0, dtype=np.float32)], axis=1)
     rows = store(tmp_path / "s", wider, [Layer("conv", FEATURES + 1)])
     found = align(rows, images)
-    assert np.abs(found.image_weight[:, -1]).max() < 1e-6 * np.abs(found.image_weight).max()
+    weight = found.state["image_head.weight"].abs()
+    assert weight[:, -1].max() < 1e-6 * weight.max()
 
 
 def test_features_that_do_not_vary_are_refused(tmp_path):
@@ -339,7 +336,7 @@ def test_coco_with_all_features_of_vgg16_fits_into_four_gigabytes():
 
 def test_more_dimensions_than_the_text_has_are_cut(data):
     found = align(*data, dim=500)
-    assert found.image_weight.shape == (10, FEATURES)
+    assert found.state["image_head.weight"].shape == (10, FEATURES)
 
 
 def test_ternary_rows_are_read_as_numbers(tmp_path):
@@ -348,7 +345,7 @@ def test_ternary_rows_are_read_as_numbers(tmp_path):
     rows = store(tmp_path / "s", values, [Layer("conv", FEATURES)], dtype="ternary")
     plain = store(tmp_path / "p", values.astype(np.float32), [Layer("conv", FEATURES)])
     one, other = (fit(each, images, None, WORDS, "cca", SETTINGS) for each in (rows, plain))
-    assert np.array_equal(one.image_weight, other.image_weight)
+    assert torch.equal(one.state["image_head.weight"], other.state["image_head.weight"])
 
 
 @pytest.mark.parametrize("images", [7, 11])
@@ -395,15 +392,17 @@ def test_rows_of_captions_are_aligned_like_their_principal_components_as_words(d
     found = fit(rows, by_row, None, 0, method, changed(text="rows", text_dim=text_dim), captions)
     expected = fit(rows, by_word, None, len(words), method, changed(text="vectors"), words)
     assert astuple(found.chosen) == pytest.approx(astuple(expected.chosen))
-    matcher = to_matcher(found)
+    matcher = matcher_of(found.state)
     with torch.no_grad():
         vectors = matcher.text_encoder(torch.from_numpy(captions), torch.ones(len(captions))).numpy()
-    theirs = expected.words[1:, :-1] + expected.text_bias
+    words, bias = (expected.state[f"text_encoder.{name}"] for name in ("words.weight", "map.bias"))
+    theirs = (words[1:, :-1] + bias).numpy()
     # The axes may differ in sign.
     assert np.allclose(
         vectors @ vectors.T, theirs @ theirs.T, rtol=2e-3, atol=2e-3 * np.abs(theirs @ theirs.T).max()
     )
-    mapped = [each.image_weight.T @ each.image_weight for each in (found, expected)]
+    maps = [each.state["image_head.weight"].numpy() for each in (found, expected)]
+    mapped = [each.T @ each for each in maps]
     assert np.allclose(*mapped, rtol=2e-3, atol=2e-3 * np.abs(mapped[1]).max())
     assert matcher.shape.text_encoder == "rows"
     assert matcher.shape.word_dim == 9

@@ -7,8 +7,7 @@ from fne.core.distributed_layers import Step
 from fne.core.processes import ALONE
 from fne.matching import encode as encoding
 from fne.matching.encode import embed_batch, encode_captions, encode_images, read_batch, vector_shards
-from fne.matching.hard_negatives import MINERS, LossChoices
-from fne.matching.losses import bind
+from fne.matching.hard_negatives import MINERS, LossChoices, mined_loss
 from fne.matching.model import Shape, new_matcher
 from fne.matching.similarities import SIMILARITIES
 from tests.support.pairs import Doubled, draw_batches
@@ -23,7 +22,7 @@ def gradients(pairs, shape, loss, batch, processes):
     rows = read_batch(matcher, Doubled(pairs).source, batch.part(part))
     vectors = embed_batch(matcher, rows, pairs.captions(batch.caption_ids[part]), step)
     scores = matcher.similarity(vectors.images, vectors.captions)
-    total = bind(loss, LossChoices(k=2))(scores, batch.positives(), torch.arange(len(scores)), 0.2)
+    total = mined_loss(loss, LossChoices(k=2), scores, batch.positives(), torch.arange(len(scores)), 0.2)
     total.backward()
     processes.add_gradients(matcher.parameters())
     statistics = {name: each.numpy() for name, each in matcher.named_buffers()}

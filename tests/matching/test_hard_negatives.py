@@ -15,7 +15,7 @@ from fne.matching.hard_negatives import (
     LossChoices,
     collapsed_loss,
     mined_loss,
-    selected,
+    negatives_of,
 )
 from fne.matching.similarities import cosine
 
@@ -43,6 +43,12 @@ def batches(count: int):
         if number % 3:
             scores = scores.mul(4).round().div(8)
         yield scores, positives, truth, (0.05, 0.2, 1.0)[number % 3]
+
+
+def selected(name, scores, positives, truth, margin, k=1, hardest="query"):
+    """The masks of the negatives that a loss counts, with images and with captions as anchors."""
+    mine, _ = MINERS[name]
+    return [mine(each, margin, k) for each in negatives_of(scores, positives, truth, hardest)]
 
 
 def wanted(name: str, true: float, wrong: float, margin: float) -> bool:

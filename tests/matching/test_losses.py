@@ -6,8 +6,7 @@ from pytorch_metric_learning.miners import BatchHardMiner
 from pytorch_metric_learning.reducers import SumReducer
 from torch.nn.functional import normalize
 
-from fne.matching.hard_negatives import AXES, MINERS, LossChoices
-from fne.matching.losses import bind
+from fne.matching.hard_negatives import AXES, MINERS, LossChoices, mined_loss
 from fne.matching.settings import Train
 from fne.matching.similarities import cosine
 
@@ -16,8 +15,10 @@ MARGIN = 0.2
 
 def bound(name, hardest="query", k=1):
     """A loss on square scores whose true pairs are on the diagonal."""
-    loss = bind(name, LossChoices(hardest=hardest, k=k))
-    return lambda scores, positives, margin: loss(scores, positives, torch.arange(len(scores)), margin)
+    choices = LossChoices(hardest=hardest, k=k)
+    return lambda scores, positives, margin: mined_loss(
+        name, choices, scores, positives, torch.arange(len(scores)), margin
+    )
 
 
 def plain_sum(scores, positives, margin):

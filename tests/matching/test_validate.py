@@ -3,8 +3,7 @@ import pytest
 import torch
 
 from fne.evaluation.metrics.recall import has_started
-from fne.matching.hard_negatives import LossChoices
-from fne.matching.losses import bind
+from fne.matching.hard_negatives import LossChoices, mined_loss
 from fne.matching.validate import collapse_warning, flat_loss, is_flat, mining_warning
 from fne.training.best_epoch import Point, Scores
 
@@ -35,7 +34,7 @@ def test_a_loss_that_stays_at_twice_the_margin_is_flat(losses, flat):
 def test_the_flat_loss_depends_on_negatives_anchors_and_reduction(loss, choices, batch, flat):
     assert flat_loss(loss, choices, 0.05, [batch, batch]) == pytest.approx(flat)
     scores, positives = torch.ones(batch, batch), torch.eye(batch, dtype=torch.bool)
-    found = bind(loss, choices)(scores, positives, torch.arange(batch), 0.05)
+    found = mined_loss(loss, choices, scores, positives, torch.arange(batch), 0.05)
     assert found.item() / batch == pytest.approx(flat, rel=1e-5)
 
 
