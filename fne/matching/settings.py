@@ -11,9 +11,11 @@ from fne.training.settings import Rate, TrainingSection
 if TYPE_CHECKING:
     from fne.text.word_vectors import WordVectors
 
-# Text encoders that read rows of captions in place of words.
+# Text encoders of words, and those that read rows of captions in place of words.
+WORDS = ("bigru", "bilstm", "bow", "bow_mlp", "bow_mlp_bn_first", "gru", "lstm", "text_cnn", "tfidf")
 ROWS = ("rows", "rows_mlp", "rows_mlp_bn_first")
-# The loss without a margin.
+# The losses with a margin, and the one without.
+HINGES = ("hard_hinge", "max_hinge", "semi_hard_hinge", "sum_hinge", "top_k_hinge")
 INFO_NCE = "info_nce"
 # Text encoders with a reader for each direction.
 BIDIRECTIONAL = ("bigru", "bilstm")
@@ -32,38 +34,52 @@ CLOSED_FORM = {
     "words": "learned",
 }
 
-# The weight of a term of the objective; 0: the term is not computed.
-Weight = Annotated[float, Field(ge=0, lt=1e6)]
 Positive = Annotated[float, Field(gt=0)]
 Width = Annotated[int, Field(ge=1, le=65536)]
-Widths = Annotated[list[Width], Field(min_length=1)]
-Initial = Annotated[str, one_of(("fan_in", "xavier"))]
-
-HIDDEN = "units of each hidden layer"
-DROPOUT = "the fraction of a hidden layer that is dropped"
-MOMENTUM = "the weight of a new batch in the running statistics of batch normalization"
-EPSILON = "added to the variance in batch normalization"
-INITIAL = "initial weights"
+# Values of several blocks.
+Hidden = Annotated[list[Width], Field(min_length=1, description="units of each hidden layer")]
+Dropped = Annotated[float, Field(ge=0, lt=1, description="the fraction of a hidden layer that is dropped")]
+Momentum = Annotated[
+    float,
+    Field(
+        gt=0, le=1, description="the weight of a new batch in the running statistics of batch normalization"
+    ),
+]
+Epsilon = Annotated[float, Field(gt=0, description="added to the variance in batch normalization")]
+Initial = Annotated[str, one_of(("fan_in", "xavier")), Field(description="initial weights")]
+ImageGrid = Annotated[
+    list[Positive], Field(min_length=1, description="regularization of the images' covariance")
+]
+TextGrid = Annotated[
+    list[Positive], Field(min_length=1, description="regularization of the captions' covariance")
+]
+TextDim = Annotated[
+    int,
+    Field(ge=0, description="dimensions of latent semantic analysis, or principal components; 0: all"),
+]
+# Values per phase; a term of the objective with weight 0 is not computed.
+Weights = Annotated[list[Annotated[float, Field(ge=0, lt=1e6)]], PerPhase]
+Rates = Annotated[list[Rate], PerPhase]
 HARDEST = "the hardest negatives are searched for each query, or for each candidate"
 
 
 class Branch(Section):
     """Fully connected layers with batch normalization and dropout."""
 
-    hidden: Widths = Field([512], description=HIDDEN)
-    dropout: float = Field(0.5, ge=0, lt=1, description=DROPOUT)
-    batch_norm_momentum: float = Field(0.1, gt=0, le=1, description=MOMENTUM)
-    batch_norm_epsilon: float = Field(1e-05, gt=0, description=EPSILON)
-    initial: Initial = Field("xavier", description=INITIAL)
+    hidden: Hidden = Field([512])
+    dropout: Dropped = 0.5
+    batch_norm_momentum: Momentum = 0.1
+    batch_norm_epsilon: Epsilon = 1e-05
+    initial: Initial = "xavier"
 
 
 class DualPath(Section):
     """Fully connected layers with batch normalization after every one, and no biases."""
 
-    hidden: Widths = Field([512], description=HIDDEN)
-    batch_norm_momentum: float = Field(0.05, gt=0, le=1, description=MOMENTUM)
-    batch_norm_epsilon: float = Field(0.001, gt=0, description=EPSILON)
-    initial: Initial = Field("fan_in", description=INITIAL)
+    hidden: Hidden = Field([512])
+    batch_norm_momentum: Momentum = 0.05
+    batch_norm_epsilon: Epsilon = 0.001
+    initial: Initial = "fan_in"
 
 
 class Gru(Section):
@@ -93,9 +109,9 @@ class TextCnn(Section):
     pool: Annotated[str, one_of(("max", "mean"))] = Field(
         "mean", description="how the last positions become one vector"
     )
-    batch_norm_momentum: float = Field(0.05, gt=0, le=1, description=MOMENTUM)
-    batch_norm_epsilon: float = Field(0.001, gt=0, description=EPSILON)
-    initial: Initial = Field("fan_in", description=INITIAL)
+    batch_norm_momentum: Momentum = 0.05
+    batch_norm_epsilon: Epsilon = 0.001
+    initial: Initial = "fan_in"
 
 
 class MaxHinge(Section):
@@ -118,8 +134,7 @@ class InfoNCE(Section):
     )
     learned: bool = Field(False, description="whether the temperature is trained, down to 0.01")
     positives: Annotated[str, one_of(("all", "own"))] = Field(
-        "own",
-        description="what is right for an image: its own caption, or all of its captions in the batch",
+        "own", description="what is right for an image: its own caption, or all of its captions in the batch"
     )
 
 
@@ -144,16 +159,10 @@ class ClosedForm(Section):
         "tfidf",
         description="bags of words, or what `tokenize.vectors` has: means of word vectors, rows of captions",
     )
-    text_dim: int = Field(
-        1500, ge=0, description="dimensions of latent semantic analysis, or principal components; 0: all"
-    )
+    text_dim: TextDim = 1500
     min_count: int = Field(3, ge=1, description="captions that a word must be in")
-    image_regularization: Annotated[list[Positive], Field(min_length=1)] = Field(
-        [0.1, 0.5, 2.0], description="regularization of the images' covariance"
-    )
-    text_regularization: Annotated[list[Positive], Field(min_length=1)] = Field(
-        [0.3, 1.0], description="regularization of the captions' covariance"
-    )
+    image_regularization: ImageGrid = Field([0.1, 0.5, 2.0])
+    text_regularization: TextGrid = Field([0.3, 1.0])
     power: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)] = Field(
         [1.0, 1.5, 2.0], description="power of the canonical correlations"
     )
@@ -167,15 +176,9 @@ class ClosedForm(Section):
 class Ridge(ClosedForm):
     """Closed-form alignment by ridge regression of the captions from the images."""
 
-    text_dim: int = Field(
-        600, ge=0, description="dimensions of latent semantic analysis, or principal components; 0: all"
-    )
-    image_regularization: Annotated[list[Positive], Field(min_length=1)] = Field(
-        [0.03, 0.3, 3.0], description="regularization of the images' covariance"
-    )
-    text_regularization: Annotated[list[Positive], Field(min_length=1)] = Field(
-        [0.1, 0.3], description="regularization of the captions' covariance"
-    )
+    text_dim: TextDim = 600
+    image_regularization: ImageGrid = Field([0.03, 0.3, 3.0])
+    text_regularization: TextGrid = Field([0.1, 0.3])
     power: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)] = Field(
         [0.5], description="power of the singular values"
     )
@@ -201,23 +204,9 @@ class Train(TrainingSection):
     image_head: Annotated[str, one_of(("dual_path", "linear", "linear_bias", "mlp", "mlp_bn_first"))] = Field(
         "linear_bias", description="what maps an embedding into the joint space"
     )
-    text_encoder: Annotated[
-        str,
-        one_of(
-            (
-                "bigru",
-                "bilstm",
-                "bow",
-                "bow_mlp",
-                "bow_mlp_bn_first",
-                "gru",
-                "lstm",
-                *ROWS,
-                "text_cnn",
-                "tfidf",
-            )
-        ),
-    ] = Field("tfidf", description="what maps a caption into the joint space; rows… read rows of captions")
+    text_encoder: Annotated[str, one_of((*WORDS, *ROWS))] = Field(
+        "tfidf", description="what maps a caption into the joint space; rows… read rows of captions"
+    )
     similarity: Annotated[str, one_of(("cosine", "euclidean", "order", "order_root"))] = Field(
         "cosine", description="the score of an image and a caption"
     )
@@ -257,34 +246,26 @@ class Train(TrainingSection):
     rectified: bool = Field(
         False, description="rank by the vectors after ReLU while training; encode gives those before it"
     )
-    loss: Annotated[
-        list[
-            Annotated[
-                str,
-                one_of(("hard_hinge", INFO_NCE, "max_hinge", "semi_hard_hinge", "sum_hinge", "top_k_hinge")),
-            ]
-        ],
-        PerPhase,
-    ] = Field(["sum_hinge"], description="the ranking loss")
+    loss: Annotated[list[Annotated[str, one_of((*HINGES, INFO_NCE))]], PerPhase] = Field(
+        ["sum_hinge"], description="the ranking loss"
+    )
     margin: Annotated[list[Positive], PerPhase] = Field(
         [0.2], description="by how much a true pair must score higher than a negative one"
     )
-    rank_weight: Annotated[list[Weight], PerPhase] = Field(
+    rank_weight: Weights = Field(
         [1.0], description="the weight of the ranking loss; a term with weight 0 is not computed"
     )
-    image_class_weight: Annotated[list[Weight], PerPhase] = Field(
+    image_class_weight: Weights = Field(
         [0.0], description="the weight of the instance loss of images: a classifier names the training image"
     )
-    text_class_weight: Annotated[list[Weight], PerPhase] = Field(
+    text_class_weight: Weights = Field(
         [0.0], description="the weight of the instance loss of captions, by the same classifier"
     )
-    words_rate: Annotated[list[Rate], PerPhase] = Field(
-        [1.0], description="a factor on the learning rate of word vectors"
-    )
-    classifier_rate: Annotated[list[Rate], PerPhase] = Field(
+    words_rate: Rates = Field([1.0], description="a factor on the learning rate of word vectors")
+    classifier_rate: Rates = Field(
         [1.0], description="a factor on the learning rate of the classifier of the instance loss"
     )
-    gain_rate: Annotated[list[Rate], PerPhase] = Field(
+    gain_rate: Rates = Field(
         [1.0], description="a factor on the learning rate of the gains of batch normalization"
     )
     # Variants of `image_head`.
@@ -308,13 +289,9 @@ class Train(TrainingSection):
     ridge: Ridge = Ridge()
 
     @model_validator(mode="after")
-    def _directions_split_evenly(self) -> Self:
+    def _values_fit(self) -> Self:
         if self.text_encoder in BIDIRECTIONAL and self.embed_dim % 2:
             raise ValueError(f"embed_dim must be even for {self.text_encoder!r}, got {self.embed_dim}")
-        return self
-
-    @model_validator(mode="after")
-    def _start_fits(self) -> Self:
         if self.method == "steps" and self.starts_from != "random":
             other = [
                 f"{key} {value!r} instead of {getattr(self, key)!r}"
@@ -323,22 +300,10 @@ class Train(TrainingSection):
             ]
             if other:
                 raise ValueError(f"start {self.start!r} needs {', '.join(other)}")
-        return self
-
-    @model_validator(mode="after")
-    def _has_anchors(self) -> Self:
         if self.image_anchors == 0 == self.caption_anchors:
             raise ValueError("image_anchors and caption_anchors are both 0, so nothing would be learned")
-        return self
-
-    @model_validator(mode="after")
-    def _rectified_or_absolute(self) -> Self:
         if self.rectified and self.absolute:
             raise ValueError("rectified and absolute are both true; choose one of them")
-        return self
-
-    @model_validator(mode="after")
-    def _phases_fit(self) -> Self:
         for number, values in enumerate(self.phase_values(), start=1):
             if not any(values[key] for key in TERM_WEIGHTS):
                 raise ValueError(
