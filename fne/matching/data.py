@@ -264,7 +264,4 @@ def read_inputs(
     return MatchingInputs(training, validation, source, size, pretrained, lineage, longest, read)
 
 
-# What happens to an incomplete last batch, and which pairs of a batch are negatives.
-LAST_BATCH = ("drop", "keep")
-NEGATIVES = ("other_images", "other_pairs")
 DRAWS = {"all": all_captions, "one": one_caption, "together": together}

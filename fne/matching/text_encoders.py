@@ -4,14 +4,12 @@ Every encoder is called as `encoder(words, embed_dim, settings)` with a table of
 module that maps padded words (captions, longest) and lengths (captions) to (captions, embed_dim). The module
 is called as `module(words, lengths, step)`, where `step` is a `fne.core.distributed_layers.Step` while
 training. A caption has at least one word, and padding is never read as a word, whatever its values are.
-`settings`
-is the encoder's block of `train`, or None if it has none.
+`settings` is the encoder's block of `train`, or None if it has none.
 
 The encoders `rows…` are image heads for rows of captions: they read (captions, word_dim) in place of padded
 words, and have no table.
 
-On the CPU, a GRU in one direction is computed by `PrefixGru` instead of `torch.nn.GRU`. It
-gives the same result in fewer and larger matrix products.
+On the CPU, a GRU in one direction is computed by `PrefixGru`, with the result of `torch.nn.GRU`.
 """
 
 from collections.abc import Callable
@@ -47,14 +45,12 @@ def lstm(words: nn.Embedding, embed_dim: int, settings: None) -> nn.Module:
 
 def bigru(words: nn.Embedding, embed_dim: int, settings: None) -> nn.Module:
     """One bidirectional gated recurrent layer; each direction has half of the units."""
-    units = _units_per_direction("bigru", embed_dim)
-    return Recurrent(words, nn.GRU(words.embedding_dim, units, bidirectional=True))
+    return Recurrent(words, nn.GRU(words.embedding_dim, _half("bigru", embed_dim), bidirectional=True))
 
 
 def bilstm(words: nn.Embedding, embed_dim: int, settings: None) -> nn.Module:
     """One bidirectional LSTM layer; each direction has half of the units."""
-    units = _units_per_direction("bilstm", embed_dim)
-    return Recurrent(words, nn.LSTM(words.embedding_dim, units, bidirectional=True))
+    return Recurrent(words, nn.LSTM(words.embedding_dim, _half("bilstm", embed_dim), bidirectional=True))
 
 
 def bow(words: nn.Embedding, embed_dim: int, settings: None) -> nn.Module:
@@ -81,29 +77,22 @@ def initialize_orthogonal(reader: nn.GRU) -> None:
                 part.copy_(basis * triangle.diagonal().sign())
 
 
-def bow_mlp(words: nn.Embedding, embed_dim: int, settings: Branch) -> nn.Module:
-    """The mean of the word vectors, through a branch with batch normalization after the last layer."""
-    return MeanOfWords(words, mlp(words.embedding_dim, embed_dim, settings))
+def of_mean_word(branch: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """Return an encoder: the mean of the word vectors, through a branch."""
+
+    def encoder(words: nn.Embedding, embed_dim: int, settings: Branch) -> nn.Module:
+        return MeanOfWords(words, branch(words.embedding_dim, embed_dim, settings))
+
+    return encoder
 
 
-def bow_mlp_bn_first(words: nn.Embedding, embed_dim: int, settings: Branch) -> nn.Module:
-    """The mean of the word vectors, through a branch with batch normalization after the hidden layers."""
-    return MeanOfWords(words, mlp_bn_first(words.embedding_dim, embed_dim, settings))
+def of_row(head: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """Return an encoder: a caption's row, through an image head."""
 
+    def encoder(words: nn.Embedding, embed_dim: int, settings: Branch | None) -> nn.Module:
+        return CaptionHead(head(words.embedding_dim, embed_dim, settings))
 
-def rows(words: nn.Embedding, embed_dim: int, settings: None) -> nn.Module:
-    """One linear map of a caption's row."""
-    return CaptionHead(linear_bias(words.embedding_dim, embed_dim, settings))
-
-
-def rows_mlp(words: nn.Embedding, embed_dim: int, settings: Branch) -> nn.Module:
-    """A caption's row, through a branch with batch normalization after the last layer."""
-    return CaptionHead(mlp(words.embedding_dim, embed_dim, settings))
-
-
-def rows_mlp_bn_first(words: nn.Embedding, embed_dim: int, settings: Branch) -> nn.Module:
-    """A caption's row, through a branch with batch normalization after the hidden layers."""
-    return CaptionHead(mlp_bn_first(words.embedding_dim, embed_dim, settings))
+    return encoder
 
 
 class CaptionHead(nn.Module):
@@ -181,7 +170,7 @@ def last_states(words: nn.Embedding, reader: nn.GRU, captions: Tensor, lengths: 
     return last
 
 
-def _units_per_direction(name: str, embed_dim: int) -> int:
+def _half(name: str, embed_dim: int) -> int:
     if embed_dim % 2:
         raise InputError(
             f"train.embed_dim is {embed_dim}; text encoder '{name}' needs an even number, "
@@ -194,13 +183,13 @@ TEXT_ENCODERS: dict[str, Callable[..., nn.Module]] = {
     "bigru": bigru,
     "bilstm": bilstm,
     "bow": bow,
-    "bow_mlp": bow_mlp,
-    "bow_mlp_bn_first": bow_mlp_bn_first,
+    "bow_mlp": of_mean_word(mlp),
+    "bow_mlp_bn_first": of_mean_word(mlp_bn_first),
     "gru": gru,
     "lstm": lstm,
-    "rows": rows,
-    "rows_mlp": rows_mlp,
-    "rows_mlp_bn_first": rows_mlp_bn_first,
+    "rows": of_row(linear_bias),
+    "rows_mlp": of_row(mlp),
+    "rows_mlp_bn_first": of_row(mlp_bn_first),
     "text_cnn": text_cnn,
     "tfidf": tfidf,
 }
