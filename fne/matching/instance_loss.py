@@ -38,25 +38,17 @@ class Instance(nn.Module):
         self.bias = None if layer.bias is None else nn.Parameter(layer.bias.detach())
         self.dropout = Dropout(dropout)
 
-    def forward(self, vectors: Tensor, labels: Tensor, step: Step | None = None) -> Tensor:
-        """Return the mean cross entropy of the vectors of one path.
+    def forward(
+        self, paths: Sequence[Tensor], labels: Tensor, step: Step | None = None
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Return mean cross entropy and top-1 error of each path, of the same rows, in one matrix product.
 
-        With several processes, this is the part of the process's own rows: the sum of all processes is the
+        With several processes, these are the parts of the process's own rows: the sum of all processes is the
         mean over the whole batch, and so is the sum of the gradients.
 
         Args:
-            vectors: (rows, dim), before ReLU and not normalized to length one.
+            paths: vectors (rows, dim), before ReLU and not normalized to length one.
             step: which rows of the whole batch these are; for dropout while training, and several processes.
-        """
-        [(loss, _)] = self.losses([vectors], labels, step)
-        return loss
-
-    def losses(
-        self, paths: Sequence[Tensor], labels: Tensor, step: Step | None = None
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Return what `forward` does for several paths of the same rows, in one matrix product.
-
-        The second of each is the top-1 error: the fraction of rows whose class is not the likeliest.
         """
         hidden = [self.dropout(vectors.relu(), step) for vectors in paths]
         scores = functional.linear(torch.cat(hidden), self.weight, self.bias)  # (paths x rows, classes)

@@ -281,9 +281,9 @@ class MatchingTask:
         if self._objective.mined:  # a mined caption has the class of its own image
             owners = [self.data.training.owners[each] for each in batch.caption_ids[step.rows]]
             labels_of = {IMAGE_CLASSES: labels, TEXT_CLASSES: self._labels(owners)}
-            losses = [loss.losses([outputs], labels_of[name], step)[0] for name, _, outputs in used]
+            losses = [loss([outputs], labels_of[name], step)[0] for name, _, outputs in used]
         else:
-            losses = loss.losses([outputs for _, _, outputs in used], labels, step)
+            losses = loss([outputs for _, _, outputs in used], labels, step)
         return [(name, weight, *each) for (name, weight, _), each in zip(used, losses, strict=True)]
 
     def _labels(self, image_ids: Sequence[str]) -> Tensor:
