@@ -5,9 +5,9 @@ moments of all training pairs, linear algebra gives a linear map of each side in
 has the form of a trained model: image head `linear_bias`, text encoder `tfidf` or, for rows of captions,
 `rows`, cosine similarity.
 
-Only second moments are in memory (`fne.matching.second_moments`): (features, features), (features, text_dim)
-and (text_dim, text_dim), with one copy of the first. Images are read in blocks, in the order of the store.
-The grid is tried in float32, which is enough to compare its points. The chosen point is fitted in float64.
+Only second moments are in memory (`fne.matching.second_moments`): half of (features, features), one factor,
+(features, text_dim) and (text_dim, text_dim). Images are read in blocks, in the order of the store. The grid
+is tried in float32, which is enough to compare its points. The chosen point is fitted in float64.
 
 Every method of `METHODS` is called as `method(solution, regularization, dim)`. It returns an `Axes`.
 """
@@ -186,7 +186,7 @@ def fit(
     if len(training) < features and NUMBER * len(training) * features <= FEW_BYTES:
         moments = FewImages(features, text.dim)
     else:
-        needed, size = needed_memory(features, text.dim), NUMBER * features**2 / 1e9
+        needed, size = needed_memory(features, text.dim), NUMBER * features**2 / 2e9
         what = f"the second moment of {features:,} image features ({size:.1f} GB) and its factor"
         _refuse_large(needed, what, "keep fewer layers (embed.layers)", memory)
         moments = PairMoments(features, text.dim)
@@ -209,15 +209,9 @@ def align_pairs(
         CaptionedImages.of([record.id for record in pairs.captioned], pairs.word_numbers())
         for pairs in (inputs.training, inputs.validation)
     )
-    vectors = vectors_of(inputs)
+    given = inputs.captions or inputs.vectors
+    vectors = given.values if given else None
     return fit(inputs.rows.store, training, validation, inputs.words, method, settings, vectors, text=text)
-
-
-def vectors_of(inputs: MatchingInputs) -> np.ndarray | None:
-    """Return the word vectors or the rows of captions that a closed form reads, if there are any."""
-    if inputs.captions:
-        return inputs.captions.values
-    return inputs.vectors.values if inputs.vectors else None
 
 
 def needed_memory(features: int, text_dim: int) -> int:
@@ -225,10 +219,10 @@ def needed_memory(features: int, text_dim: int) -> int:
 
     Example:
         >>> f"{needed_memory(12416, 600) / 1e9:.1f} GB"
-        '3.0 GB'
+        '2.4 GB'
     """
     blocks = 3 * BLOCK * features
-    return NUMBER * (2 * features**2 + 4 * features * text_dim + 8 * text_dim**2 + blocks)
+    return NUMBER * (3 * features**2 // 2 + 4 * features * text_dim + 8 * text_dim**2 + blocks)
 
 
 def _divide(

@@ -52,10 +52,6 @@ class LossChoices:
     image_anchors: float = 1.0  # the weight of the direction with images as anchors
     caption_anchors: float = 1.0
 
-    def __post_init__(self) -> None:
-        if self.image_anchors == 0 == self.caption_anchors:
-            raise ValueError("the weights of image and caption anchors are both 0: nothing would be learned")
-
 
 def mined_loss(
     name: str, choices: LossChoices, scores: Tensor, positives: Tensor, truth: Tensor, margin: float

@@ -20,7 +20,6 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from fne.core.device import is_gpu
 from fne.core.distributed_layers import Step
-from fne.core.errors import InputError
 from fne.matching.branches import MeanOfWords, mlp, mlp_bn_first
 from fne.matching.image_heads import linear_bias
 from fne.matching.prefix_gru import PrefixGru, prefixes
@@ -45,12 +44,12 @@ def lstm(words: nn.Embedding, embed_dim: int, settings: None) -> nn.Module:
 
 def bigru(words: nn.Embedding, embed_dim: int, settings: None) -> nn.Module:
     """One bidirectional gated recurrent layer; each direction has half of the units."""
-    return Recurrent(words, nn.GRU(words.embedding_dim, _half("bigru", embed_dim), bidirectional=True))
+    return Recurrent(words, nn.GRU(words.embedding_dim, embed_dim // 2, bidirectional=True))
 
 
 def bilstm(words: nn.Embedding, embed_dim: int, settings: None) -> nn.Module:
     """One bidirectional LSTM layer; each direction has half of the units."""
-    return Recurrent(words, nn.LSTM(words.embedding_dim, _half("bilstm", embed_dim), bidirectional=True))
+    return Recurrent(words, nn.LSTM(words.embedding_dim, embed_dim // 2, bidirectional=True))
 
 
 def bow(words: nn.Embedding, embed_dim: int, settings: None) -> nn.Module:
@@ -168,15 +167,6 @@ def last_states(words: nn.Embedding, reader: nn.GRU, captions: Tensor, lengths: 
         reader.bias_hh_l0,
     )
     return last
-
-
-def _half(name: str, embed_dim: int) -> int:
-    if embed_dim % 2:
-        raise InputError(
-            f"train.embed_dim is {embed_dim}; text encoder '{name}' needs an even number, "
-            "because each direction gets half of it"
-        )
-    return embed_dim // 2
 
 
 TEXT_ENCODERS: dict[str, Callable[..., nn.Module]] = {

@@ -31,18 +31,8 @@ def word_table(
     Fixed vectors need no gradient and must not be passed to an optimizer.
     """
     if vectors is None:
-        if fixed:
-            raise InputError(
-                "train.words is 'fixed', but tokenize.vectors names no vectors; name a file of word vectors, "
-                "or use -S ++train.words=learned"
-            )
         # Embedding by itself draws normal numbers, which differ between generations of CPUs.
         weight = torch.empty(vocabulary_size, word_dim).uniform_(-0.1, 0.1)
-    elif vectors.shape[1] != word_dim:
-        raise InputError(
-            f"train.word_dim is {word_dim}, but tokenize.vectors has {vectors.shape[1]} dimensions; "
-            f"use -S train.word_dim={vectors.shape[1]}"
-        )
     elif len(vectors) != vocabulary_size:
         raise InputError(
             f"there are vectors of {len(vectors)} words, but {vocabulary_size} words in the vocabulary; "

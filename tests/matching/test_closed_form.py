@@ -8,7 +8,7 @@ import torch
 
 from fne.core.errors import InputError
 from fne.evaluation.metrics.ranks import rank
-from fne.evaluation.metrics.recall import sum_of_recalls, summarize
+from fne.evaluation.metrics.recall import retrieval_values
 from fne.matching import closed_form, second_moments
 from fne.matching.closed_form import METHODS, Alignment, CaptionedImages, fit, matcher_of, needed_memory
 from fne.matching.second_moments import FewImages, PairMoments
@@ -69,13 +69,16 @@ def data(tmp_path) -> tuple[Rows, CaptionedImages]:
     return store(tmp_path / "s", values, [Layer("conv", FEATURES)]), images
 
 
+def captions_of(images: CaptionedImages) -> list[np.ndarray]:
+    return np.split(images.bags.words, images.bags.offsets[1:-1])
+
+
 def vectors_of(
     found: Alignment, values: np.ndarray, images: CaptionedImages
 ) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of a model with the alignment's weights."""
     matcher = matcher_of(found.state)
-    bags = images.bags
-    rows = [torch.from_numpy(bags.words[bags.offsets[n] : bags.offsets[n + 1]]) for n in range(len(bags))]
+    rows = [torch.from_numpy(caption) for caption in captions_of(images)]
     words = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     with torch.no_grad():
         pictures = matcher.embed_images(torch.from_numpy(values.astype(np.float32)))
@@ -84,13 +87,9 @@ def vectors_of(
 
 
 def rsum_of(pictures: np.ndarray, sentences: np.ndarray, images: CaptionedImages) -> float:
-    ranking = rank(
-        *(torch.from_numpy(each).float() for each in (pictures, sentences)),
-        torch.from_numpy(images.owners),
-        cosine,
-        0,
-    )
-    return sum_of_recalls(summarize(ranking.image_ranks.numpy()), summarize(ranking.caption_ranks.numpy()))
+    vectors = (torch.from_numpy(each).float() for each in (pictures, sentences))
+    ranking = rank(*vectors, torch.from_numpy(images.owners), cosine, 0)
+    return retrieval_values(ranking.image_ranks.numpy(), ranking.caption_ranks.numpy())["rsum"]
 
 
 def explicit_text(images: CaptionedImages, basis_of: CaptionedImages, text_dim: int) -> np.ndarray:
@@ -98,18 +97,14 @@ def explicit_text(images: CaptionedImages, basis_of: CaptionedImages, text_dim: 
 
     def rows_of(of: CaptionedImages) -> np.ndarray:
         rows = np.zeros((len(of.bags), WORDS))
-        for row, start, stop in zip(rows, of.bags.offsets[:-1], of.bags.offsets[1:], strict=True):
-            words = of.bags.words[start:stop]
+        for row, words in zip(rows, captions_of(of), strict=True):
             for word in words:
                 row[word] += weights[word]
             row /= np.sqrt(sum(weights[word] ** 2 for word in words)) or 1.0
         return rows
 
     weights = np.zeros(WORDS)
-    captions = [
-        set(basis_of.bags.words[start:stop].tolist())
-        for start, stop in zip(basis_of.bags.offsets[:-1], basis_of.bags.offsets[1:], strict=True)
-    ]
+    captions = [set(caption.tolist()) for caption in captions_of(basis_of)]
     for word in range(1, WORDS):
         having = sum(word in caption for caption in captions)
         weights[word] = np.log(len(captions) / having) if having else 0.0
@@ -154,8 +149,7 @@ def test_similarities_equal_those_of_a_dense_implementation(data, method, power)
     found = fit(rows, images, None, WORDS, method, settings)
     values = rows.read(images.ids)
     pictures, sentences = vectors_of(found, values, images)
-    expected = dense(method, values, images, 0.2, 0.3, power, dim=6, text_dim=10)
-    expected_pictures, expected_sentences = expected
+    expected_pictures, expected_sentences = dense(method, values, images, 0.2, 0.3, power, dim=6, text_dim=10)
     # Axes are defined up to their signs, similarities entirely.
     assert np.allclose(pictures @ sentences.T, expected_pictures @ expected_sentences.T, atol=1e-4)
 
@@ -259,11 +253,7 @@ def test_missing_or_faulty_word_vectors_are_refused(data, vectors):
 
 def test_images_without_words_and_empty_captions_are_no_obstacle(data):
     rows, images = data
-    captions = [
-        images.bags.words[start:stop]
-        for start, stop in zip(images.bags.offsets[:-1], images.bags.offsets[1:], strict=True)
-    ]
-    grouped = np.split(np.array(captions, dtype=object), np.cumsum(images.counts)[:-1])
+    grouped = np.split(np.array(captions_of(images), dtype=object), np.cumsum(images.counts)[:-1])
     emptied = [[np.array([], dtype=np.int64)], [np.array([0, 0])], *map(list, grouped[2:])]
     found = align(rows, CaptionedImages.of(images.ids, emptied))
     assert all(value.isfinite().all() for value in found.state.values())
@@ -284,17 +274,14 @@ def test_features_that_do_not_vary_are_refused(tmp_path):
     assert "image features do not vary" in refusal(rows, images)
 
 
-def test_captions_that_are_all_the_same_are_refused(data):
+def test_captions_that_are_all_the_same_or_all_rare_are_refused(data):
     rows, images = data
     same = CaptionedImages.of(images.ids, [[np.array([3, 4])]] * IMAGES)
-    assert "no word is in at least 1 training captions, but not in all; " in refusal(rows, same)
+    nothing = "no word is in at least {} training captions, but not in all; lower min_count"
+    assert refusal(rows, same) == nothing.format(1)
+    assert refusal(*data, min_count=1000) == nothing.format(1000)
     found = refusal(rows, same, np.ones((WORDS, 4)), text="vectors")
     assert found.startswith("all training captions have the same words")
-
-
-def test_rare_words_are_refused_if_no_other_is_left(data):
-    found = refusal(*data, min_count=1000)
-    assert found == "no word is in at least 1000 training captions, but not in all; lower min_count"
 
 
 @pytest.mark.parametrize(("choose_on", "least"), [("val", 2), ("train", 5)])

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
-from fne.core.errors import InputError
 from fne.matching.image_heads import IMAGE_HEADS
 from fne.matching.prefix_gru import PrefixGru, prefixes
 from fne.matching.settings import ROWS, Gru
@@ -94,12 +93,6 @@ def test_the_gru_equals_the_implementation_of_torch_for_the_gpu():
     packed = pack_padded_sequence(WORDS, LENGTHS, batch_first=True, enforce_sorted=False)
     states = encoder.read_with_torch(packed)[packed.unsorted_indices]
     torch.testing.assert_close(states, encoder(WORDS, LENGTHS))
-
-
-@pytest.mark.parametrize("name", ["bigru", "bilstm"])
-def test_an_odd_number_of_units_is_refused_for_two_directions(name):
-    with pytest.raises(InputError, match=f"train.embed_dim is 7; text encoder '{name}' needs an even number"):
-        TEXT_ENCODERS[name](word_table(12, 5), 7, settings_of(name))
 
 
 @pytest.mark.parametrize("name", TEXT_ENCODERS)
