@@ -5,7 +5,7 @@ All faults of all sections are reported in one message.
 
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -61,6 +61,7 @@ from fne.text.caption_vectors import is_caption_store
 from fne.text.vocabulary import Tokenize
 from fne.text.word_vectors import NO_VECTORS, is_no_vectors
 
+WEIGHTS = "section 'extract': weights:"
 # What makes rows of captions, and where.
 TEXT_PIPELINE = "pipelines/text_network/pipeline.yaml"
 MADE_OF_TEXT = ("features/text/activations", "features/text/embeddings")
@@ -128,16 +129,19 @@ def check_params(path: Path, early: bool = False, tunable: bool = False) -> dict
         sections[name], found = parse_section(params, name, schema)
         if found:
             faults.append(f"{file_of(path, name)}: section '{name}': {'; '.join(found)}")
-    general = _missing_files(path.parent, sections["catalog"], sections["extract"])
-    general += _missing_vectors(path.parent, sections["tokenize"])
-    general += _unused_vectors(path.parent, sections["tokenize"], sections["train"])
-    general += _other_text(path.parent, sections["tokenize"], sections["train"])
-    missing = _missing_source(path.parent, sections["embed"])
-    general += missing * (not early)
-    general += faults_between(sections, tunable)
-    general += _unknown_algorithm(sections["runtime"])
-    general += _missing_keys(path.parent, params)
-    general += _foreign_files(path.parent)
+    catalog, extract, embed, tokenize, train = (
+        sections[name] for name in ("catalog", "extract", "embed", "tokenize", "train")
+    )
+    missing = [*_missing_source(path.parent, embed)]
+    general = [
+        *_missing_files(path.parent, catalog, extract),
+        *_text_faults(path.parent, tokenize, train),
+        *missing * (not early),
+        *faults_between(sections, tunable),
+        *_unknown_algorithm(sections["runtime"]),
+        *_missing_keys(path.parent, params),
+        *_foreign_files(path.parent),
+    ]
     faults += [f"{path}: {fault}" for fault in general]
     if faults:
         raise LinesError("\n".join(faults))
@@ -230,13 +234,22 @@ def shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def faults_between(sections: Mapping[str, Any], tunable: bool) -> list[str]:
-    """Return what does not fit together in sections that are valid by themselves."""
-    faults = _no_fixed_words(sections["tokenize"], sections["train"])
-    faults += _too_few_positions(sections["tokenize"], sections["train"])
-    faults += _missing_layer(sections["extract"], sections["embed"])
-    faults += _unwritten(sections, "tags") + _unwritten(sections, "captions")
-    return faults + (_untunable(sections) if tunable else [])
+def faults_between(sections: Mapping[str, Any], tunable: bool) -> Iterator[str]:
+    """Yield what does not fit together in sections that are valid by themselves."""
+    tokenize, train, extract, embed = (sections[name] for name in ("tokenize", "train", "extract", "embed"))
+    if tokenize and train:
+        yield from _unfit_words(tokenize, train)
+    if extract and embed and embed.source == EXTRACTED:  # an imported store has its own layers
+        yield from _missing_layer(extract, embed)
+    for what in ("tags", "captions"):
+        write, score = sections[f"write_{what}"], sections[f"score_{what}"]
+        if write and score and write.images not in (score.split, "all"):
+            yield (
+                f"section 'score_{what}': split: '{score.split}' is scored, but write_{what}.images is "
+                f"'{write.images}'; use {score.split} or all there"
+            )
+    if tunable and all(sections[name] for name in ("catalog", "extract", "embed", "train", "finetune")):
+        yield from _untunable(sections)
 
 
 def check_demo(path: Path, sections: dict[str, Any]) -> None:
@@ -292,47 +305,44 @@ def _with_blocks(keys: Iterable[str]) -> set[str]:
     return {key.rsplit(".", up)[0] for key in keys for up in range(key.count("."))}
 
 
-def _unknown_sections(params: dict[str, Any]) -> list[str]:
-    faults = []
-    for name in params:
-        if name not in SECTIONS:
-            close = get_close_matches(str(name), SECTIONS, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"known sections: {', '.join(SECTIONS)}"
-            faults.append(f"unknown section '{name}' ({hint})")
-    return faults
+def _unknown_sections(params: dict[str, Any]) -> Iterator[str]:
+    for name in [each for each in params if each not in SECTIONS]:
+        close = get_close_matches(str(name), SECTIONS, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"known sections: {', '.join(SECTIONS)}"
+        yield f"unknown section '{name}' ({hint})"
 
 
-def _missing_files(folder: Path, catalog: Catalog | None, extract: Extract | None) -> list[str]:
-    faults = []
+def _missing_files(folder: Path, catalog: Catalog | None, extract: Extract | None) -> Iterator[str]:
     # The stage `render` makes the folder of the demo.
     if catalog and catalog.root != DEMO_ROOT:
-        fault = _root_fault(folder / catalog.root, catalog)
-        faults += [f"section 'catalog': root: {fault}"] * bool(fault)
-    return faults + (_weights_faults(folder / extract.weights, extract) if extract else [])
+        root, place = folder / catalog.root, "section 'catalog': root:"
+        if not root.exists():
+            yield f"{place} no such folder or file '{catalog.root}'; use the folder of your data set"
+        elif is_annotation_file(root) and (fault := file_fault(catalog.format, catalog.annotations)):
+            yield f"{place} '{catalog.root}' {fault}"
+    if extract:
+        try:
+            yield from _weights_faults(folder / extract.weights, extract)
+        except InputError as error:
+            yield f"{WEIGHTS} {error.message}"
 
 
-def _weights_faults(weights: Path, extract: Extract) -> list[str]:
+def _weights_faults(weights: Path, extract: Extract) -> Iterator[str]:
     """Check that a weights file is one, fits the network, and says how its weights expect images."""
-    place = "section 'extract': weights:"
     if not weights.is_file():
-        return [
-            f"{place} no such file '{extract.weights}'; use weights/random.yaml, weights/imagenet.yaml or "
+        yield (
+            f"{WEIGHTS} no such file '{extract.weights}'; use weights/random.yaml, weights/imagenet.yaml or "
             "your own weights file"
-        ]
-    try:
-        if weights.suffix not in (".yaml", ".yml"):
-            return _fitting_faults(weights, extract)
-        named = parse_weights(weights)
-        if isinstance(named, File):
-            return _fitting_faults(named_file(weights, named), extract, named=True)
-    except InputError as error:
-        return [f"{place} {error.message}"]
-    if isinstance(named, Torchvision) and extract.backbone not in named.sha256:
-        return [f"{place} {weights} has none for {extract.backbone}, only for {', '.join(named.sha256)}"]
-    return []
+        )
+    elif weights.suffix not in (".yaml", ".yml"):
+        yield from _fitting_faults(weights, extract)
+    elif isinstance(named := parse_weights(weights), File):
+        yield from _fitting_faults(named_file(weights, named), extract, named=True)
+    elif isinstance(named, Torchvision) and extract.backbone not in named.sha256:
+        yield f"{WEIGHTS} {weights} has none for {extract.backbone}, only for {', '.join(named.sha256)}"
 
 
-def _fitting_faults(weights: Path, extract: Extract, named: bool = False) -> list[str]:
+def _fitting_faults(weights: Path, extract: Extract, named: bool = False) -> Iterator[str]:
     """Check the header of a weights file; `named`: a YAML file names it and says what it expects."""
     from fne.extraction.forward_pass import refuse_unfitting  # torch: slow to import
     from fne.extraction.weights import read_header, says_its_input
@@ -343,12 +353,11 @@ def _fitting_faults(weights: Path, extract: Extract, named: bool = False) -> lis
         layers = extract.layers if set(extract.layers) <= set(known[0] + known[1]) else ALL
         refuse_unfitting(extract.backbone, read_header(weights), layers)
     # The configuration of a network of timm says how images are fed.
-    if named or extract.input != AUTO or is_timm(extract.backbone) or says_its_input(weights):
-        return []
-    return [
-        f"section 'extract': input: {weights} does not say how its weights expect images; set it to "
-        "torchvision (RGB, 0..1, mean and deviation of ImageNet) or caffe (BGR, 0..255, mean pixel)"
-    ]
+    if not (named or extract.input != AUTO or is_timm(extract.backbone) or says_its_input(weights)):
+        yield (
+            f"section 'extract': input: {weights} does not say how its weights expect images; set it to "
+            "torchvision (RGB, 0..1, mean and deviation of ImageNet) or caffe (BGR, 0..255, mean pixel)"
+        )
 
 
 class UnknownNetworkError(InputError):
@@ -369,25 +378,23 @@ def _known_layers(backbone: str) -> tuple[list[str], list[str]]:
     return [tap.layer for tap in found.taps], [tap.layer for tap in found.outputs]
 
 
-def _root_fault(root: Path, catalog: Catalog) -> str | None:
-    if not root.exists():
-        return f"no such folder or file '{catalog.root}'; use the folder of your data set"
-    fault = file_fault(catalog.format, catalog.annotations) if is_annotation_file(root) else None
-    return f"'{catalog.root}' {fault}" if fault else None
-
-
-def _missing_vectors(folder: Path, tokenize: Tokenize | None) -> list[str]:
-    if not tokenize or (folder / tokenize.vectors).is_file() or _has_rows(folder, tokenize):
-        return []
-    if tokenize.vectors in MADE_OF_TEXT:
-        return [
-            f"section 'tokenize': vectors: '{tokenize.vectors}' is made by a pipeline that is off; copy "
-            f"{TEXT_PIPELINE} to dvc.yaml beside it"
-        ]
-    return [
-        f"section 'tokenize': vectors: there is no file '{tokenize.vectors}'; "
-        f"use {NO_VECTORS} or a file of word vectors"
-    ]
+def _text_faults(folder: Path, tokenize: Tokenize | None, train: Train | None) -> Iterator[str]:
+    """Find missing vectors of words, and a model that reads words where there are rows, or the reverse."""
+    if not tokenize:
+        return
+    name, has_rows = tokenize.vectors, _has_rows(folder, tokenize)
+    if not has_rows and not (folder / name).is_file():
+        yield "section 'tokenize': vectors: " + (
+            f"'{name}' is made by a pipeline that is off; copy {TEXT_PIPELINE} to dvc.yaml beside it"
+            if name in MADE_OF_TEXT
+            else f"there is no file '{name}'; use {NO_VECTORS} or a file of word vectors"
+        )
+    if not train:
+        return
+    if not has_rows and not is_no_vectors(name) and (fault := unused_vectors_message(train, name)):
+        yield f"section 'tokenize': {fault}"
+    if fault := rows_fault(train, has_rows):
+        yield f"section 'train': {fault}"
 
 
 def _has_rows(folder: Path, tokenize: Tokenize) -> bool:
@@ -396,130 +403,94 @@ def _has_rows(folder: Path, tokenize: Tokenize) -> bool:
     return is_caption_store(folder / tokenize.vectors) or (is_on and tokenize.vectors in MADE_OF_TEXT)
 
 
-def _other_text(folder: Path, tokenize: Tokenize | None, train: Train | None) -> list[str]:
-    """Find a model that reads words where there are rows of captions, or the reverse."""
-    if not tokenize or not train:
-        return []
-    fault = rows_fault(train, _has_rows(folder, tokenize))
-    return [f"section 'train': {fault}"] if fault else []
-
-
-def _no_fixed_words(tokenize: Tokenize | None, train: Train | None) -> list[str]:
-    if not tokenize or not train or train.words != "fixed" or not is_no_vectors(tokenize.vectors):
-        return []
-    return [
-        f"section 'train': words: 'fixed' needs word vectors, but tokenize.vectors is '{tokenize.vectors}'; "
-        "name a file of word vectors, or use 'learned'"
-    ]
-
-
-def _unused_vectors(folder: Path, tokenize: Tokenize | None, train: Train | None) -> list[str]:
-    if not tokenize or not train or is_no_vectors(tokenize.vectors):
-        return []
-    if _has_rows(folder, tokenize):
-        return []
-    fault = unused_vectors_message(train, tokenize.vectors)
-    return [f"section 'tokenize': {fault}"] if fault else []
-
-
-def _unwritten(sections: Mapping[str, Any], what: str) -> list[str]:
-    """Find scores of images about which nothing is written."""
-    write, score = sections[f"write_{what}"], sections[f"score_{what}"]
-    if not write or not score or write.images in (score.split, "all"):
-        return []
-    return [
-        f"section 'score_{what}': split: '{score.split}' is scored, but write_{what}.images is "
-        f"'{write.images}'; use {score.split} or all there"
-    ]
-
-
-def _too_few_positions(tokenize: Tokenize | None, train: Train | None) -> list[str]:
-    """Find captions that need not fit the positions of a text CNN."""
-    if not tokenize or not train or train.method != "steps" or train.text_encoder != "text_cnn":
-        return []
+def _unfit_words(tokenize: Tokenize, train: Train) -> Iterator[str]:
+    """Find vectors that are not given, and captions that need not fit the positions of a text CNN."""
+    if train.words == "fixed" and is_no_vectors(tokenize.vectors):
+        yield (
+            f"section 'train': words: 'fixed' needs word vectors, but tokenize.vectors is "
+            f"'{tokenize.vectors}'; name a file of word vectors, or use 'learned'"
+        )
     positions = train.text_cnn.positions
-    if 1 <= tokenize.longest <= positions:
-        return []
-    return [
-        f"section 'tokenize': longest: text encoder 'text_cnn' has {positions} positions; use 1 to "
-        f"{positions}, got {tokenize.longest}"
-    ]
+    if (
+        train.method == "steps"
+        and train.text_encoder == "text_cnn"
+        and not 1 <= tokenize.longest <= positions
+    ):
+        yield (
+            f"section 'tokenize': longest: text encoder 'text_cnn' has {positions} positions; use 1 to "
+            f"{positions}, got {tokenize.longest}"
+        )
 
 
-def _missing_source(folder: Path, embed: Embed | None) -> list[str]:
-    if not embed or embed.source == EXTRACTED or (folder / embed.source / MANIFEST).is_file():
-        return []
-    return [
-        f"section 'embed': source: no row store in '{embed.source}'; "
-        f"use {EXTRACTED}, or a store that `fne import` or `fne join` wrote"
-    ]
+def _missing_source(folder: Path, embed: Embed | None) -> Iterator[str]:
+    if embed and embed.source != EXTRACTED and not (folder / embed.source / MANIFEST).is_file():
+        yield (
+            f"section 'embed': source: no row store in '{embed.source}'; "
+            f"use {EXTRACTED}, or a store that `fne import` or `fne join` wrote"
+        )
 
 
-def _missing_layer(extract: Extract | None, embed: Embed | None) -> list[str]:
-    """Find layers that the backbone does not have; an imported store has its own layers."""
-    if not extract or not embed or embed.source != EXTRACTED:
-        return []
+def _missing_layer(extract: Extract, embed: Embed) -> Iterator[str]:
+    """Find layers that the backbone does not have."""
     try:
         known = _known_layers(extract.backbone)
     except UnknownNetworkError as error:
-        return [f"section 'extract': backbone: {error.message}"]
+        yield f"section 'extract': backbone: {error.message}"
+        return
     names = [*known[0], *known[1]]
     if extract.layers == ALL:
         layers, whose = known[0], f"the layers of {extract.backbone}"
         if embed.layer in names:
             whose += f"; extract '{embed.layer}' with extract.layers=[{embed.layer}]"
+    elif unknown := [name for name in extract.layers if name not in names]:
+        yield (
+            f"section 'extract': layers: {not_one_of(unknown[0], names)}, the layers of {extract.backbone}"
+        )
+        return
     else:
-        unknown = [name for name in extract.layers if name not in names]
-        if unknown:
-            told = not_one_of(unknown[0], names)
-            return [f"section 'extract': layers: {told}, the layers of {extract.backbone}"]
         layers = [name for name in names if name in extract.layers]
         whose = "the layers of extract.layers"
     if extract.views == "each" and embed.kind != OF_VIEWS:
-        return [
+        yield (
             f"section 'embed': kind: extract.views is 'each', which only kind '{OF_VIEWS}' keeps separately, "
             f"got '{embed.kind}'"
-        ]
-    if embed.kind in ONE_LAYER:
+        )
+    elif embed.kind in ONE_LAYER:
         if embed.layer not in layers:
-            return [f"section 'embed': layer: {not_one_of(embed.layer, layers)}, {whose}"]
-        return []
-    try:
-        kept_layers(layers, embed.layers)
-    except ValueError as error:
-        return [f"section 'embed': layers: {extract.backbone} {error}"]
-    return []
+            yield f"section 'embed': layer: {not_one_of(embed.layer, layers)}, {whose}"
+    else:
+        try:
+            kept_layers(layers, embed.layers)
+        except ValueError as error:
+            yield f"section 'embed': layers: {extract.backbone} {error}"
 
 
-def _untunable(sections: Mapping[str, Any]) -> list[str]:
+def _untunable(sections: Mapping[str, Any]) -> Iterator[str]:
     """Find what keeps the image network from being tuned."""
-    named = ("catalog", "extract", "embed", "train", "finetune")
-    if not all(sections[name] for name in named):
-        return []
-    catalog, extract, embed, train, finetune = (sections[name] for name in named)
+    catalog, extract, embed, train, finetune = (
+        sections[name] for name in ("catalog", "extract", "embed", "train", "finetune")
+    )
     if catalog.images == "none":
-        return [
-            "section 'catalog': images: fine-tuning needs image files, but it is 'none'; name their folder"
-        ]
-    if embed.source != EXTRACTED:
-        return [
+        yield "section 'catalog': images: fine-tuning needs image files, but it is 'none'; name their folder"
+    elif embed.source != EXTRACTED:
+        yield (
             f"section 'embed': source: fine-tuning needs a network to train, but the embeddings come from "
             f"{embed.source}; set it to {EXTRACTED}"
-        ]
-    if embed.kind not in WITH_GRADIENT:
-        return [f"section 'embed': kind: fine-tuning {kind_fault(embed.kind)}"]
-    if finetune.has_instance_loss and not train.has_instance_loss:
-        return [
+        )
+    elif embed.kind not in WITH_GRADIENT:
+        yield f"section 'embed': kind: fine-tuning {kind_fault(embed.kind)}"
+    elif finetune.has_instance_loss and not train.has_instance_loss:
+        yield (
             "section 'finetune': image_class_weight and text_class_weight need the classifier of an instance "
             "loss in `train`; set both to 0, or train.image_class_weight to 1.0"
-        ]
-    from fne.finetuning.tuned_network import trained_taps  # torch: slow to import
+        )
+    else:
+        from fne.finetuning.tuned_network import trained_taps  # torch: slow to import
 
-    try:
-        trained_taps(extract.backbone, embed.layer, finetune.first)
-    except InputError as error:
-        return [f"section 'finetune': {error.message.removeprefix('params.yaml: finetune.')}"]
-    return []
+        try:
+            trained_taps(extract.backbone, embed.layer, finetune.first)
+        except InputError as error:
+            yield f"section 'finetune': {error.message.removeprefix('params.yaml: finetune.')}"
 
 
 def _missing_keys(folder: Path, params: Mapping[str, Any]) -> list[str]:
@@ -562,7 +533,7 @@ def _default_of(key: str) -> str:
     return f"`{key}: {{}}`" if default is None else f"`{name}: {shown(default)}`"
 
 
-def _unknown_algorithm(runtime: Runtime | None) -> list[str]:
-    if not runtime or runtime.algorithm in (AUTO, *ALGORITHM_NAMES):
-        return []
-    return [f"section 'runtime': algorithm: {not_one_of(runtime.algorithm, (AUTO, *ALGORITHM_NAMES))}"]
+def _unknown_algorithm(runtime: Runtime | None) -> Iterator[str]:
+    allowed = (AUTO, *ALGORITHM_NAMES)
+    if runtime and runtime.algorithm not in allowed:
+        yield f"section 'runtime': algorithm: {not_one_of(runtime.algorithm, allowed)}"

@@ -1,8 +1,10 @@
 """`fne study`: run a study that its file describes, and show what it says."""
 
 import shlex
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,16 +21,30 @@ from fne.report.study_page import is_figure, is_page, render, size_figure
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
-seed_option = click.option("--seed", type=click.IntRange(0), help="Repeat the study with this seed.")
-official_option = click.option(
-    "--official", is_flag=True, help="Use the splits of the catalog instead of folds: its test images."
-)
-images_option = click.option(
-    "--images", type=click.IntRange(0), default=0, help="A pilot with only so many images, drawn by the seed."
-)
-to_option = click.option(
-    "--to", "folder", type=FOLDER, help="The folder of the results; by default FILE without .yaml."
-)
+
+
+def study_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what both commands take: the file, the folder of the results, and what a study is repeated with."""
+    for option in (
+        click.option(
+            "--images",
+            type=click.IntRange(0),
+            default=0,
+            help="A pilot with only so many images, drawn by the seed.",
+        ),
+        click.option(
+            "--official",
+            is_flag=True,
+            help="Use the splits of the catalog instead of folds: its test images.",
+        ),
+        click.option("--seed", type=click.IntRange(0), help="Repeat the study with this seed."),
+        click.option(
+            "--to", "folder", type=FOLDER, help="The folder of the results; by default FILE without .yaml."
+        ),
+        click.argument("file", type=FILE),
+    ):
+        command = option(command)
+    return command
 
 
 @click.group()
@@ -49,11 +65,7 @@ def study() -> None:
 
 
 @study.command(short_help="Run the missing training runs of a study.")
-@click.argument("file", type=FILE)
-@to_option
-@seed_option
-@official_option
-@images_option
+@study_options
 @click.option(
     "--only", multiple=True, help="Only cells whose names begin with this, such as vgg16/all; repeatable."
 )
@@ -89,11 +101,7 @@ def run(
 
 
 @study.command(short_help="Show its hypotheses and a table of each grid.")
-@click.argument("file", type=FILE)
-@to_option
-@seed_option
-@official_option
-@images_option
+@study_options
 @click.option(
     "--format",
     "form",

@@ -290,11 +290,6 @@ def added_paths(path: Path) -> list[Path]:
     return [each for each in named if each.with_name(f"{each.name}.dvc").is_file()]
 
 
-def is_tracked(path: Path, root: Path) -> bool:
-    """Return whether a path of the project, or a folder above it, was added to DVC or is an out."""
-    return tracked_path(path, root) is not None
-
-
 def tracked_path(path: Path, root: Path) -> Path | None:
     """Return what DVC tracks as a whole of the project in `root`: a path, or the folder it is in, or None."""
     above = [each for each in (path, *path.parents) if each.is_relative_to(root)]

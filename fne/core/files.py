@@ -15,6 +15,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from fne.core.errors import InputError
@@ -41,37 +42,28 @@ FETCH = "run `dvc repro`, or `dvc pull` to fetch it"
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary file name that becomes `path` when the block succeeds.
+def replacing(path: Path, folder: bool = False) -> Iterator[Path]:
+    """Yield a temporary name of a file, or a temporary folder, that becomes `path` when the block succeeds.
 
     An existing file is unlinked and never opened for writing: it may be a link into a shared cache.
     """
     with readable_os_errors(path):
         temporary = _temporary(path)
         try:
+            if folder:
+                temporary.mkdir()
             yield temporary
             sync(temporary)
-            if not _defer(temporary, path):
+            if _deferral is None or path not in _deferral.outputs:
                 _rename(temporary, path)
+            else:
+                _deferral.written[path] = temporary
         finally:
-            if not _is_deferred(temporary):
-                temporary.unlink(missing_ok=True)
+            if _deferral is None or temporary not in _deferral.written.values():
+                _remove(temporary)
 
 
-@contextmanager
-def replacing_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder that becomes `path` when the block succeeds."""
-    with readable_os_errors(path):
-        temporary = _temporary(path)
-        try:
-            temporary.mkdir()
-            yield temporary
-            sync(temporary)
-            if not _defer(temporary, path):
-                _rename(temporary, path)
-        finally:
-            if not _is_deferred(temporary):
-                shutil.rmtree(temporary, ignore_errors=True)
+replacing_folder = partial(replacing, folder=True)
 
 
 @dataclass
@@ -250,18 +242,6 @@ def readable_read_errors(path: Path, advice: str = FETCH) -> Iterator[None]:
         raise missing_path(path, advice) from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-
-
-def _defer(temporary: Path, path: Path) -> bool:
-    """Keep an output under its temporary name, if it is to be published later; return whether it is."""
-    if _deferral is None or path not in _deferral.outputs:
-        return False
-    _deferral.written[path] = temporary
-    return True
-
-
-def _is_deferred(temporary: Path) -> bool:
-    return _deferral is not None and temporary in _deferral.written.values()
 
 
 def _rename(temporary: Path, path: Path) -> None:

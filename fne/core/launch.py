@@ -43,11 +43,6 @@ def start(command: click.Command) -> None:
         command()
 
 
-def is_first() -> bool:
-    """Return whether this is the process that writes, without connecting to the others."""
-    return os.environ.get("RANK", "0") == "0"
-
-
 def _wants_several_processes() -> bool:
     processes, nodes = (os.environ.get(f"PET_{name}", "1") for name in ("NPROC_PER_NODE", "NNODES"))
     return processes != "1" or nodes not in ("1", "1:1")

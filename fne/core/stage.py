@@ -19,7 +19,6 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,35 +39,6 @@ AGAIN = "nothing was published; run `dvc repro` again, finished work is kept"
 OWN_FILES = ("manifest.json", "history.json")
 # The inputs of the running stage.
 _inputs: list[Path] = []
-
-
-@dataclass(frozen=True)
-class State:
-    """What tells whether a file has changed: see `fne.core.stat_cache`, and how it is linked."""
-
-    device: int
-    inode: int
-    size: int
-    modified: int
-    changed: int
-    links: int
-    mode: int
-
-    def change(self, now: "State | None") -> str | None:
-        """Return how the file differs from this earlier state, or None if it is unchanged."""
-        if now is None:
-            return "was removed"
-        if (self.device, self.inode) != (now.device, now.inode):
-            return f"was replaced by another file (inode {self.inode}, now {now.inode})"
-        if self.size != now.size:
-            return f"has changed (size {self.size}, now {now.size})"
-        if self.modified != now.modified:
-            return f"has changed (modification time {self.modified}, now {now.modified})"
-        # DVC links and protects objects of its cache, which changes their status and not their content.
-        linked = (self.links, self.mode) != (now.links, now.mode)
-        if self.changed != now.changed and not linked:
-            return f"has changed (status change time {self.changed}, now {now.changed})"
-        return None
 
 
 class StageCommand(click.Command):
@@ -204,9 +174,9 @@ def listed_settings(params: Mapping[str, Any], keys: Iterable[str]) -> dict[str,
     return found
 
 
-def file_states(places: Iterable[Path]) -> dict[Path, State]:
+def file_states(places: Iterable[Path]) -> dict[Path, os.stat_result]:
     """Return the state of each file at or below `places`; links to folders are not followed below them."""
-    found: dict[Path, State] = {}
+    found: dict[Path, os.stat_result] = {}
     # No recursion: folders can be nested deeper than Python's recursion limit.
     waiting = list(places)
     while waiting:
@@ -215,24 +185,14 @@ def file_states(places: Iterable[Path]) -> dict[Path, State]:
             state = place.stat()
             if stat.S_ISDIR(state.st_mode):
                 with os.scandir(place) as entries:
-                    waiting += [Path(entry.path) for entry in entries if not _is_linked_folder(entry)]
+                    waiting += [
+                        Path(each.path) for each in entries if not (each.is_symlink() and each.is_dir())
+                    ]
                 continue
         except OSError:
             continue  # the stage says what is missing, and a later difference is detected
-        found[place] = State(
-            state.st_dev,
-            state.st_ino,
-            state.st_size,
-            state.st_mtime_ns,
-            state.st_ctime_ns,
-            state.st_nlink,
-            state.st_mode,
-        )
+        found[place] = state
     return found
-
-
-def _is_linked_folder(entry: os.DirEntry[str]) -> bool:
-    return entry.is_symlink() and entry.is_dir()
 
 
 def _value(params: Mapping[str, Any], key: str) -> Any:
@@ -252,12 +212,28 @@ def _changed_settings(params: Path, keys: Sequence[str], before: Mapping[str, An
     ]
 
 
-def _changed_files(before: Mapping[Path, State], places: Iterable[Path]) -> list[str]:
+def _changed_files(before: Mapping[Path, os.stat_result], places: Iterable[Path]) -> list[str]:
     now = file_states(places)
     changes = [
-        f"{path} {change}" for path, state in before.items() if (change := state.change(now.get(path)))
+        f"{path} {change}" for path, state in before.items() if (change := _change(state, now.get(path)))
     ]
     return changes + [f"{path} was added" for path in now if path not in before]
+
+
+def _change(before: os.stat_result, now: os.stat_result | None) -> str | None:
+    """Return how a file has changed, or None; see `fne.core.stat_cache`."""
+    if now is None:
+        return "was removed"
+    if not os.path.samestat(before, now):
+        return f"was replaced by another file (inode {before.st_ino}, now {now.st_ino})"
+    for what, key in (("size", "st_size"), ("modification time", "st_mtime_ns")):
+        if getattr(before, key) != getattr(now, key):
+            return f"has changed ({what} {getattr(before, key)}, now {getattr(now, key)})"
+    # DVC links and protects objects of its cache, which changes their status and not their content.
+    linked = (before.st_nlink, before.st_mode) != (now.st_nlink, now.st_mode)
+    if before.st_ctime_ns != now.st_ctime_ns and not linked:
+        return f"has changed (status change time {before.st_ctime_ns}, now {now.st_ctime_ns})"
+    return None
 
 
 def _changed_code() -> list[str]:

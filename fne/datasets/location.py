@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from fne.core.dvc import is_tracked
+from fne.core.dvc import tracked_path
 from fne.core.errors import InputError
 from fne.core.files import missing_path
 from fne.core.terminal import say
@@ -135,7 +135,7 @@ def _untracked(folder: Path, root: Path) -> bool:
     listed = (_git("ls-files", "-z", "--full-name", "--", str(folder)) or "").split("\0")
     if any(name and repository / name != root for name in listed):
         return False
-    return not is_tracked(folder, repository)
+    return tracked_path(folder, repository) is None
 
 
 def _git(*arguments: str) -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fne.core.errors import InputError
-from fne.core.files import files_in, read_bytes, replacing_folder, sync, write_text
+from fne.core.files import files_in, read_bytes, sync, write_text
 from fne.store.artifact import Artifact, Format, parse_document, repair_hint
 from fne.store.checksums import seal_text
 
@@ -38,12 +38,6 @@ def seal_history(folder: Path, points: int, model: str, kind: str = MODEL) -> No
     if kind != MODEL:  # histories of matching models stay as they were
         seal["kind"] = kind
     write_text(folder / SEAL, seal_text(json.dumps(seal, indent=1) + "\n"))
-
-
-def write_empty_history(folder: Path, model: str, kind: str) -> None:
-    """Write the history of a training run that did not take place, with the digest of what replaces it."""
-    with replacing_folder(folder) as temporary:
-        seal_history(temporary, 0, model, kind)
 
 
 def read_history_seal(folder: Path) -> HistorySeal:

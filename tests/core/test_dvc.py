@@ -15,7 +15,6 @@ from fne.core.dvc import (
     cache_folder,
     cache_object,
     content_md5,
-    is_tracked,
     last_run,
     locked_dependencies,
     open_repo,
@@ -28,6 +27,7 @@ from fne.core.dvc import (
     read_stages,
     recorded_stages,
     repair_advice,
+    tracked_path,
 )
 from tests.support.projects import commit, dvc, new_repository
 from tests.support.refusals import refused
@@ -266,12 +266,12 @@ def test_paths_are_tracked_if_they_or_a_folder_above_were_added_or_are_outs(proj
     Path("dvc.lock").write_text("<<<<<<< HEAD")  # it does not matter
     (project / "mine/deep").mkdir(parents=True)
     found = {
-        path: is_tracked(project / path, project)
+        path: tracked_path(project / path, project) is not None
         for path in ("mine/deep", "store/below", "data/drawn", "data")
     }
     assert found == {"mine/deep": False, "store/below": True, "data/drawn": True, "data": False}
     (project / "mine.dvc").touch()
-    assert is_tracked(project / "mine/deep", project)
+    assert tracked_path(project / "mine/deep", project)
 
 
 def test_a_path_is_known_however_it_is_typed(project):
