@@ -9,11 +9,11 @@ from fne.core.options import INPUT, OUTPUT, params_option
 from fne.core.settings import load_key, load_section
 from fne.core.stage import stage
 from fne.describing.annotations import read_written
-from fne.describing.settings import CAPTIONER
 from fne.evaluation.score_captions import read_caption_scores
 from fne.report.caption_page import MAIN, PAGE, choose_examples, render_captions
-from fne.report.description_page import PageSource
+from fne.report.frame import PageSource
 from fne.report.settings import Report
+from fne.report.sources import read_history
 
 
 @stage("captions_page", "catalog.root")
@@ -40,10 +40,10 @@ def main(
     root = load_key(params, "catalog", "root")
     sentences, artifact = read_written(written)
     scores = read_caption_scores(metrics, intervals, artifact)
-    source = PageSource.read(PAGE, CAPTIONER, artifact, (images, captions), settings.model_dump(), root)
+    source = PageSource.read(artifact, images, captions, root)
     examples = choose_examples(scores, sentences, source.captioned, settings.examples, settings.seed)
-    shown = [each.id for each in examples]
-    frame = source.frame(history, artifact, MAIN, "caption", scores.validation, shown)
+    curves = read_history(history, artifact, scores.validation, main=MAIN, item="caption")
+    frame = source.frame(PAGE, settings.model_dump(), [each.id for each in examples], curves)
     write_text(page, render_captions(scores, examples, frame))
 
 

@@ -1,6 +1,5 @@
 """Stage `judgments_page`: one page about the agreement of the model with people."""
 
-import os
 from pathlib import Path
 
 import click
@@ -8,19 +7,16 @@ import click
 from fne.core.files import write_text
 from fne.core.options import INPUT, OUTPUT, InputFiles, params_option
 from fne.core.settings import load_key, load_section
-from fne.core.stage import input_digests, stage
+from fne.core.stage import stage
 from fne.evaluation.baseline import read_baseline
 from fne.evaluation.judgments_file import read_judged
 from fne.evaluation.ranks_file import RANKS
-from fne.report.facts import head
+from fne.report.frame import PageSource
 from fne.report.judgments_page import PAGE, choose_disagreements, read_pairs, render_judgments
-from fne.report.page import EXPERIMENT, make_thumbnails
-from fne.report.record import page_record
 from fne.report.settings import Report
 from fne.store.arrays import read_arrays
-from fne.store.catalog import CAPTIONS_FILE, IMAGES_FILE, image_root, read_captions, read_images
+from fne.store.catalog import CAPTIONS_FILE, IMAGES_FILE
 from fne.store.checksums import read_metrics
-from fne.store.lineage import recorded_lineage
 
 METRICS = ("retrieval.json", "ranks.h5", "baseline.json")
 
@@ -37,28 +33,15 @@ def main(judgments: Path, pairs: Path, metrics: Path, catalog: Path, page: Path,
     settings, root = load_section(params, PAGE, Report), load_key(params, "catalog", "root")
     retrieval, ranks, baseline = (metrics / name for name in METRICS)
     evaluation = read_arrays(ranks, RANKS).artifact
-    images, images_artifact = read_images(catalog / IMAGES_FILE.name)
-    captioned, captions_artifact = read_captions(catalog / CAPTIONS_FILE.name)
-    lineage = recorded_lineage(evaluation, captions_artifact, *[images_artifact] * bool(images))
+    source = PageSource.read(evaluation, catalog / IMAGES_FILE.name, catalog / CAPTIONS_FILE.name, root)
     name = evaluation.settings["name"]
-    found, examples = (
-        read_judged(judgments, evaluation),
-        choose_disagreements(read_pairs(pairs), settings.examples),
-    )
+    found = read_judged(judgments, evaluation)
+    rsum = read_metrics(retrieval, "run `dvc repro evaluate`")[name]["rsum"]
+    closed_form = read_baseline(baseline, name, source.lineage)
+    examples = choose_disagreements(read_pairs(pairs), settings.examples)
     shown = [pair.image for _, chosen in examples for pair in chosen]
-    text = render_judgments(
-        found,
-        name,
-        read_metrics(retrieval, "run `dvc repro evaluate`")[name]["rsum"],
-        read_baseline(baseline, name, lineage),
-        examples,
-        captioned,
-        make_thumbnails(shown, images, image_root(root)),
-        lineage,
-        head(lineage, root, captioned, os.environ.get(EXPERIMENT)),
-        page_record(settings.model_dump() | {"root": root}, lineage, input_digests(), PAGE),
-    )
-    write_text(page, text)
+    frame = source.frame(PAGE, settings.model_dump(), shown)
+    write_text(page, render_judgments(found, name, rsum, closed_form, examples, frame))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ from fne.describing.annotations import read_tagged
 from fne.describing.concepts import recorded_source
 from fne.describing.settings import TAGGER
 from fne.evaluation.score_tags import read_tag_results
-from fne.report.description_page import PageSource
+from fne.report.frame import PageSource
 from fne.report.settings import Report
+from fne.report.sources import read_history
 from fne.report.tag_page import MAIN, PAGE, choose_tag_examples, render_tags
 
 
@@ -41,13 +42,13 @@ def main(
     root = load_key(params, "catalog", "root")
     file = read_tagged(tags)
     results = read_tag_results(metrics, intervals, file.artifact)
-    source = PageSource.read(PAGE, TAGGER, file.artifact, (images, captions), settings.model_dump(), root)
+    source = PageSource.read(file.artifact, images, captions, root)
     tagged = {each.id: each for each in file.images}
     names = recorded_source(file.artifact.lineage[TAGGER]["settings"]).names
     true = {record.id: names(record) for record in source.captioned}
     examples = choose_tag_examples(results, tagged, true, settings.examples, settings.seed)
-    shown = [each.id for each in examples]
-    frame = source.frame(history, file.artifact, MAIN, "image", results.validation, shown)
+    curves = read_history(history, file.artifact, results.validation, main=MAIN, item="image")
+    frame = source.frame(PAGE, settings.model_dump(), [each.id for each in examples], curves)
     write_text(page, render_tags(results, tagged, examples, frame))
 
 

@@ -9,7 +9,9 @@ from fne.describing.annotations import Written
 from fne.describing.data import reference_sentences
 from fne.describing.settings import CAPTIONER
 from fne.evaluation.score_captions import CONSENSUS, CONSTANT, NEAREST, CaptionScores
-from fne.report.description_page import Frame, at_a_glance, choose_thirds, render_description
+from fne.report.description_page import at_a_glance, choose_thirds, render_description
+from fne.report.facts import settings_of
+from fne.report.frame import Frame
 from fne.store.catalog import Captioned
 
 PAGE = "captions_page"  # in lineages, records and `params.yaml`
@@ -108,7 +110,8 @@ def render_captions(scores: CaptionScores, examples: Sequence[CaptionExample], f
             frame.thumbnails,
         ),
     }
-    return render_description("captions.html", scores.name, values, frame)
+    model = settings_of(frame.lineage, CAPTIONER)
+    return render_description("captions.html", scores.name, model, values, frame)
 
 
 def _cells(system: str, scores: CaptionScores, names: Sequence[str]) -> list[tuple[str, str]]:

@@ -37,8 +37,9 @@ from fne.experiments.runs import (
 from fne.report.charts import Chart, overlaid_curves, overlaid_recall
 from fne.report.compare_descriptions import Change, Descriptions, compare_descriptions, grid
 from fne.report.facts import flatten
+from fne.report.frame import thumbnail
 from fne.report.gallery import Candidate, best_matches
-from fne.report.page import environment, thumbnail
+from fne.report.page import environment
 from fne.report.sources import LOSS, RSUM, Direction, History, read_tables
 from fne.store.arrays import Arrays
 from fne.store.catalog import image_root, read_captions, read_images

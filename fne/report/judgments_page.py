@@ -22,11 +22,9 @@ from fne.evaluation.judgments_file import (
     table,
 )
 from fne.report.facts import counts, main_settings
+from fne.report.frame import Frame
 from fne.report.interval_chart import IntervalChart, Row, interval_chart, interval_of
 from fne.report.page import render_page
-from fne.report.sources import History
-from fne.store.artifact import Lineage
-from fne.store.catalog import Captioned
 
 PAGE = "judgments_page"  # its section, and its name in records
 
@@ -116,11 +114,7 @@ def render_judgments(
     rsum: float,
     baseline: Baseline,
     examples: Sequence[tuple[str, Sequence[Pair]]],
-    captioned: Sequence[Captioned],
-    thumbnails: Mapping[str, str],
-    lineage: Lineage,
-    head: Mapping[str, str],
-    record: str,
+    frame: Frame,
 ) -> str:
     """Return the page as HTML; equal inputs give equal text."""
     try:
@@ -129,7 +123,7 @@ def render_judgments(
         raise InputError(f"the figures of judgments are damaged ({error!r}); {REMEDY}") from None
     sentences = {
         caption_id: text
-        for each in captioned
+        for each in frame.captioned
         for caption_id, text in zip(each.caption_ids, each.captions, strict=True)
     }
     shared = {
@@ -140,6 +134,6 @@ def render_judgments(
         "baseline_rsum": baseline.rsum,
         "examples": examples,
         "sentences": sentences,
-        "facts": {**head, **main_settings(lineage), **counts(captioned, lineage)},
+        "facts": {**frame.head, **main_settings(frame.lineage), **counts(frame.captioned, frame.lineage)},
     }
-    return render_page("judgments.html", values | shared, lineage, History({}), thumbnails, record)
+    return render_page("judgments.html", values | shared, frame)

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fne.probing.results import chosen, interval, table
+from fne.report.frame import Frame
 from fne.report.page import render_page
-from fne.report.sources import History
-from fne.store.artifact import Lineage
 
 PAGE = "layers_page"  # in records
 KINDS = {
@@ -26,13 +25,7 @@ def pictured(found: Mapping[str, Any]) -> list[str]:
     return sorted(every | set(near))
 
 
-def render_layers(
-    found: Mapping[str, Any],
-    lineage: Lineage,
-    head: Mapping[str, str],
-    thumbnails: Mapping[str, str],
-    record: str,
-) -> str:
+def render_layers(found: Mapping[str, Any], frame: Frame) -> str:
     """Return the page as HTML, from what `fne.probing.measure` measured."""
     sets = [each for each in found["sets"] if each["rsum"] is not None]
     highest = max((each["high"] for each in sets), default=1.0)
@@ -41,7 +34,7 @@ def render_layers(
     values = {
         "split": "val",
         "found": found,
-        "facts": dict(head),
+        "facts": frame.head,
         "groups": [
             (title, [(each, interval(each)) for each in sets if each["kind"] in kinds])
             for kinds, title in KINDS.items()
@@ -60,4 +53,4 @@ def render_layers(
         ],
         "map": (left, TOP, CELL, left + TOP + CELL * len(names), LONGEST),
     }
-    return render_page("layers_page.html", values, lineage, History({}), thumbnails, record, ("sort.js",))
+    return render_page("layers_page.html", values, frame, ("sort.js",))

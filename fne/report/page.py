@@ -7,15 +7,13 @@ are embedded as small data URIs, so that the page needs no other file.
 
 import base64
 import hashlib
-import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from fne.core.errors import InputError
 from fne.evaluation.baseline import Baseline
 from fne.evaluation.metrics.recall import chosen_by
 from fne.experiments.tables import PaperRow
@@ -30,52 +28,39 @@ from fne.report.facts import (
     phases,
     settings_of,
 )
+from fne.report.frame import Frame
 from fne.report.gallery import OUTCOMES, Gallery, count_outcomes
 from fne.report.result_rows import Row, chance_recall, results_table, small_split, start_sentence
-from fne.report.sources import TUNED, Evaluation, History, Tuning
+from fne.report.sources import TUNED, Evaluation, Tuning
 from fne.store.artifact import Lineage
-from fne.store.catalog import Captioned, Image
-from fne.store.images import UndecodableError, decode_bytes, read_image_file
 
 TEMPLATES = Path(__file__).parent / "templates"
-THUMBNAIL_SIDE = 256  # pixels
-THUMBNAIL_QUALITY = 80  # JPEG quality
-
 EVALUATED = "evaluated here"
 BASELINE_NOTE = "The baseline is the closed form with the same features, on the same validation images."
-# DVC sets it for the stages of an experiment.
-EXPERIMENT = "DVC_EXP_NAME"
 MODELS = ("model", "tuned", "tagger", "captioner")  # in lineages
 
 
 def render(
     evaluation: Evaluation,
-    lineage: Lineage,
-    history: History,
+    frame: Frame,
     gallery: Gallery,
-    captioned: Sequence[Captioned],
-    thumbnails: Mapping[str, str],
+    explanations: Explanations,
     paper_row: PaperRow | None,
     baseline: Baseline,
-    head: Mapping[str, str],
     training: Mapping[str, Any],
     tuning: Tuning | None = None,
-    record: str = "",
-    explanations: Explanations | None = None,
 ) -> str:
     """Return the page as HTML; equal inputs give equal text.
 
     Args:
-        thumbnails: a data URI per image id; images without one are shown by their id.
-        paper_row: the published results of the same experiment, if any.
-        head: what the page is about, by title.
-        training: the content of `metrics/training.json`.
-        record: how the page was made, of `fne.report.record`.
         explanations: the words of the sentences of the gallery.
+        paper_row: the published results of the same experiment, if any.
+        training: the content of `metrics/training.json`.
     """
+    lineage, history = frame.lineage, frame.history
     rows = results_table(evaluation, paper_row, baseline)
     values = {
-        **_results(evaluation, gallery, captioned, rows, thumbnails, explanations),
+        **_results(evaluation, frame, gallery, explanations, rows),
         "paper_row": paper_row,
         "phases": phases(lineage, history),
         "levels_note": BASELINE_NOTE if "baseline" in history.levels else "",
@@ -90,58 +75,43 @@ def render(
         "gain": tuning.gain if tuning else [],
         "tuning_kept": kept_sentence(settings_of(lineage, TUNED), "epoch", EVALUATED),
         "tuning_curves": learning_curves(tuning.history) if tuning else [],
-        "facts": {**head, **main_settings(lineage), **counts(captioned, lineage)},
+        "facts": {**frame.head, **main_settings(lineage), **counts(frame.captioned, lineage)},
     }
-    return render_page("page.html", values, lineage, history, thumbnails, record)
+    return render_page("page.html", values, frame)
 
 
 def render_imported(
-    evaluation: Evaluation,
-    lineage: Lineage,
-    gallery: Gallery,
-    captioned: Sequence[Captioned],
-    thumbnails: Mapping[str, str],
-    head: Mapping[str, str],
-    record: str,
-    explanations: Explanations,
+    evaluation: Evaluation, frame: Frame, gallery: Gallery, explanations: Explanations
 ) -> str:
     """Return the page about imported vectors as HTML; see `render` for what it is given."""
     facts = {"Similarity": str(evaluation.artifact.settings["similarity"]), "Model": "not trained here"}
     values = {
-        **_results(
-            evaluation,
-            gallery,
-            captioned,
-            results_table(evaluation, None, None),
-            thumbnails,
-            explanations,
-        ),
+        **_results(evaluation, frame, gallery, explanations, results_table(evaluation)),
         "paper_row": None,
         "layers": [],
         "not_started": None,
         "tuning": None,
-        "facts": {**head, **facts, **counts(captioned, {})},
+        "facts": {**frame.head, **facts, **counts(frame.captioned, {})},
     }
-    return render_page("imported.html", values, lineage, History({}), thumbnails, record)
+    return render_page("imported.html", values, frame)
 
 
 def _results(
     evaluation: Evaluation,
+    frame: Frame,
     gallery: Gallery,
-    captioned: Sequence[Captioned],
+    explanations: Explanations,
     rows: Sequence[Row],
-    thumbnails: Mapping[str, str],
-    explanations: Explanations | None,
 ) -> dict[str, Any]:
     """Return what pages about retrieval show of an evaluation, by the names of the template."""
     captions = {
-        record.id: dict(zip(record.caption_ids, record.captions, strict=True)) for record in captioned
+        record.id: dict(zip(record.caption_ids, record.captions, strict=True)) for record in frame.captioned
     }
     sentences = {id_: text for texts in captions.values() for id_, text in texts.items()}
     return {
         "evaluation": evaluation,
-        "glances": glance(gallery, evaluation.text_to_image, sentences, thumbnails),
-        "explained": explanations or Explanations(),
+        "glances": glance(gallery, evaluation.text_to_image, sentences, frame.thumbnails),
+        "explained": explanations,
         "outcomes": OUTCOMES,
         "counts": {
             "images": count_outcomes(evaluation.image_to_text.ranks),
@@ -164,32 +134,24 @@ def _results(
 
 
 def render_page(
-    template: str,
-    values: Mapping[str, Any],
-    lineage: Lineage,
-    history: History,
-    thumbnails: Mapping[str, str],
-    record: str,
-    scripts: Sequence[str] = ("search.js",),
+    template: str, values: Mapping[str, Any], frame: Frame, scripts: Sequence[str] = ("search.js",)
 ) -> str:
     """Return a page about a trained model as HTML; `template` extends `base.html`.
 
     Args:
         values: what the template shows, by name.
-        thumbnails: a data URI per image id; images without one are shown by their id.
-        record: how the page was made, of `fne.report.record`.
     """
     script = "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in scripts)
     shared = {
-        "record": record,
+        "record": frame.record,
         "glances": [],
-        "learning_curves": learning_curves(history),
-        "kept": kept_sentence({}, history.unit, EVALUATED),
+        "learning_curves": learning_curves(frame.history),
+        "kept": kept_sentence({}, frame.history.unit, EVALUATED),
         "levels_note": "",
-        "thumbnails": thumbnails,
-        "untrained": settings_of(lineage, "weights").get("untrained", False),
-        "chosen": chosen_by(values["split"]) if _chooses(lineage) else None,
-        "ancestors": ancestors(lineage),
+        "thumbnails": frame.thumbnails,
+        "untrained": settings_of(frame.lineage, "weights").get("untrained", False),
+        "chosen": chosen_by(values["split"]) if _chooses(frame.lineage) else None,
+        "ancestors": ancestors(frame.lineage),
         "script": Markup(script),  # noqa: S704 - files of this package, without data of the run
         "script_digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     }
@@ -211,28 +173,3 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
-
-def make_thumbnails(ids: Iterable[str], images: Iterable[Image], root: Path) -> dict[str, str]:
-    """Return a thumbnail, as a data URI, for each of `ids` that has an image in the catalog."""
-    catalog = {image.id: image for image in images}
-    return {id_: thumbnail(root / catalog[id_].path, catalog[id_].sha256) for id_ in ids if id_ in catalog}
-
-
-def thumbnail(path: Path, sha256: str) -> str:
-    """Return a JPEG of at most 256 x 256 pixels, as a data URI; a file that has changed since is refused."""
-    try:
-        data = read_image_file(path)
-        found = hashlib.sha256(data).hexdigest()
-        if found != sha256:
-            raise InputError(
-                f"{path}: the digest of the file is {found[:12]}…, but the catalog has {sha256[:12]}…; "
-                "run `dvc repro`"
-            )
-        picture = decode_bytes(data)
-    except UndecodableError as error:
-        raise InputError(f"{path}: {error}; run `dvc repro`") from None
-    picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
-    buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=THUMBNAIL_QUALITY)
-    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,13 +1,11 @@
 """What the pages about retrieval are made from: the main one, and that of the tuned model."""
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from fne.core.dvc import repro_command
 from fne.core.files import write_text
-from fne.core.stage import input_digests
 from fne.core.terminal import say
 from fne.evaluation.baseline import baseline_artifact, read_baseline
 from fne.evaluation.ranks_file import RANKS
@@ -15,17 +13,17 @@ from fne.evaluation.read_sentences import SentenceReader
 from fne.experiments.compare import compare
 from fne.experiments.tables import find_paper_row
 from fne.report.explanations import explain_gallery
-from fne.report.facts import head, history_unit
+from fne.report.facts import history_unit
+from fne.report.frame import PageSource
 from fne.report.gallery import choose_gallery
-from fne.report.page import EXPERIMENT, make_thumbnails, render
-from fne.report.record import REPORT, page_record, pages_of_other_catalogs
+from fne.report.page import render
+from fne.report.record import REPORT, pages_of_other_catalogs
 from fne.report.settings import Report
 from fne.report.sources import Levels, Tuning, read_evaluation, read_history, read_training, read_tuning
 from fne.store.arrays import read_arrays
 from fne.store.artifact import Artifact, require_same
-from fne.store.catalog import image_root, read_captions, read_images
 from fne.store.history import MODEL
-from fne.store.lineage import check_records, recorded_lineage
+from fne.store.lineage import check_records
 
 TUNED_PAGE = "tuned_page"  # in records
 
@@ -64,44 +62,25 @@ def write_page(
         root: `catalog.root`.
     """
     evaluation = read_evaluation(places.metrics, places.intervals, places.ranks)
-    catalog, images_artifact = read_images(places.images)
-    captioned, captions_artifact = read_captions(places.captions)
-    # Without image files there is none that could be of another data set.
-    lineage = recorded_lineage(evaluation.artifact, captions_artifact, *[images_artifact] * bool(catalog))
+    source = PageSource.read(evaluation.artifact, places.images, places.captions, root)
     gallery = choose_gallery(evaluation, settings.examples, settings.seed)
     reader = SentenceReader.open(*places.reader, evaluation.artifact) if places.reader else None
-    gallery, explanations = explain_gallery(gallery, evaluation, captioned, reader)
-    thumbnails = make_thumbnails(gallery.image_ids, catalog, image_root(root))
-    paper_row = find_paper_row(places.metrics.read_bytes(), evaluation.artifact, captioned)
+    gallery, explanations = explain_gallery(gallery, evaluation, source.captioned, reader)
+    paper_row = find_paper_row(places.metrics.read_bytes(), evaluation.artifact, source.captioned)
     name = evaluation.artifact.settings["name"]
     closed_form = read_baseline(places.baseline, name, evaluation.artifact.lineage)
     check_records(baseline_artifact(places.baseline))
-    own = TUNED_PAGE if tuning else REPORT
-    record = page_record(settings.model_dump() | {"root": root}, lineage, input_digests(), own)
-    about = head(lineage, root, captioned, os.environ.get(EXPERIMENT))
     found = read_training(places.training, evaluation.artifact)
     levels = {"chance": {"rsum": found["validation"]["chance"]}}
     if closed_form.validation is not None:
         levels["baseline"] = {"rsum": closed_form.validation}
-    curves = read_history(places.history, evaluation.artifact, levels, history_unit(lineage))
+    curves = read_history(places.history, evaluation.artifact, levels, history_unit(source.lineage))
     tuned = _read_tuning(tuning, places.ranks, evaluation.artifact, levels) if tuning else None
-    text = render(
-        evaluation,
-        lineage,
-        curves,
-        gallery,
-        captioned,
-        thumbnails,
-        paper_row,
-        closed_form,
-        about,
-        found,
-        tuned,
-        record,
-        explanations,
-    )
+    own = TUNED_PAGE if tuning else REPORT
+    frame = source.frame(own, settings.model_dump(), gallery.image_ids, curves)
+    text = render(evaluation, frame, gallery, explanations, paper_row, closed_form, found, tuned)
     write_text(page, text)
-    _name_others(page, pages_of_other_catalogs(page, lineage))
+    _name_others(page, pages_of_other_catalogs(page, source.lineage))
 
 
 def _read_tuning(tuning: TuningPlaces, ranks: Path, evaluation: Artifact, levels: Levels) -> Tuning:

@@ -140,6 +140,9 @@ class History:
         return {name: self.series[name] for name in names}
 
 
+NO_HISTORY = History({})
+
+
 def read_evaluation(
     metrics_path: Path, intervals_path: Path, ranks_path: Path, remedy: str = "run `dvc repro evaluate`"
 ) -> Evaluation:
@@ -321,11 +324,6 @@ def _read_json(path: Path, name: str, extra_keys: set[str], remedy: str) -> dict
     if not isinstance(found, dict) or not expected <= found.keys():
         raise InputError(f"{path}: expected {', '.join(sorted(expected))} under '{name}'; {remedy}")
     return found
-
-
-def _again(path: Path) -> str:
-    """Return what makes the files of an evaluation again."""
-    return f"run `dvc repro {repro_command(path, 'evaluate')}`"
 
 
 def _read_series(path: Path, first: int) -> Series:

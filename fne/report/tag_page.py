@@ -6,8 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fne.describing.annotations import Tagged
+from fne.describing.settings import TAGGER
 from fne.evaluation.score_tags import TagResults, TagRow
-from fne.report.description_page import Frame, at_a_glance, choose_thirds, render_description
+from fne.report.description_page import at_a_glance, choose_thirds, render_description
+from fne.report.facts import settings_of
+from fne.report.frame import Frame
 
 PAGE = "tags_page"  # in lineages, records and `params.yaml`
 MAIN = "val/f1_sum"  # the validation score that is drawn first
@@ -118,9 +121,10 @@ def render_tags(
             frame.thumbnails,
         ),
     }
-    facts = {"Concepts": f"{results.metrics['concepts']} ({frame.model.get('concepts', 'tags')})"}
+    model = settings_of(frame.lineage, TAGGER)
+    facts = {"Concepts": f"{results.metrics['concepts']} ({model.get('concepts', 'tags')})"}
     scripts = ("search.js", "sort.js")
-    return render_description("tags.html", results.name, values, frame, facts, scripts)
+    return render_description("tags.html", results.name, model, values, frame, facts, scripts)
 
 
 def _example(tagged: Tagged, true: set[str], concepts: Sequence[str], f1: float) -> TagExample:

@@ -7,7 +7,7 @@ import pytest
 from fne.describing.annotations import Written, WrittenSentence
 from fne.evaluation.score_captions import score_captions
 from fne.report.caption_page import MAIN, choose_examples, render_captions
-from fne.report.description_page import Frame
+from fne.report.frame import Frame
 from fne.report.record import catalog_state
 from fne.report.sources import History
 from fne.store.catalog import Captioned
@@ -46,7 +46,7 @@ def page_of(captions, written, examples=12, meteor="there is no `java`", concept
     shown = choose_examples(scores, sentences, captioned, examples, 0)
     series = {MAIN: {1: 0.1, 2: 0.3}, "train/loss": {1: 5.0, 2: 4.0}, "train/phase": {1: 1, 2: 2}}
     history = History(series, main=MAIN, item="caption")
-    frame = Frame("captioner", LINEAGE, history, captioned, {}, "data/own", '{"x": 1}')
+    frame = Frame(LINEAGE, captioned, "data/own", '{"x": 1}', {}, history)
     return render_captions(scores, shown, frame), shown
 
 

@@ -2,7 +2,7 @@ import numpy as np
 
 from fne.describing.annotations import Tagged
 from fne.evaluation.score_tags import TagScores, tag_results
-from fne.report.description_page import Frame
+from fne.report.frame import Frame
 from fne.report.record import catalog_state
 from fne.report.sources import History
 from fne.report.tag_page import choose_tag_examples, mean_positions, rare_before_frequent, render_tags
@@ -42,7 +42,7 @@ def page(found=None, tagged=TAGGED, count=4):
     history = History({"train/loss": {1: 3.0, 2: 1.0}, "val/f1_sum": {1: 5.0, 2: 9.0}}, main="val/f1_sum")
     captioned = [Captioned(each.id, "test", (), ("dog",)) for each in tagged]
     thumbnails = {"a.jpg": "data:image/jpeg;base64,AAAA"}
-    frame = Frame("tagger", LINEAGE, history, captioned, thumbnails, "data/own", '{"a": 1}')
+    frame = Frame(LINEAGE, captioned, "data/own", '{"a": 1}', thumbnails, history)
     return render_tags(found, {each.id: each for each in tagged}, examples, frame)
 
 

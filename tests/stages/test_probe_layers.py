@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from fne.cli import main as cli
+from fne.report.frame import Frame
 from fne.report.layers_page import render_layers
 from fne.store.catalog import read_captions, write_captions
 from fne.store.rows import write_without_rows
@@ -106,6 +107,6 @@ def test_names_of_layers_and_images_are_shown_and_never_run():
         "agreement": {"cka_text": None},
         "neighbors": {hostile: {hostile: [hostile]}},
     }
-    page = render_layers(found, {}, {}, {}, "{}")
+    page = render_layers(found, Frame({}, [], "demo", "{}", {}))
     assert hostile not in page
     assert "&lt;script&gt;alert(1)" in page
