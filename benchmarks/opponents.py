@@ -27,8 +27,8 @@ from benchmarks.__main__ import README, machine
 from benchmarks.extraction import CPU, FIRST, draw_weights, export_onnx
 from benchmarks.timing import PROJECT, compare, print_table
 from fne.extraction.extractor import build_extractor
-from fne.extraction.forward_pass import Network, build_network
-from fne.extraction.layers import Tap, first_of
+from fne.extraction.forward_pass import Network, build_network, layer_values
+from fne.extraction.layers import Tap
 from fne.extraction.preprocess import CROPS
 from fne.extraction.settings import ExtractorSettings
 from fne.extraction.weights import Weights, load_weights
@@ -70,12 +70,7 @@ class Tapped(nn.Module):
         return torch.cat([self.kept[layer] for layer in self.layers], dim=1).mean(dim=0)
 
     def _keep(self, tap: Tap, module: nn.Module, inputs: tuple[Tensor, ...], output: Any) -> None:
-        values = first_of(output)
-        if tap.rectify:
-            values = values.relu()
-        if values.ndim == 3:
-            values = values[:, tap.skipped :]  # tokens
-        self.kept[tap.layer] = values.mean(dim=tap.positions) if values.ndim > 2 else values.clone()
+        self.kept[tap.layer] = layer_values(tap, output)
 
 
 def measure(
@@ -254,9 +249,10 @@ def main(networks: tuple[str, ...], images: int, rounds: int) -> None:
 
 
 def tiny(folder: Path) -> None:
-    """Run with the first two layers of VGG16 and with the smallest network of timm."""
+    """Run with the first two layers of VGG16, and with the smallest networks of timm."""
     measure("vgg16", draw_weights("vgg16", FIRST), images=1, rounds=1, compiler="eager")
-    measure("timm/test_resnet", images=1, rounds=1, compiler="eager")
+    for backbone in ("timm/test_resnet", "timm/test_vit"):
+        measure(backbone, images=1, rounds=1, compiler="eager")
 
 
 if __name__ == "__main__":

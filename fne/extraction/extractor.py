@@ -24,10 +24,11 @@ from fne.core.errors import InputError
 from fne.core.terminal import say
 from fne.extraction.fast_convolutions.crop_sharing import convolve_directly, share_crops, unsupported_reason
 from fne.extraction.fast_convolutions.winograd import numba_unsupported_reason, winograd_convolve
+from fne.extraction.fast_linear import LINEAR_VERSION, use_fast_linear
 from fne.extraction.forward_pass import Network, activations, build_network, crop_activations
 from fne.extraction.layers import CROP
 from fne.extraction.preprocess import CROPS, Resize, normalize, resize_for
-from fne.extraction.settings import AUTO, SIDE, TORCHVISION, ExtractorSettings, InputFormat
+from fne.extraction.settings import AUTO, SIDE, TORCHVISION, ExtractorSettings, InputFormat, is_timm
 from fne.extraction.weights import Weights
 from fne.store.images import DECODER_VERSION
 from fne.store.layout import Layer, view_layers
@@ -121,6 +122,10 @@ def build_extractor(
         # Only here do the last bits depend on the number of threads.
         kind["threads"] = torch.get_num_threads()
     kind |= network.version
+    if is_timm(settings.backbone) and not is_gpu(device):
+        kind["fast_linear"] = LINEAR_VERSION
+        for module in network.modules.values():
+            use_fast_linear(module, device)
     views = len(CROPS[settings.crops](torch.empty(3, CROP, CROP))) if settings.views == "each" else 0
     make_rows = each_view if views else ALGORITHMS[chosen]
     rows = _no_rows if remote else make_rows(network, settings.crops)

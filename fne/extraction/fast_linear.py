@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from fne.core.device import is_gpu
 
+LINEAR_VERSION = 1  # raised when values change
+
 
 def use_fast_linear(model: nn.Module, device: torch.device) -> None:
     """Let the fully connected layers of a model that is not trained run on oneDNN, on a CPU."""

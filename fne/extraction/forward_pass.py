@@ -132,14 +132,19 @@ def _register_hook(network: Network, tap: Tap, kept: dict[str, Tensor]) -> Remov
         if next(calls) != (tap.call if after else 0):
             return
         # Averaged immediately: the next ReLU may overwrite the output, and full maps need much memory.
-        values: Tensor = first_of(output)
-        if after and tap.rectify:
-            values = values.relu()
-        if values.ndim == 3:
-            values = values[:, tap.skipped :] if tap.token is None else values[:, tap.token]
-        kept[tap.layer] = values.mean(dim=tap.positions) if values.ndim > 2 else values.clone()
+        kept[tap.layer] = layer_values(tap, output, after)
 
     return network.module(tap.activated if after else tap.before).register_forward_hook(keep)
+
+
+def layer_values(tap: Tap, output: Tensor | tuple[Tensor, ...], rectified: bool = True) -> Tensor:
+    """Return the values of a layer (crops, features), given the output of its module."""
+    values: Tensor = first_of(output)
+    if rectified and tap.rectify:
+        values = values.relu()
+    if values.ndim == 3:
+        values = values[:, tap.skipped :] if tap.token is None else values[:, tap.token]
+    return values.mean(dim=tap.positions) if values.ndim > 2 else values.clone()
 
 
 def _without_unused(backbone: Backbone, weights: Weights) -> Weights:
