@@ -17,6 +17,40 @@ ARGUMENTS = [
 ]
 
 
+# Returns the contrast of every visible text to what is behind it, and the text.
+CONTRAST = """
+() => {
+  // Red, green and blue up to 255, and the opacity; mixed colors are written as color(srgb …).
+  const parts = (color) => {
+    const [r, g, b, a = 1] = color.match(/[\\d.]+/g).map(Number);
+    return [...[r, g, b].map((part) => part * (color.startsWith("color(") ? 255 : 1)), a];
+  };
+  const light = (color) => {
+    const [r, g, b] = color.slice(0, 3).map((part) => {
+      const value = part / 255;
+      return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const solid = (element) => {
+    const color = parts(getComputedStyle(element).backgroundColor);
+    const below = color[3] < 1 ? solid(element.parentElement) : color;
+    return color.slice(0, 3).map((part, place) => color[3] * part + (1 - color[3]) * below[place]);
+  };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !element.checkVisibility() || element.closest("script")) continue;
+    const style = getComputedStyle(element);
+    const [one, other] = [light(parts(element.closest("svg") ? style.fill : style.color)), light(solid(element))];
+    found.push([(Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05), walker.currentNode.data.trim()]);
+  }
+  return found;
+}
+"""
+
+
 @dataclass
 class Visit:
     """An open page with its requests, errors and dialogs."""
@@ -30,6 +64,17 @@ class Visit:
     def foreign_requests(self) -> list[str]:
         """Requests other than for local files and data URIs."""
         return [url for url in self.requests if not url.startswith(("file:", "data:"))]
+
+    def require_contrast(self, texts: int) -> None:
+        """Require more than a number of texts, all with a contrast of at least 4.5."""
+        found = self.page.evaluate(CONTRAST)
+        assert len(found) > texts
+        assert [(round(contrast, 2), text) for contrast, text in found if contrast < 4.5] == []
+
+    def require_width(self, width: int) -> None:
+        """Require that nothing is wider than a window of this width, except tables that scroll in their frame."""
+        self.page.set_viewport_size({"width": width, "height": 900})
+        assert self.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from PIL import Image
 from fne.store.catalog import Captioned, read_captions, write_captions
 from tests.support.hostile import CAPTIONS
 from tests.support.search import draw, run_stages
-from tests.system.test_report_page import CONTRAST
 
 
 @contextmanager
@@ -320,11 +319,10 @@ def test_nothing_is_wider_than_the_window(open_page, server, width, photo):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_has_a_contrast_of_at_least_4_5(open_page, server, scheme):
-    page = open_page(server, color_scheme=scheme).page
+    found = open_page(server, color_scheme=scheme)
+    page = found.page
     search(page, "something red zebra")
-    found = page.evaluate(CONTRAST)
-    assert len(found) > 50
-    assert [(round(contrast, 2), text) for contrast, text in found if contrast < 4.5] == []
+    found.require_contrast(texts=50)
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 22, 26)"
     assert dark == (scheme == "dark")
 
