@@ -5,6 +5,7 @@ as an escape such as `\u001b`, as in JSON. Everything that the stages and the `f
 """
 
 import unicodedata
+from collections.abc import Sequence
 
 import click
 
@@ -98,6 +99,23 @@ def format_bytes(count: float) -> str:
         ('2.9 GB', '0.5 MB')
     """
     return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
+
+
+def aligned(rows: Sequence[Sequence[str]], text_columns: int = 1) -> list[str]:
+    """Return the rows of a table as lines: the first columns to the left, the others to the right.
+
+    Example:
+        >>> aligned([["", "R@1"], ["images", "9.5"]])
+        ['        R@1', 'images  9.5']
+    """
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if place < text_columns else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def _is_control(character: str) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 
 from fne.core.errors import InputError
 from fne.core.files import write_text
+from fne.core.terminal import aligned
 from fne.evaluation.intervals import LEVEL, SAMPLES
 from fne.evaluation.judgments import Graded, RightSets
 from fne.store.artifact import Artifact, Contents, Done, Kind, Lineage, Lines
@@ -152,17 +153,12 @@ def _describe(path: Path) -> Lines:
 
 
 def _lines(path: Path, name: str, found: Mapping[str, Any]) -> Lines:
-    rows = [("", ["model", "closed-form baseline", "difference", "judges"]), *table(found)]
-    first, *widths = (
-        max(map(len, cells)) for cells in zip(*([title, *cells] for title, cells in rows), strict=True)
-    )
+    rows = [["", "model", "closed-form baseline", "difference", "judges"]]
+    rows += [[title, *cells] for title, cells in table(found)]
     counted = "acceptable" in found
     return [
         f"{path}: {name}, {_amount(found)}; 95 % intervals over images",
-        *(
-            "  " + "  ".join([title.ljust(first), *map(str.rjust, cells, widths)]).rstrip()
-            for title, cells in rows
-        ),
+        *(f"  {line}" for line in aligned(rows)),
         *[f"  AUC counts pairs with a grade of at least {found['acceptable']:g} as right"] * counted,
     ]
 

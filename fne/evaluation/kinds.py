@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fne.core.errors import InputError
+from fne.core.terminal import aligned
 from fne.describing.settings import CAPTIONER
 from fne.evaluation.baseline import baseline_artifact
 from fne.evaluation.metrics.recall import chosen_by, small_split_warning
@@ -35,13 +36,15 @@ def _table(path: Path, split: str, metrics: dict[str, Any]) -> Lines:
     if CAPTIONER in metrics:
         return _caption_table(path, split, metrics)
     names = list(metrics["image_to_text"])
-    rows = {"image to text": metrics["image_to_text"], "text to image": metrics["text_to_image"]}
+    rows = [["", *(name.replace("_", " ") for name in names)]]
+    for title in ("image to text", "text to image"):
+        values = metrics[title.replace(" ", "_")]
+        rows.append([title, *(f"{values[name]:.1f}" for name in names)])
     recalls = sum(name.startswith("R@") for name in names)
     warning = small_split_warning(metrics["images"], metrics["chance"], recalls)
     return [
         f"{path}: {split}, {metrics['images']} images, {metrics['captions']} captions",
-        "  " + " " * 13 + "".join(f"{name.replace('_', ' '):>13}" for name in names),
-        *(f"  {title}" + "".join(f"{row[name]:>13.1f}" for name in names) for title, row in rows.items()),
+        *(f"  {line}" for line in aligned(rows)),
         f"  sum of recalls {metrics['rsum']:.1f} of {200 * recalls}; chance {metrics['chance']:.1f}",
         *([f"  Warning: {warning}"] if warning else []),
         *_chosen(split),
@@ -52,15 +55,14 @@ def _caption_table(path: Path, split: str, metrics: dict[str, Any]) -> Lines:
     systems = [name for name, value in metrics.items() if isinstance(value, dict)]
     names = [name for name in metrics[systems[0]] if "-" in name or name == "METEOR"]
     several = "CIDEr-D" in names  # images
+    rows = [["", *names, "words", "distinct"]]
+    for system in systems:
+        own = metrics[system]
+        scores = [f"{own[name]:.3f}" for name in names]
+        rows.append([system, *scores, f"{own['words_used']:.0f}", f"{own['distinct_captions']:.0%}"])
     return [
         f"{path}: {split}, captions of {metrics['images']} images",
-        "  " + " " * 10 + "".join(f"{name:>9}" for name in [*names, "words", "distinct"]),
-        *(
-            f"  {system:<10}"
-            + "".join(f"{metrics[system][name]:>9.3f}" for name in names)
-            + f"{metrics[system]['words_used']:>9.0f}{metrics[system]['distinct_captions']:>9.0%}"
-            for system in systems
-        ),
+        *(f"  {line}" for line in aligned(rows)),
         *[_above_baseline(metrics)] * several,
         *["  the captioner writes the same for (nearly) all images"] * bool(metrics["collapsed"]),
         *_chosen(split),
@@ -88,13 +90,11 @@ def _tag_table(path: Path, name: str, metrics: dict[str, Any]) -> Lines:
     ranked = f", mAP {metrics['mAP']:.1f}" if "mAP" in metrics else ""
     unlearned = metrics["unlearned_tags"]
     left_out = f"; {unlearned} true tags are not concepts" if unlearned else ""
+    rows = [["", *(column.replace("_", " ") for column in columns)]]
+    rows += [[each, *(f"{values[column]:.1f}" for column in columns)] for each, values in answers.items()]
     return [
         f"{path}: {name}, {metrics['images']} images, {metrics['concepts']} concepts{ranked}{left_out}",
-        "  " + " " * 10 + "".join(f"{column.replace('_', ' '):>18}" for column in columns),
-        *(
-            f"  {each:<10}" + "".join(f"{values[column]:>18.1f}" for column in columns)
-            for each, values in answers.items()
-        ),
+        *(f"  {line}" for line in aligned(rows)),
         *_chosen(name),
     ]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 
 from fne.core.files import plain_cell
+from fne.core.terminal import aligned
 
 GENERATOR = '<meta name="generator" content="fne table">'
 
@@ -107,14 +108,7 @@ def _drawn(grid: Grid, bold: tuple[str, str], underlined: tuple[str, str]) -> li
 
 def _text(grid: Grid) -> list[str]:
     rows = _drawn(grid, ("*", ""), ("_", ""))
-    widths = [max(map(len, cells)) for cells in zip(grid.columns, *rows, strict=True)]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if position < grid.text_columns else cell.rjust(width)
-            for position, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in [grid.columns, *rows]
-    ]
+    lines = aligned([grid.columns, *rows], grid.text_columns)
     return [grid.title, *filter(None, [grid.legend]), *lines, *numbered(grid.notes)]
 
 

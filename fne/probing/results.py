@@ -6,6 +6,7 @@ from typing import Any
 
 from fne.core.errors import InputError
 from fne.core.files import read_bytes
+from fne.core.terminal import aligned
 from fne.store.artifact import Artifact, Contents, Done, Kind, Lineage, Lines, Sections
 from fne.store.checksums import check_metrics, parse_metrics, write_metrics
 
@@ -96,12 +97,11 @@ def _describe(path: Path) -> Lines:
     found, _ = read_layers(path)
     images, rows = found["images"], table(found)
     metric = f", labels by {found['label_metric']}" if found["label_metric"] else ""
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     combined = [each for each in found["sets"] if each["kind"] != "layer" and each["rsum"] is not None]
     return [
         f"{path}: {len(rows) - 1} layers, {images['train']} training and {images['val']} validation "
         f"images{metric}",
-        *("  " + "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows),
+        *(f"  {line}" for line in aligned(rows)),
         *(f"  {each['kind']:<6} {each['name']:<20} {interval(each)}" for each in combined),
         *(f"  {line}" for line in chosen(found)),
     ]

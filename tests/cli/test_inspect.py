@@ -123,9 +123,9 @@ def test_metrics_come_as_a_table(folder):
     write_metrics(folder / "m.json", {"test_full": figures(50, 62.2, median_rank=4.0, mean_rank=5.25)})
     assert inspect("m.json") == [
         "m.json: test_full, 50 images, 250 captions",
-        "                         R@1          R@5         R@10  median rank    mean rank",
-        "  image to text         10.0         20.0         30.0          4.0          5.2",
-        "  text to image         10.0         20.0         30.0          4.0          5.2",
+        "                  R@1   R@5  R@10  median rank  mean rank",
+        "  image to text  10.0  20.0  30.0          4.0        5.2",
+        "  text to image  10.0  20.0  30.0          4.0        5.2",
         "  sum of recalls 120.0 of 600; chance 62.2",
     ]
 
