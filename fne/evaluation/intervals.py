@@ -5,7 +5,7 @@ independent. Ranks are not recomputed. Both directions use the same draws, and s
 compared. Each fold draws from its own images. The draws depend only on the seed and the folds.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,8 +43,7 @@ def intervals(
     ranked: Ranked, recalls: Sequence[int], samples: int = SAMPLES, seed: int = SEED
 ) -> dict[str, Interval]:
     """Return the 95 % interval of each metric, keyed by names such as `image_to_text.R@1` and `rsum`."""
-    chunks = [metrics_of_draws(ranked, times, recalls) for times in draws(ranked.folds, samples, seed)]
-    return {name: percentiles(np.concatenate([chunk[name] for chunk in chunks])) for name in chunks[0]}
+    return _bootstrap(lambda times: metrics_of_draws(ranked, times, recalls), ranked.folds, samples, seed)
 
 
 def label_intervals(
@@ -55,10 +54,7 @@ def label_intervals(
     A sample may lack a label altogether; its 0/0 count as 0, as everywhere here.
     """
     counts = LabelCounts.of(predicted, true)
-    parts = [
-        averages_of_draws(counts, times) for times in draws(np.zeros(len(true), dtype=int), samples, seed)
-    ]
-    return {name: percentiles(np.concatenate([part[name] for part in parts])) for name in parts[0]}
+    return _bootstrap(lambda times: averages_of_draws(counts, times), _one_fold(len(true)), samples, seed)
 
 
 def map_interval(scores: np.ndarray, true: np.ndarray, samples: int = SAMPLES, seed: int = SEED) -> Interval:
@@ -68,7 +64,7 @@ def map_interval(scores: np.ndarray, true: np.ndarray, samples: int = SAMPLES, s
     if not truth.any():
         raise InputError("labels: no image has a label, and mAP is not defined; score images with labels")
     means = []
-    for times in draws(np.zeros(len(truth), dtype=int), samples, seed):
+    for times in draws(_one_fold(len(truth)), samples, seed):
         total, present = np.zeros(len(times)), np.zeros(len(times))
         for label in np.flatnonzero(truth.any(axis=0)):
             values = average_precision_of_draws(scores[:, label], truth[:, label], times)
@@ -92,13 +88,30 @@ def caption_intervals(
     means = {"ROUGE-L": corpus.rouge_values}
     if len(corpus.ids) > 1:
         means["CIDEr-D"] = corpus.cider_values
-    drawn: dict[str, list[np.ndarray]] = {name: [] for name in (*BLEU_NAMES, *means)}
-    for times in draws(np.zeros(len(corpus.ids), dtype=int), samples, seed):  # (some samples, images)
-        for name, values in zip(BLEU_NAMES, bleu_of_counts(times @ corpus.bleu_counts).T, strict=True):
-            drawn[name].append(values)
-        for name, values in means.items():
-            drawn[name].append(times @ values / len(values))
-    return {name: percentiles(np.concatenate(values)) for name, values in drawn.items()}
+
+    def scores(times: np.ndarray) -> Values:
+        bleu = zip(BLEU_NAMES, bleu_of_counts(times @ corpus.bleu_counts).T, strict=True)
+        return {**dict(bleu), **{name: times @ values / len(values) for name, values in means.items()}}
+
+    return _bootstrap(scores, _one_fold(len(corpus.ids)), samples, seed)
+
+
+def mean_interval(values: np.ndarray, samples: int = SAMPLES, seed: int = SEED) -> Interval:
+    """Return the 95 % interval of the mean of a value per image."""
+    folds = _one_fold(len(values))
+    return _bootstrap(lambda times: {"mean": times @ values / len(values)}, folds, samples, seed)["mean"]
+
+
+def _bootstrap(
+    metrics: Callable[[np.ndarray], Values], folds: np.ndarray, samples: int, seed: int
+) -> dict[str, Interval]:
+    """Return the interval of each of the metrics of samples, given how often these draw each image."""
+    parts = [metrics(times) for times in draws(folds, samples, seed)]
+    return {name: percentiles(np.concatenate([part[name] for part in parts])) for name in parts[0]}
+
+
+def _one_fold(images: int) -> np.ndarray:
+    return np.zeros(images, dtype=int)
 
 
 def as_bounds(interval: Interval) -> dict[str, float]:
@@ -168,7 +181,13 @@ def _medians(ranks: np.ndarray, images: np.ndarray, times: np.ndarray) -> np.nda
     return medians
 
 
-def percentiles(values: np.ndarray) -> Interval:
-    """Return the bounds of the central 95 % of some values."""
-    low, high = np.percentile(values, [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
+def percentiles(values: np.ndarray, comparisons: int = 1) -> Interval:
+    """Return the bounds of the central 95 % of some values; of more, if there are several comparisons.
+
+    Example:
+        >>> np.round([percentiles(np.arange(1001.0)), percentiles(np.arange(1001.0), 5)], 6).tolist()
+        [[25.0, 975.0], [5.0, 995.0]]
+    """
+    outside = 50 * (1 - LEVEL) / comparisons
+    low, high = np.percentile(values, [outside, 100 - outside])
     return float(low), float(high)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fne.evaluation.intervals import LEVEL, RSUM, Interval, Ranked, draws
+from fne.evaluation.intervals import RSUM, Interval, Ranked, draws, percentiles
 from fne.evaluation.metrics.recall import RECALLS
 
 ENOUGH_SEEDS = 5
@@ -45,7 +45,7 @@ def difference(
     Of ranks, lower ones are better. `enough`: whether there are enough training runs to call a side better.
     """
     sampled = (drawn[1] - drawn[0]).round(9)  # ignore differences in the last bits of means
-    low, high = central(sampled, comparisons)
+    low, high = percentiles(sampled, comparisons)
     # Adding one keeps p above 0, which a finite number of samples cannot show.
     smaller = int(min(np.count_nonzero(sampled <= 0), np.count_nonzero(sampled >= 0)))
     tail = (1 + smaller) / (1 + len(sampled))
@@ -56,20 +56,8 @@ def difference(
     else:
         verdict = "B is better" if (low > 0) != metric.endswith("_rank") else "A is better"
     return Difference(
-        metric, a, b, low, high, min(1.0, 2 * tail), verdict, central(drawn[0]), central(drawn[1])
+        metric, a, b, low, high, min(1.0, 2 * tail), verdict, percentiles(drawn[0]), percentiles(drawn[1])
     )
-
-
-def central(values: np.ndarray, comparisons: int = 1) -> Interval:
-    """Return the bounds of the central 95 % of some values; of more, if there are several comparisons.
-
-    Example:
-        >>> np.round([central(np.arange(1001.0)), central(np.arange(1001.0), comparisons=5)], 6).tolist()
-        [[25.0, 975.0], [5.0, 995.0]]
-    """
-    outside = 50 * (1 - LEVEL) / comparisons
-    low, high = np.percentile(values, [outside, 100 - outside])
-    return float(low), float(high)
 
 
 def holm(values: Sequence[float]) -> list[float]:

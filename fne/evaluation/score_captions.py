@@ -22,14 +22,7 @@ from fne.evaluation.caption_baselines import (
     nearest_captions,
     nearest_training_images,
 )
-from fne.evaluation.intervals import (
-    LEVEL,
-    SAMPLES,
-    SEED,
-    caption_intervals,
-    draws,
-    percentiles,
-)
+from fne.evaluation.intervals import LEVEL, SAMPLES, caption_intervals, mean_interval
 from fne.evaluation.metrics.caption_metrics import bleu, cider_d, collapse_warning, summarize
 from fne.evaluation.metrics.meteor import find_program, meteor
 from fne.evaluation.protocols import FULL, ScoreCaptions, choose_folds, metrics_name, refuse_unwritten
@@ -111,6 +104,10 @@ def score_captions(
     several = len(ids) > 1
     values = {each: cider_d(written[each], own_references).per_image for each in written} if several else {}
     metrics = {each: summarize(own, own_references, known) for each, own in written.items()}
+    above = None
+    if several:
+        difference = values[CAPTIONER] - values[best_baseline(metrics)]
+        above = float(difference.mean()), *mean_interval(difference)
     meteors = meteor_scores(meteor_choice, written, own_references)
     if not isinstance(meteors, str):
         metrics = {each: own | {"METEOR": meteors[each]} for each, own in metrics.items()}
@@ -118,7 +115,7 @@ def score_captions(
         name,
         metrics,
         {each: caption_intervals(own, own_references) for each, own in written.items()},
-        mean_with_interval(values[CAPTIONER] - values[best_baseline(metrics)]) if several else None,
+        above,
         dict(zip(ids, values[CAPTIONER].tolist() if several else [None], strict=True)),
         collapse_warning(candidates),
         _notes(own_references),
@@ -241,13 +238,6 @@ def read_caption_scores(metrics: Path, intervals: Path, written: Artifact) -> Ca
         )
     except FAULTS as error:
         raise unfit(metrics, intervals, CAPTIONER, error) from None
-
-
-def mean_with_interval(values: np.ndarray) -> tuple[float, float, float]:
-    """Return the mean of a value per image, and its 95 % interval by a bootstrap over images."""
-    folds = np.zeros(len(values), dtype=int)
-    means = [times @ values / len(values) for times in draws(folds, SAMPLES, SEED)]
-    return (float(values.mean()), *percentiles(np.concatenate(means)))
 
 
 def _notes(references: Mapping[str, Sequence[str]]) -> list[str]:

@@ -33,6 +33,12 @@ from fne.store.catalog import Captioned
 from fne.store.checksums import write_metrics
 from fne.store.rows import Rows
 
+# The arrays of a ranking, in the order of the file.
+RANKING = (
+    *("image_ranks", "caption_ranks", "image_best", "image_best_scores"),
+    *("caption_best", "caption_best_scores", "image_ties", "caption_ties"),
+)
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -92,27 +98,14 @@ class Evaluation:
         """Return ranks, ties and best matches of all queries; positions count from the first fold."""
         starts = np.searchsorted(self.folds, np.arange(len(self.rankings)))  # the first image of each fold
         caption_starts = np.searchsorted(self.caption_image, starts)
-        image_best = [fold.image_best.numpy() for fold in self.rankings]
-        caption_best = [fold.caption_best.numpy() for fold in self.rankings]
-        return {
-            "caption_image": self.caption_image,
-            "folds": self.folds,
-            "image_ranks": self._concatenated("image_ranks"),
-            "caption_ranks": self._concatenated("caption_ranks"),
-            "image_best": np.concatenate(
-                [best + start for best, start in zip(image_best, caption_starts, strict=True)]
-            ),
-            "image_best_scores": self._concatenated("image_best_scores"),
-            "caption_best": np.concatenate(
-                [best + start for best, start in zip(caption_best, starts, strict=True)]
-            ),
-            "caption_best_scores": self._concatenated("caption_best_scores"),
-            "image_ties": self._concatenated("image_ties"),
-            "caption_ties": self._concatenated("caption_ties"),
-        }
-
-    def _concatenated(self, name: str) -> np.ndarray:
-        return np.concatenate([getattr(fold, name).numpy() for fold in self.rankings])
+        first = {"image_best": caption_starts, "caption_best": starts}
+        found = {"caption_image": self.caption_image, "folds": self.folds}
+        for name in RANKING:
+            values = [getattr(fold, name).numpy() for fold in self.rankings]
+            if name in first:
+                values = [best + start for best, start in zip(values, first[name], strict=True)]
+            found[name] = np.concatenate(values)
+        return found
 
 
 def evaluate(

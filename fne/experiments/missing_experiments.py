@@ -25,7 +25,7 @@ from fne.experiments.comparable import DEMO_ROOT, EXTRACT, find_methods, has_ima
 from fne.experiments.effective_settings import Settings, settings_of
 from fne.experiments.presets import DEMO, FNE, Overrides, Preset, arguments, load, preset, split_address
 from fne.experiments.runs import Run, open_runs, split_counts, split_digests
-from fne.experiments.tables import STARTS, is_described, load_table, printed_rows, printed_starts
+from fne.experiments.tables import STARTS, is_described, load_table, printed_rows
 from fne.extraction.settings import File, Torchvision, parse_weights
 from fne.extraction.weights import DESCRIPTION, Description
 from fne.features.write_embeddings import EXTRACTED
@@ -130,7 +130,7 @@ def plan(
 def runnable_methods(address: str) -> list[str]:
     """Return the methods of a table that this project implements."""
     if address == STARTS:
-        return [row.model for row in printed_starts()]
+        return [row["model"] for row in load_table(STARTS)["rows"]]
     return [row.method for row in printed_rows(address) if row.is_paper_method]
 
 

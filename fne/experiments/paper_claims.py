@@ -11,6 +11,7 @@ weights, features or images may explain a difference, have lines of their own be
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from fne.experiments.compare import compare
 from fne.experiments.grids import Grid
 from fne.experiments.presets import FNE, FOLLOWING, load, split_address
 from fne.experiments.runs import RECALL_POSITIONS, Numbers, Run
-from fne.experiments.tables import STARTS, group_by_experiment, printed_rows, printed_starts
+from fne.experiments.tables import STARTS, group_by_experiment, load_table, printed_rows
 
 COLUMNS = ["data set", "A", "B", "printed", "better", "ours", "interval", "seeds", "verdict"]
 LEGEND = (
@@ -37,7 +38,8 @@ NO_RUNS = "no runs"
 NOT_SHOWN = "not shown"
 
 Groups = dict[tuple[str, str, str], list[Run]]  # data set, following, model: runs of all seeds
-Others = dict[Origin, Groups]  # the same for runs that belong to no row, by the origin of their results
+# By the origin of their results; None: the runs that belong to rows of the paper.
+ByOrigin = dict[Origin | None, Groups]
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,12 @@ class Own:
 
 def claims_tables(runs: Iterable[Run]) -> list[Grid]:
     """Return a table for each claim, printed and ours: pairs, the gap, and how often MOE starts."""
-    known = list(runs)
-    groups, others = own_groups(known), other_groups(known)
-    claims = [_claim(claim, groups, others) for claim in load("claims")["claims"]]
-    return [*claims, _gap(groups), _starts(groups, others)]
+    groups = groups_by_origin(runs)
+    return [
+        *(_claim(claim, groups) for claim in load("claims")["claims"]),
+        _gap(groups[None]),
+        _starts(groups),
+    ]
 
 
 def printed_difference(table: str, model_a: str, model_b: str) -> tuple[float, int]:
@@ -75,30 +79,23 @@ def printed_difference(table: str, model_a: str, model_b: str) -> tuple[float, i
     return float((after - before).mean()), int((after > before).sum())
 
 
-def own_groups(runs: Iterable[Run]) -> Groups:
-    """Return the runs that belong to rows of the paper, by data set, what they follow, and model."""
-    groups: Groups = {}
-    for group in group_by_experiment(runs):
-        for dataset in _datasets():
-            for method in find_methods(group[0], dataset):
-                groups.setdefault((dataset, method.following, method.name), group)
-    return groups
+def groups_by_origin(runs: Iterable[Run]) -> ByOrigin:
+    """Return the runs of the paper's methods by data set, what they follow, and model.
 
-
-def other_groups(runs: Iterable[Run]) -> Others:
-    """Return the runs of the paper's methods that belong to no row, by origin.
-
-    The data set of a group is the one whose settings the runs have. Their images may be others.
+    The data set of runs that belong to no row is the one whose settings they have; their images may differ.
     """
-    others: Others = {}
+    found: ByOrigin = {None: {}}
     for group in group_by_experiment(runs):
-        if any(find_methods(group[0], dataset) for dataset in _datasets()):
-            continue
-        for method in matching_methods(group[0].settings):
-            if split_address(method.name)[0] == FNE:
-                groups = others.setdefault(origin(group[0]), {})
-                groups.setdefault((method.dataset, method.following, method.name), group)
-    return others
+        where, methods = None, [each for table in TABLES for each in find_methods(group[0], _dataset(table))]
+        if not methods:
+            where = origin(group[0])
+            methods = [
+                each for each in matching_methods(group[0].settings) if split_address(each.name)[0] == FNE
+            ]
+        for method in methods:
+            key = method.dataset, method.following, method.name
+            found.setdefault(where, {}).setdefault(key, group)
+    return found
 
 
 def own_difference(side_a: Sequence[Run], side_b: Sequence[Run], pairs: int = 1) -> Own | None:
@@ -118,64 +115,64 @@ def own_difference(side_a: Sequence[Run], side_b: Sequence[Run], pairs: int = 1)
     return Own(difference, low, high, seeds, better if shown else NOT_SHOWN)
 
 
-def _claim(claim: dict[str, list[list[str]]], groups: Groups, others: Others) -> Grid:
+def _claim(claim: dict[str, Any], groups: ByOrigin) -> Grid:
     body: list[list[str]] = []
+    pairs: list[list[str]] = claim["pairs"]
     for table in TABLES:
-        dataset, title = load(f"table{table}")["dataset"], load("datasets")[load(f"table{table}")["dataset"]]
-        printed, own = [], list[float]()
-        for model_a, model_b in claim["pairs"]:
-            difference, better = printed_difference(table, model_a, model_b)
-            printed.append(difference)
-            cells = [title["title"], model_a, model_b, f"{difference:+.2f}", f"{better} of 6"]
-            found = _own_of_pair(groups, dataset, model_a, model_b, len(claim["pairs"]))
-            if found:
-                own.append(found.difference)
-            body.append([*cells, *_own_cells(found)])
-        mean = f"{np.mean(own):+.2f}" if len(own) == len(printed) else ""
-        counted = f"{sum(value > 0 for value in printed)} of {len(printed)}"
-        body.append(
-            [
-                title["title"],
-                "mean",
-                "of pairs",
-                f"{np.mean(printed):+.2f}",
-                counted,
-                mean,
-                "",
-                "",
-                _of(own, printed),
+        printed = [printed_difference(table, *pair) for pair in pairs]
+        cells = [[f"{difference:+.2f}", f"{better} of 6"] for difference, better in printed]
+        differences = [difference for difference, _ in printed]
+        mean = [f"{np.mean(differences):+.2f}", f"{sum(each > 0 for each in differences)} of {len(pairs)}"]
+        found = [_own_of_pair(groups[None], _dataset(table), pair, len(pairs)) for pair in pairs]
+        body += _pair_rows(_title(table), pairs, found, [*cells, mean], len(pairs))
+    for where, own in groups.items():
+        if where is not None:  # its pairs belong to no row of the paper
+            datasets = list(dict.fromkeys(dataset for dataset, _, _ in own))
+            known = [
+                (pair, each) for pair in pairs if (each := _first_of_pair(own, datasets, pair, len(pairs)))
             ]
-        )
-    body += _other_pairs(claim["pairs"], others)
-    return Grid(str(claim["title"]), COLUMNS, body, text_columns=3, legend=LEGEND, notes=[str(claim["says"])])
+            if known:
+                names, differing = zip(*known, strict=True)
+                body += _pair_rows(where.text, names, differing, [["", ""]] * (len(known) + 1), len(pairs))
+    return Grid(claim["title"], COLUMNS, body, text_columns=3, legend=LEGEND, notes=[claim["says"]])
 
 
-def _other_pairs(pairs: Sequence[Sequence[str]], others: Others) -> list[list[str]]:
-    """Return the pairs of our runs that belong to no row of the paper, and their mean for each origin."""
-    body: list[list[str]] = []
-    for where, groups in others.items():
-        datasets = list(dict.fromkeys(dataset for dataset, _, _ in groups))
-        counted = []
-        for model_a, model_b in pairs:
-            found = (_own_of_pair(groups, dataset, model_a, model_b, len(pairs)) for dataset in datasets)
-            own = next((each for each in found if each), None)
-            if own:
-                counted.append(own.difference)
-                body.append([where.text, model_a, model_b, "", "", *_own_cells(own)])
-        if counted:
-            mean = f"{np.mean(counted):+.2f}"
-            body.append([where.text, "mean", "of pairs", "", "", mean, "", "", _of(counted, pairs)])
-    return body
+def _pair_rows(
+    title: str,
+    pairs: Sequence[list[str]],
+    found: Sequence[Own | None],
+    printed: Sequence[list[str]],
+    count: int,
+) -> list[list[str]]:
+    """Return a row per pair and one of their mean; `printed` has what the paper says in each of them."""
+    own = [each.difference for each in found if each]
+    mean = f"{np.mean(own):+.2f}" if len(own) == len(found) else ""
+    rows = [
+        [title, *pair, *cells, *_own_cells(each)]
+        for pair, cells, each in zip(pairs, printed[:-1], found, strict=True)
+    ]
+    return [
+        *rows,
+        [title, "mean", "of pairs", *printed[-1], mean, "", "", f"{len(own)} of {count} pairs run"],
+    ]
 
 
-def _datasets() -> list[str]:
-    return [load(f"table{table}")["dataset"] for table in TABLES]
+def _dataset(table: str) -> str:
+    return str(load(f"table{table}")["dataset"])
 
 
-def _own_of_pair(groups: Groups, dataset: str, model_a: str, model_b: str, pairs: int) -> Own | None:
+def _title(table: str) -> str:
+    return str(load("datasets")[_dataset(table)]["title"])
+
+
+def _first_of_pair(groups: Groups, datasets: Iterable[str], pair: Sequence[str], pairs: int) -> Own | None:
+    return next(filter(None, (_own_of_pair(groups, each, pair, pairs) for each in datasets)), None)
+
+
+def _own_of_pair(groups: Groups, dataset: str, pair: Sequence[str], pairs: int) -> Own | None:
     """Compare our runs of one of so many pairs: both following the paper, otherwise both its code."""
     for following in FOLLOWING:
-        sides = [groups.get((dataset, following, model)) for model in (model_a, model_b)]
+        sides = [groups.get((dataset, following, model)) for model in pair]
         if sides[0] and sides[1]:
             return own_difference(sides[0], sides[1], pairs)
     return None
@@ -187,10 +184,6 @@ def _own_cells(found: Own | None) -> list[str]:
     interval = f"{found.low:+.2f} to {found.high:+.2f}"
     seeds = " and ".join(map(str, found.seeds))
     return [f"{found.difference:+.2f}", interval, seeds, found.verdict]
-
-
-def _of(own: Sequence[float], pairs: Sequence[object]) -> str:
-    return f"{len(own)} of {len(pairs)} pairs run"
 
 
 def printed_gap(table: str, models: Sequence[str], task: int) -> tuple[str, str, float]:
@@ -218,9 +211,8 @@ def _mean_recall(numbers: Numbers, task: int) -> float:
 def _gap(groups: Groups) -> Grid:
     claim, body = load("claims")["gap"], list[list[str]]()
     for table in TABLES:
-        dataset = load(f"table{table}")["dataset"]
-        title, gaps = load("datasets")[dataset]["title"], []
-        found = {model: _own_runs(groups, dataset, model) for model in claim["models"]}
+        found = {model: _own_runs(groups, _dataset(table), model) for model in claim["models"]}
+        gaps = []
         for task, name in enumerate(TASKS):
             best, worst, printed = printed_gap(table, claim["models"], task)
             gaps.append(printed)
@@ -232,10 +224,10 @@ def _gap(groups: Groups) -> Grid:
                 }
                 first, last, ours = _best_and_worst(means)
                 own = [first, last, f"{ours:.2f}"]
-            body.append([title, name, best, worst, f"{printed:.2f}", *own])
-        body.append([title, "mean", "", "", f"{np.mean(gaps):.2f}", "", "", ""])
+            body.append([_title(table), name, best, worst, f"{printed:.2f}", *own])
+        body.append([_title(table), "mean", "", "", f"{np.mean(gaps):.2f}", "", "", ""])
     columns = ["data set", "task", "best", "worst", "printed", "best of ours", "worst of ours", "ours"]
-    return Grid(claim["title"], columns, body, text_columns=4, notes=[str(claim["says"])])
+    return Grid(claim["title"], columns, body, text_columns=4, notes=[claim["says"]])
 
 
 def _own_runs(groups: Groups, dataset: str, model: str) -> list[Run]:
@@ -244,29 +236,24 @@ def _own_runs(groups: Groups, dataset: str, model: str) -> list[Run]:
     return next(filter(None, found), [])
 
 
-def _starts(groups: Groups, others: Others) -> Grid:
-    dataset = load(f"table{STARTS}")["dataset"]
-    body = []
-    for row in printed_starts():
-        body.append(
-            [row.model, f"{row.started} of {row.runs}", _counted(groups, dataset, row.model) or NO_RUNS]
-        )
-        for where, found in others.items():
-            datasets = dict.fromkeys(dataset for dataset, _, _ in found)
-            counted = next(filter(None, (_counted(found, each, row.model) for each in datasets)), "")
-            body += [[f"{row.model}, {where.text}", "", counted]] * bool(counted)
+def _starts(groups: ByOrigin) -> Grid:
+    dataset, body = _dataset(STARTS), []
+    for row in load_table(STARTS)["rows"]:
+        for where, found in groups.items():
+            datasets = [dataset] if where is None else dict.fromkeys(each for each, _, _ in found)
+            own = next(filter(None, (_counted(found, each, row["model"]) for each in datasets)), "")
+            if where is None:
+                body.append([row["model"], f"{row['started']} of {row['runs']}", own or NO_RUNS])
+            elif own:
+                body.append([f"{row['model']}, {where.text}", "", own])
     says = "Whether MOE starts depends on settings and initialization; with the curriculum it always started."
     return Grid("How often MOE starts", ["model", "printed", "ours"], body, notes=[says])
 
 
 def _counted(groups: Groups, dataset: str, model: str) -> str:
     """Return how many of our runs of a model started, by what they follow; empty without runs."""
-    return "; ".join(
-        f"{sum(recorded)} of {len(recorded)}, {following}"
-        for following in FOLLOWING
-        if (recorded := _recorded_starts(groups.get((dataset, following, model), [])))
-    )
-
-
-def _recorded_starts(runs: Sequence[Run]) -> list[bool]:
-    return [run.started for run in runs if run.started is not None]
+    recorded = {
+        each: [run.started for run in groups.get((dataset, each, model), []) if run.started is not None]
+        for each in FOLLOWING
+    }
+    return "; ".join(f"{sum(own)} of {len(own)}, {following}" for following, own in recorded.items() if own)

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from string import ascii_lowercase
 
-from fne.evaluation.intervals import LEVEL, Interval
+from fne.evaluation.intervals import LEVEL, Interval, percentiles
 from fne.evaluation.paired import (
     ENOUGH_SEEDS,
     SAMPLES,
     SEED,
-    central,
     compare_rsums,
     holm,
     rsum_samples,
@@ -78,7 +77,7 @@ def rank_experiments(sides: Sequence[Sequence[Arrays]], samples: int = SAMPLES, 
         order,
         [1 + each for each in better],
         rsums,
-        [central(values) for _, values in drawn],
+        [percentiles(values) for _, values in drawn],
         _groups([[not separated(a, b) for b in order] for a in order]),
         len(apart),
         enough,

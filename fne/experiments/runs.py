@@ -9,7 +9,7 @@ Nothing is fetched from a remote: what is not on this machine is reported as unk
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -315,7 +315,7 @@ class RecordedRuns:
         if not results:
             return None
         ranks, (counts, digests) = self._ranks(which.ranks, hashes), self._split_facts(hashes)
-        baseline = _baseline(read(BASELINE), hashes, results)
+        baseline = _baseline(read, hashes, results)
         validation = None if which.sections else _validation(read, settings, hashes)
         return Run(
             name, settings, results, started, hashes, ranks, counts, digests, baseline, validation, given
@@ -331,34 +331,13 @@ class RecordedRuns:
         stages = read_stages(self._pipelines, read, f"{name}: ")
         given, hashes = recorded(stages, which.stage, self._cache)
         # So they are if the model was trained anew after another pipeline had read it.
-        is_current = bytes_md5(read(which.metrics) or b"") == hashes.get(which.metrics)
-        if not is_current or not given.keys() & PIPELINES[which.pipeline]:
+        if _current(read, which.metrics, hashes) is None or not given.keys() & PIPELINES[which.pipeline]:
             return None
-        settings: Settings = {}
-        said: set[str] = set()
-        for file in dict.fromkeys([settings_file(DEFAULT), settings_file(which.pipeline)]):
-            content = read(file)
-            if content is None or bytes_md5(content) != hashes.get(file):
-                say(f"{name} is left out: its {file} is not what {LOCK} records; run `dvc repro`", err=True)
-                return None
-            try:
-                made, by_files = parse_settings(content)
-            except ValueError as error:
-                say(f"{name} is left out: {file}: damaged ({error}); run `dvc repro --force check`", err=True)
-                return None
-            settings |= made
-            said |= by_files
-        for section, keys in given.items():
-            for key, value in keys.items():
-                found = settings.get(section, {}).get(key, value)
-                if as_list(found) != as_list(value):
-                    say(
-                        f"{name} is left out: it was made with {section}.{key} = {value!r}, but its settings "
-                        f"have {found!r}; run `dvc repro`",
-                        err=True,
-                    )
-                    return None
-        return settings, frozenset(said), hashes
+        try:
+            return (*_effective(read, which.pipeline, given, hashes), hashes)
+        except InputError as error:
+            say(f"{name} is left out: {error.message}", err=True)
+            return None
 
     def _ranks(self, place: str, hashes: dict[str, str]) -> Arrays | None:
         path = self._artifact(place, hashes)
@@ -500,14 +479,9 @@ def recorded(
     """Return what lock files record of a run: parameters of files by section, and DVC's hash of each path.
 
     `cache` has the listings of folders, which tell whether a stage read another file than one of them has.
-
-    `cache` has the listings of folders, which tell whether a stage read another file than one of them has.
-
     Where two pipeline files disagree, the one in the root counts. What a stage read and another one has
-    written anew since then is of another run, so such a stage does not count.
-
-    Args:
-        last: the stage that made the result, whose settings count if another one has run with others.
+    written anew since then is of another run, so such a stage does not count. `last` is the stage that made
+    the result, whose settings count if another one has run with others.
     """
     settings: Settings = {}
     hashes: dict[str, str] = {}
@@ -581,24 +555,52 @@ def _read_or_none(open_file: Callable[..., Any], *arguments: Any, **options: Any
         return None
 
 
+def _current(read: Read, path: str, hashes: Mapping[str, str]) -> bytes | None:
+    """Return the content of a file of a run, or None if it is not the one that the lock records."""
+    content = read(path)
+    return None if content is None or bytes_md5(content) != hashes.get(path) else content
+
+
+def _effective(
+    read: Read, pipeline: str, given: Settings, hashes: Mapping[str, str]
+) -> tuple[Settings, frozenset[str]]:
+    """Return the settings of a run, which lock files must not contradict, and which of them files say."""
+    settings: Settings = {}
+    said: set[str] = set()
+    for file in dict.fromkeys([settings_file(DEFAULT), settings_file(pipeline)]):
+        content = _current(read, file, hashes)
+        if content is None:
+            raise InputError(f"its {file} is not what {LOCK} records; run `dvc repro`")
+        try:
+            made, by_files = parse_settings(content)
+        except ValueError as error:
+            raise InputError(f"{file}: damaged ({error}); run `dvc repro --force check`") from None
+        settings |= made
+        said |= by_files
+    for section, keys in given.items():
+        for key, value in keys.items():
+            found = settings.get(section, {}).get(key, value)
+            if as_list(found) != as_list(value):
+                raise InputError(
+                    f"it was made with {section}.{key} = {value!r}, but its settings have {found!r}; "
+                    "run `dvc repro`"
+                )
+    return settings, frozenset(said)
+
+
 def _validation(read: Read, settings: Settings, hashes: dict[str, str]) -> float | None:
     """Return the sum of validation recalls of a run, of its tuned model if it has one, if it is recorded."""
-    path = TUNING if is_tuned(settings) else TRAINING
-    content = read(path)
-    if content is None or bytes_md5(content) != hashes.get(path):
-        return None
+    content = _current(read, TUNING if is_tuned(settings) else TRAINING, hashes)
     try:
-        return float(parse_metrics(content)["validation"]["rsum"])
+        return float(parse_metrics(content)["validation"]["rsum"]) if content else None
     except UNREADABLE:
         return None
 
 
-def _baseline(content: bytes | None, hashes: dict[str, str], results: list[Result]) -> float | None:
+def _baseline(read: Read, hashes: dict[str, str], results: list[Result]) -> float | None:
     """Return the baseline of a run's first result, if the run recorded one."""
-    if content is None or bytes_md5(content) != hashes.get(BASELINE):
-        return None
+    content, name = _current(read, BASELINE, hashes), f"{results[0].split}_{results[0].protocol}"
     try:
-        found = parse_baseline(content, BASELINE)
+        return baseline_of(parse_baseline(content, BASELINE), name).rsum if content else None
     except InputError:
         return None
-    return baseline_of(found, f"{results[0].split}_{results[0].protocol}").rsum

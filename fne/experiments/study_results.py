@@ -23,12 +23,11 @@ import numpy as np
 from fne.core.errors import InputError
 from fne.core.files import text_digest
 from fne.core.settings import flattened
-from fne.evaluation.intervals import LEVEL, Interval, Ranked
+from fne.evaluation.intervals import LEVEL, Interval, Ranked, percentiles
 from fne.evaluation.metrics.recall import chance_of_rsum, has_started, sum_of_recalls, summarize
 from fne.evaluation.paired import (
     ENOUGH_SEEDS,
     Difference,
-    central,
     compare_rsums,
     holm,
     rsum_samples,
@@ -337,7 +336,7 @@ def _cell_result(
     folds = np.mean([[each.rsum for each in seed] for seed in results], axis=0)
     validation = float(np.mean([each.validation for each in flat]))
     started = sum(has_started(each.rsum, np.bincount(each.caption_image)) for each in flat)
-    first, interval = flat[0], central(drawn)
+    first, interval = flat[0], percentiles(drawn)
     return CellResult(
         cell, rsum, interval, validation, first.features, first.size, folds.tolist(), started, len(flat)
     )

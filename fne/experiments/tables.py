@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from statistics import fmean
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -89,17 +89,8 @@ SECTION_ARTIFACTS = {
 }
 
 
-class _Repeated(Protocol):
-    """A run that may have been repeated with other seeds."""
-
-    @property
-    def experiment(self) -> str: ...
-
-    @property
-    def seed(self) -> int | None: ...
-
-
-AnyRun = TypeVar("AnyRun", bound=_Repeated)
+# A run that may have been repeated with other seeds.
+AnyRun = TypeVar("AnyRun", Run, DescribedRun)
 Group = list[Run]  # runs that differ only in the seed of the training
 
 
@@ -112,19 +103,6 @@ class PrintedRow:
     numbers: Numbers
     notes: list[str]
     is_paper_method: bool  # with a preset; neither quoted from elsewhere, nor one that nobody can fill
-
-
-@dataclass(frozen=True)
-class PrintedStarts:
-    """A row of Table 5: how many runs started to learn."""
-
-    model: str
-    learning_rate: float
-    margin: float
-    absolute: bool
-    started: int
-    runs: int
-    notes: list[str]
 
 
 @dataclass(frozen=True)
@@ -188,23 +166,6 @@ def printed_rows(address: str) -> list[PrintedRow]:
     ]
 
 
-def printed_starts() -> list[PrintedStarts]:
-    """Return the rows of Table 5."""
-    table = load_table(STARTS)
-    return [
-        PrintedStarts(
-            row["model"],
-            row["learning_rate"],
-            row["margin"],
-            row["absolute"],
-            row["started"],
-            row["runs"],
-            [table["errata"][note] for note in row.get("errata", [])],
-        )
-        for row in table["rows"]
-    ]
-
-
 def find_paper_row(metrics: bytes, ranks: Artifact, captioned: Iterable[Captioned]) -> PaperRow | None:
     """Return what a paper printed for the same experiment as an evaluation, or None.
 
@@ -243,7 +204,7 @@ def list_of_tables() -> list[Grid]:
     for address in addresses():
         table = load_table(address)
         if address == STARTS:
-            counts = [len(printed_starts())] * 2
+            counts = [len(table["rows"])] * 2
         else:
             printed = printed_rows(address)
             counts = [len(printed), sum(row.is_paper_method for row in printed)]
@@ -326,21 +287,19 @@ def _best_cells(numbers: Mapping[str, Numbers], models: Set[str], places: Mappin
 
 def starts_table(runs: Iterable[Run], dataset: str) -> list[Grid]:
     """Return Table 5: how many runs started, in the paper and here; then the same for runs on other data."""
-    groups = group_by_experiment(runs)
-    notes = Footnotes()
-    printed = load_table(STARTS)["dataset"]
-    body, others = [], []
-    for row in printed_starts():
-        settings = [str(row.learning_rate), str(row.margin), "yes" if row.absolute else "no"]
-        cells = [*settings, str(row.started), str(row.runs)]
-        body.append([row.model, "paper", *cells, notes.marks(row.notes)])
+    groups, table, notes = group_by_experiment(runs), load_table(STARTS), Footnotes()
+    printed, body, others = table["dataset"], [], []
+    for row in table["rows"]:
+        model, marks = row["model"], notes.marks([table["errata"][note] for note in row.get("errata", [])])
+        settings = [str(row["learning_rate"]), str(row["margin"]), "yes" if row["absolute"] else "no"]
+        body.append([model, "paper", *settings, str(row["started"]), str(row["runs"]), marks])
         for group in groups:
-            own = _following(find_methods(group[0], printed), row.model)
+            own = _following(find_methods(group[0], printed), model)
             if own:
-                body.append([row.model, f"ours, {own}", *settings, *_started(group), ""])
+                body.append([model, f"ours, {own}", *settings, *_started(group), ""])
                 continue
             matching = matching_methods(group[0].settings)
-            similar = _following((each for each in matching if each.dataset in (printed, dataset)), row.model)
+            similar = _following((each for each in matching if each.dataset in (printed, dataset)), model)
             if similar:
                 others.append([describe(group[0]), f"ours, {similar}", *settings, *_started(group), ""])
     grid = Grid(table_title(STARTS), START_COLUMNS, body, text_columns=2, notes=notes.texts)

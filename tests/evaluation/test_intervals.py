@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fne.evaluation.intervals import Ranked, draws, intervals, metrics_of_draws
+from fne.evaluation.intervals import Ranked, draws, intervals, mean_interval, metrics_of_draws
 from fne.evaluation.metrics.recall import mean_over_folds, sum_of_recalls, summarize
 
 RECALLS = [1, 5]
@@ -76,3 +76,7 @@ def test_an_interval_of_a_recall_is_about_that_of_the_binomial_distribution():
 def test_ranks_without_variance_have_intervals_without_width():
     found = Ranked(np.ones(9, int), np.ones(9, int), np.arange(9), np.zeros(9, int))
     assert intervals(found, RECALLS)["rsum"] == (400, 400)
+
+
+def test_an_interval_of_equal_values_is_one_value():
+    assert mean_interval(np.full(7, 0.25)) == (0.25, 0.25)

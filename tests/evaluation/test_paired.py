@@ -1,12 +1,11 @@
 import numpy as np
 import pytest
 
-from fne.evaluation.intervals import Ranked, draws, metrics_of_draws
+from fne.evaluation.intervals import Ranked, draws, metrics_of_draws, percentiles
 from fne.evaluation.metrics.recall import RECALLS
 from fne.evaluation.paired import (
     NO_DIFFERENCE,
     SEEDS_UNKNOWN,
-    central,
     compare_rsums,
     difference,
     holm,
@@ -56,7 +55,7 @@ def test_seeds_are_averaged_and_resampled_only_if_all_sides_have_enough():
 
 def test_a_corrected_interval_is_that_of_a_higher_level():
     values = np.random.default_rng(0).normal(size=4000)
-    assert central(values, 10) == pytest.approx(tuple(np.percentile(values, [0.25, 99.75])))
+    assert percentiles(values, 10) == pytest.approx(tuple(np.percentile(values, [0.25, 99.75])))
 
 
 def test_holm_equals_plain_loops():

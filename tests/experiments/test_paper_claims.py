@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fne.experiments.paper_claims import claims_tables, own_difference, own_groups, printed_difference
+from fne.experiments.paper_claims import claims_tables, groups_by_origin, own_difference, printed_difference
 from fne.experiments.presets import load
 from fne.experiments.tables import printed_rows
 from tests.support.paper_runs import CAFFE, NUMBERS, ranks, run
@@ -135,7 +135,7 @@ def test_starts_of_runs_with_other_weights_are_counted_below():
 
 def test_starts_of_our_runs_are_shown_beside_table_5(caffe):
     runs = [run("FNE-MOE-abs", seed=seed, started=seed > 0) for seed in range(3)]
-    assert list(own_groups(runs)) == [("flickr8k", "paper", "FNE-MOE-abs")]
+    assert list(groups_by_origin(runs)[None]) == [("flickr8k", "paper", "FNE-MOE-abs")]
     rows_of_starts = {row[0]: row[1:] for row in claims_tables(runs)[-1].rows}
     assert rows_of_starts["FNE-MOE-abs"] == ["4 of 5", "2 of 3, paper"]
 
