@@ -22,7 +22,7 @@ from fne.evaluation.caption_baselines import (
     nearest_captions,
     nearest_training_images,
 )
-from fne.evaluation.intervals import LEVEL, SAMPLES, caption_intervals, mean_interval
+from fne.evaluation.intervals import LEVEL, SAMPLES, SEED, caption_intervals, mean_interval
 from fne.evaluation.metrics.caption_metrics import bleu, cider_d, collapse_warning, summarize
 from fne.evaluation.metrics.meteor import find_program, meteor
 from fne.evaluation.protocols import FULL, ScoreCaptions, choose_folds, metrics_name, refuse_unwritten

@@ -19,6 +19,7 @@ from fne.evaluation.protocols import (
 )
 from fne.store.catalog import Captioned
 from tests.support.imports import ROOT
+from tests.support.refusals import refused
 
 
 def split(count: int) -> list[Captioned]:
@@ -41,11 +42,8 @@ def test_the_whole_split_keeps_the_order_of_the_catalog():
     ],
 )
 def test_a_split_without_captions_is_refused_naming_those_that_have_some(there, asked, hint):
-    with pytest.raises(InputError) as refusal:
+    with refused(f"params.yaml: evaluate.split is '{asked}', but the catalog has captions {hint}"):
         choose_folds("full", [replace(each, split=there) for each in split(2)], asked)
-    assert refusal.value.message == (
-        f"params.yaml: evaluate.split is '{asked}', but the catalog has captions {hint}"
-    )
 
 
 def test_a_catalog_without_captions_is_refused():
@@ -68,23 +66,20 @@ def test_folds_are_consecutive_in_the_order_of_the_data_set(name, sizes):
     ("name", "needed"), [("coco_1k_first", 1000), ("coco_1k_mean5", 5000), ("coco_5k", 5000)]
 )
 def test_a_split_that_is_too_small_is_refused_with_the_numbers(name, needed):
-    with pytest.raises(InputError) as refusal:
-        choose_folds(name, split(999), "test")
-    assert refusal.value.message == (
+    with refused(
         f"params.yaml: evaluate.protocol is '{name}', which needs {needed} images, but split 'test' has 999; "
         "use `full`"
-    )
-    assert refusal.value.exit_code == 2
+    ):
+        choose_folds(name, split(999), "test")
 
 
 def test_a_catalog_that_does_not_record_the_order_is_refused(monkeypatch):
     monkeypatch.setitem(protocols.PROTOCOLS, "coco_1k_first", Protocol(folds=1, images=1))
-    with pytest.raises(InputError) as refusal:
-        choose_folds("coco_1k_first", [Captioned("a", "test", ("x",), ())], "test")
-    assert refusal.value.message == (
+    with refused(
         "params.yaml: evaluate.protocol is 'coco_1k_first', but the catalog does not record the data set's order; "
         "run `dvc repro --force catalog`"
-    )
+    ):
+        choose_folds("coco_1k_first", [Captioned("a", "test", ("x",), ())], "test")
 
 
 def test_metrics_are_named_by_their_split_and_protocol():

@@ -6,6 +6,7 @@ from fne.evaluation.paired import SEEDS_UNKNOWN
 from fne.experiments.compare import compare
 from fne.store.arrays import Arrays
 from tests.support.paper_runs import ranks
+from tests.support.refusals import refused
 
 
 def improved(base: Arrays, by: int) -> Arrays:
@@ -78,11 +79,10 @@ def test_the_variance_between_seeds_widens_the_interval():
 
 
 def test_different_test_images_are_an_error_with_both_digests():
-    with pytest.raises(InputError) as caught:
-        compare([ranks()], [ranks(catalog="9" * 64)])
-    assert caught.value.message == (
+    with refused(
         "these runs cannot be compared: one was evaluated with images 111111111111…, the other with images "
         "999999999999…; evaluate both on the same data set, split and protocol"
-    )
+    ):
+        compare([ranks()], [ranks(catalog="9" * 64)])
     with pytest.raises(InputError, match=r"with test images \w{12}…, the other with test images \w{12}…;"):
         compare([ranks(images=6)], [ranks(images=7)])

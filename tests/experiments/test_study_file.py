@@ -13,6 +13,7 @@ from fne.experiments.study_file import (
     require_own_folder,
 )
 from tests.support.imports import ROOT
+from tests.support.refusals import refused
 from tests.support.studies import STUDY, write_file
 
 FILES = sorted((ROOT / "studies").glob("*.yaml"))
@@ -60,9 +61,8 @@ def test_every_cell_has_the_same_draws_between_the_bounds():
 
 
 def test_a_pilot_of_the_official_images_is_refused(tmp_path):
-    with pytest.raises(InputError) as caught:
+    with refused("--images makes a pilot of the folds; leave it out with --official"):
         load_study(write_file(tmp_path / "s.yaml"), official=True, images=5)
-    assert caught.value.message == "--images makes a pilot of the folds; leave it out with --official"
 
 
 def test_draws_are_overrides(tmp_path):
@@ -130,22 +130,20 @@ def test_a_file_that_was_changed_after_the_first_run_is_refused_with_both_digest
     assert json.loads((tmp_path / "out/record.json").read_text())["hypotheses"] == 2
     changed = load_study(write_file(tmp_path / "s.yaml", hypotheses=[]))
     for check in (record_study, check_record):
-        with pytest.raises(InputError) as caught:
-            check(changed, tmp_path / "out")
-        assert caught.value.message == (
+        with refused(
             f"{tmp_path / 's.yaml'} was recorded as {study.digest[:12]}… before its first run, and is "
             f"{changed.digest[:12]}… now; restore the file, or run the new one in another folder with --to"
-        )
+        ):
+            check(changed, tmp_path / "out")
 
 
 def test_another_seed_needs_another_folder(study, tmp_path):
     record_study(study, tmp_path / "out")
-    with pytest.raises(InputError) as caught:
-        record_study(load_study(tmp_path / "s.yaml", seed=1), tmp_path / "out")
-    assert caught.value.message == (
+    with refused(
         f"{tmp_path / 'out'}: was run with seed 0, folds 3, images 0, not with seed 1, folds 3, images 0; choose "
         "another folder with --to"
-    )
+    ):
+        record_study(load_study(tmp_path / "s.yaml", seed=1), tmp_path / "out")
 
 
 def test_nothing_was_run_yet_and_a_damaged_record_are_errors_of_the_user(study, tmp_path):
@@ -163,11 +161,10 @@ def test_nothing_was_run_yet_and_a_damaged_record_are_errors_of_the_user(study, 
 @pytest.mark.parametrize("name", ["work", "thesis.txt", "results"])
 def test_a_folder_of_the_user_is_refused(study, tmp_path, name):
     (tmp_path / "mine" / name).mkdir(parents=True)
-    with pytest.raises(InputError) as caught:
-        require_own_folder(tmp_path / "mine")
-    assert caught.value.message == (
+    with refused(
         f"{tmp_path / 'mine'}: holds '{name}' and no record of a study; choose another folder with --to"
-    )
+    ):
+        require_own_folder(tmp_path / "mine")
     record_study(study, tmp_path / "mine")
     require_own_folder(tmp_path / "mine")
     require_own_folder(tmp_path / "none")

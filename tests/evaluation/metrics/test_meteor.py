@@ -3,9 +3,9 @@ import sys
 
 import pytest
 
-from fne.core.errors import InputError
 from fne.evaluation.metrics import meteor as module
 from fne.evaluation.metrics.meteor import Program, find_program, meteor
+from tests.support.refusals import refused
 
 CANDIDATES = {"1": "a dog runs", "2": "men ||| play"}
 REFERENCES = {"1": ["a dog runs fast", "the dog"], "2": ["men play soccer"]}
@@ -42,29 +42,26 @@ def test_the_last_answer_is_the_score_of_all(java):
 
 
 def test_a_program_that_dies_is_one_line_with_what_it_printed(java):
-    with pytest.raises(InputError) as error:
+    with refused("METEOR: the program ended with code 1; it printed: no memory"):
         meteor(CANDIDATES, REFERENCES, java("import sys; sys.exit('no memory')"))
-    assert error.value.message == ("METEOR: the program ended with code 1; it printed: no memory")
 
 
 def test_a_program_that_answers_nonsense_is_refused(java):
     body = "import sys\nfor line in sys.stdin:\n    print('what?\\nwhat?\\nwhat?', flush=True)"
-    with pytest.raises(InputError) as error:
+    with refused("METEOR: the program answered 'what?' instead of a number"):
         meteor(CANDIDATES, REFERENCES, java(body))
-    assert error.value.message == "METEOR: the program answered 'what?' instead of a number"
 
 
 def test_a_program_that_hangs_is_stopped(java):
-    with pytest.raises(InputError) as error:
-        meteor(CANDIDATES, REFERENCES, java("import time; time.sleep(60)"), seconds=0.3)
-    assert error.value.message == (
+    with refused(
         "METEOR: the program did not finish within 0.3 s; "
         "use -S pipelines/captioning/params.yaml:++score_captions.meteor=never"
-    )
+    ):
+        meteor(CANDIDATES, REFERENCES, java("import time; time.sleep(60)"), seconds=0.3)
 
 
 def test_a_program_that_cannot_be_run_is_named(tmp_path):
-    with pytest.raises(InputError, match="METEOR: .*nothing cannot be run"):
+    with refused("METEOR: ", "nothing cannot be run"):
         meteor(CANDIDATES, REFERENCES, Program(str(tmp_path / "nothing"), tmp_path / "m.jar"))
 
 

@@ -47,13 +47,17 @@ def datasets(draw):
     )
 
 
+def rank_in_blocks(size, few, images, captions, owners, top):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranks, "FEW_SCORES", few)
+        patch.setattr(ranks, "BLOCK", size)
+        return rank(images, captions, torch.tensor(owners), cosine, top)
+
+
 @given(datasets(), st.integers(1, 5), COUNTED)
 def test_ranks_equal_those_of_sorting_in_plain_python(dataset, block, few):
     images, captions, caption_image = dataset
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranks, "FEW_SCORES", few)
-        patch.setattr(ranks, "BLOCK", block)
-        ranking = rank(images, captions, torch.tensor(caption_image), cosine, top=3)
+    ranking = rank_in_blocks(block, few, images, captions, caption_image, top=3)
     expected = plain_ranks((images @ captions.T).tolist(), caption_image)
     assert (ranking.image_ranks.tolist(), ranking.caption_ranks.tolist()) == expected
 
@@ -61,10 +65,7 @@ def test_ranks_equal_those_of_sorting_in_plain_python(dataset, block, few):
 @given(datasets(), st.integers(1, 5), COUNTED)
 def test_the_top_matches_equal_a_stable_sort_for_any_block_size(dataset, block, few):
     images, captions, caption_image = dataset
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranks, "FEW_SCORES", few)
-        patch.setattr(ranks, "BLOCK", block)
-        ranking = rank(images, captions, torch.tensor(caption_image), cosine, top=3)
+    ranking = rank_in_blocks(block, few, images, captions, caption_image, top=3)
     scores = (images @ captions.T).tolist()
     for image, row in enumerate(scores):
         expected = sorted(range(len(row)), key=lambda caption: -row[caption])[:3]
@@ -98,10 +99,7 @@ def test_captions_may_come_in_any_order(dataset, block, random):
 @given(datasets(), st.integers(1, 5), COUNTED)
 def test_ties_equal_those_counted_in_plain_python(dataset, block, few):
     images, captions, owners = dataset
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranks, "FEW_SCORES", few)
-        patch.setattr(ranks, "BLOCK", block)
-        ranking = rank(images, captions, torch.tensor(owners), cosine, top=0)
+    ranking = rank_in_blocks(block, few, images, captions, owners, top=0)
     scores = (images @ captions.T).tolist()
     for image, row in enumerate(scores):
         best = max(score for score, owner in zip(row, owners, strict=True) if owner == image)
