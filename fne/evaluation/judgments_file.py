@@ -155,11 +155,12 @@ def _describe(path: Path) -> Lines:
 def _lines(path: Path, name: str, found: Mapping[str, Any]) -> Lines:
     rows = [["", "model", "closed-form baseline", "difference", "judges"]]
     rows += [[title, *cells] for title, cells in table(found)]
-    counted = "acceptable" in found
+    acceptable = found.get("acceptable")  # only of graded pairs
+    note = f"  AUC counts pairs with a grade of at least {acceptable or 0:g} as right"
     return [
         f"{path}: {name}, {_amount(found)}; 95 % intervals over images",
         *(f"  {line}" for line in aligned(rows)),
-        *[f"  AUC counts pairs with a grade of at least {found['acceptable']:g} as right"] * counted,
+        *[note] * (acceptable is not None),
     ]
 
 
