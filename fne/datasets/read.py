@@ -21,7 +21,7 @@ from fne.core.settings import Section, not_one_of, one_of
 from fne.datasets.examine_images import Finding, examine_all, findings_file
 from fne.datasets.location import NONE, image_folder
 from fne.datasets.readers import AUTO, READERS, read_dataset
-from fne.datasets.readers.base import Reading, Record, path_fault, refuse
+from fne.datasets.readers.base import Record, path_fault, refuse
 from fne.datasets.readers.table import AUTOMATIC, Columns
 from fne.datasets.rejects import Reject
 from fne.store.catalog import SPLITS, Captioned, Image, refuse_duplicate_photos
@@ -64,18 +64,6 @@ Name = Annotated[str, Field(min_length=1)]
 Folder = Annotated[Name, AfterValidator(lambda name: str(Path(name)))]  # `./data/demo/` is `data/demo`
 
 
-@dataclass(frozen=True)
-class Splitting:
-    """What to do with the split `restval`, and how to split a data set without splits."""
-
-    restval: str
-    val_share: float  # the fraction of images for `val`
-    test_share: float  # the fraction of images for `test`
-    seed: int
-    val_images: int = 0  # how many images of `val` stay, the first ones in the data set's order; 0: all
-    test_from_train: float = 0.0  # the fraction of `train` that becomes `test`, for a data set without one
-
-
 class Catalog(Section):
     """The section `catalog` of `params.yaml`."""
 
@@ -115,13 +103,6 @@ class Catalog(Section):
     )
     columns: Columns = AUTOMATIC
 
-    @property
-    def splitting(self) -> Splitting:
-        """The keys that concern splits."""
-        return Splitting(
-            self.restval, self.val_share, self.test_share, self.seed, self.val_images, self.test_from_train
-        )
-
     @model_validator(mode="after")
     def _something_is_left_for_train(self) -> Self:
         if self.val_share + self.test_share >= 1:
@@ -151,37 +132,20 @@ class CatalogResult:
 def read_catalog(
     root: Path, annotations: str, settings: Catalog, workers: int, cache: Path | None
 ) -> CatalogResult:
-    """Read, check and normalize a data set at the place that `dataset_root` found."""
-    reading = read_dataset(root, settings.format, annotations, settings.columns)
-    splitting, captions = settings.splitting, settings.captions_per_image
-    return build_catalog(root, reading, settings.images, splitting, workers, cache, captions)
+    """Read, check and normalize a data set at the place that `dataset_root` found.
 
-
-def build_catalog(
-    root: Path,
-    reading: Reading,
-    images: str,
-    splitting: Splitting,
-    workers: int,
-    cache: Path | None,
-    captions_per_image: int = 0,
-) -> CatalogResult:
-    """Check and normalize a data set.
-
-    Args:
-        images: the folder of the images below `root`, `auto`, or `none`.
-        cache: a folder that keeps the findings about image files for the next run, or None.
-        captions_per_image: how many captions of an image stay, the first ones; 0: all.
+    `cache` is a folder that keeps the findings about image files for the next run, or None.
     """
+    reading = read_dataset(root, settings.format, annotations, settings.columns)
     _check_records(reading.records)
-    captions = {record.id: _clean(record, captions_per_image) for record in reading.records}
+    captions = {record.id: _clean(record, settings.captions_per_image) for record in reading.records}
     described = {record.id for record in reading.records if captions[record.id].usable or record.tags}
-    splits, dropped = resolve_splits(reading.records, described, splitting)
+    splits, dropped = resolve_splits(reading.records, described, settings)
     counts = reading.counts + dropped
     records = [record for record in reading.records if record.id in splits]
     if not any(captions[record.id].faults for record in records):
         _refuse_empty_train(root, Counter(splits.values()), 0, dropped[RESTVAL_DROPPED])
-    paths, findings = _examine(root, records, images, workers, cache)
+    paths, findings = _examine(root, records, settings.images, workers, cache)
 
     result = CatalogResult([], [], [], counts)
     for position, record in enumerate(records):
@@ -253,7 +217,7 @@ def summary(result: CatalogResult, rejects: Path) -> str:
 
 
 def resolve_splits(
-    records: Sequence[Record], described: Collection[str], splitting: Splitting
+    records: Sequence[Record], described: Collection[str], settings: Catalog
 ) -> tuple[dict[str, str], Counter[str]]:
     """Return the split of every image that stays in the data set, and the count of the others.
 
@@ -265,39 +229,39 @@ def resolve_splits(
             f"{without[0].source}: {len(without)} of {len(records)} images have no split "
             f"(first {without[0].id!r}, {without[0].place}); give every image a split, or none"
         )
-    drawn = draw_splits([record.id for record in without if record.id in described], splitting)
+    drawn = draw_splits([record.id for record in without if record.id in described], settings)
     splits: dict[str, str] = {}
     dropped = Counter[str]()
     val_images = 0
     for record in records:
         split = drawn.get(record.id, record.split)
-        if split == "restval" and splitting.restval == "drop":
+        if split == "restval" and settings.restval == "drop":
             dropped[RESTVAL_DROPPED] += 1
             continue
         if split == "val" and record.id in described:
             val_images += 1
-            if splitting.val_images and val_images > splitting.val_images:
+            if settings.val_images and val_images > settings.val_images:
                 dropped[VAL_DROPPED] += 1
                 continue
         if split == "restval":
-            split = splitting.restval
+            split = settings.restval
         splits[record.id] = split if split and record.id in described else "gallery"
-    return splits | _hold_out(splits, splitting), dropped
+    return splits | _hold_out(splits, settings), dropped
 
 
-def draw_splits(ids: Sequence[str], splitting: Splitting) -> dict[str, str]:
+def draw_splits(ids: Sequence[str], settings: Catalog) -> dict[str, str]:
     """Assign a split to each id, with exact fractions, in an order that depends only on seed and id."""
-    val = round(len(ids) * splitting.val_share)
-    test = round(len(ids) * splitting.test_share)
-    ordered = _shuffled(ids, splitting.seed)
+    val = round(len(ids) * settings.val_share)
+    test = round(len(ids) * settings.test_share)
+    ordered = _shuffled(ids, settings.seed)
     names = ["val"] * val + ["test"] * test
     names += ["train"] * (len(ids) - len(names))
     return dict(zip(ordered, names, strict=True))
 
 
-def _hold_out(splits: Mapping[str, str], splitting: Splitting) -> dict[str, str]:
+def _hold_out(splits: Mapping[str, str], settings: Catalog) -> dict[str, str]:
     """Return the training images that become test images, with that split."""
-    counts, fraction = Counter(splits.values()), splitting.test_from_train
+    counts, fraction = Counter(splits.values()), settings.test_from_train
     if not fraction:
         return {}
     if counts["test"]:
@@ -306,7 +270,7 @@ def _hold_out(splits: Mapping[str, str], splitting: Splitting) -> dict[str, str]
             "'test' already; set it to 0"
         )
     training = [each for each, split in splits.items() if split == "train"]
-    return dict.fromkeys(_shuffled(training, splitting.seed)[: round(len(training) * fraction)], "test")
+    return dict.fromkeys(_shuffled(training, settings.seed)[: round(len(training) * fraction)], "test")
 
 
 def _shuffled(ids: Iterable[str], seed: int) -> list[str]:
@@ -386,7 +350,7 @@ def _faults(record: Record) -> Iterable[str]:
                 yield f"has a {kind} that is not valid Unicode: {name!r:.40}"
 
 
-def _clean(record: Record, captions_per_image: int = 0) -> _Captions:
+def _clean(record: Record, captions_per_image: int) -> _Captions:
     cleaned = _Captions()
     for number, raw in enumerate(record.captions):
         assert raw is None or isinstance(raw, str), "_check_records refuses anything else"

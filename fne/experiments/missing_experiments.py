@@ -245,7 +245,7 @@ def _data_obstacle(catalog: dict[str, Any], wanted: Preset) -> str | None:
         raise InputError(f"params.yaml: section 'catalog': {'; '.join(faults)}")
     root, annotations = dataset_root(settings.root, settings.format, settings.annotations)
     records = read_dataset(root, settings.format, annotations, settings.columns).records
-    splits, _ = resolve_splits(records, {each.id for each in records if each.captions}, settings.splitting)
+    splits, _ = resolve_splits(records, {each.id for each in records if each.captions}, settings)
     captioned = [Captioned(name, split, (), ()) for name, split in splits.items()]
     counts = split_counts(captioned)
     if has_images_of(wanted.dataset, counts, split_digests(captioned), paper):

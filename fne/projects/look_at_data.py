@@ -39,12 +39,12 @@ def look_at(data: Path, root: str) -> Look:
     (form,) = find_annotations(folder, AUTO, annotations)
     records = [record for record in reading.records if not path_fault(record.id)]
     described = {record.id for record in records if record.tags or any(map(_is_text, record.captions))}
-    splits, _ = resolve_splits(records, described, Catalog().splitting)
+    splits, _ = resolve_splits(records, described, Catalog())
     catalog: dict[str, Any] = {"root": root, "format": form}
     has_splits = any(record.split for record in records)
     if has_splits and "test" not in splits.values():
         catalog["test_from_train"] = HELD_OUT
-        splits, _ = resolve_splits(records, described, Catalog(**catalog).splitting)
+        splits, _ = resolve_splits(records, described, Catalog(**catalog))
     images, captions = Counter(splits.values()), Counter[str]()
     for record in records:
         captions[splits.get(record.id, "")] += sum(map(_is_text, record.captions))

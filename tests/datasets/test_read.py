@@ -2,7 +2,6 @@ import subprocess
 import sys
 import unicodedata
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,6 @@ from fne.datasets.read import (
     VAL_DROPPED,
     WITHOUT_CAPTIONS,
     Catalog,
-    Splitting,
     UnusableCaptionError,
     clean,
     draw_splits,
@@ -240,8 +238,7 @@ def test_the_first_images_of_val_and_the_first_usable_captions_of_an_image_stay(
     names = ["c.jpg", "a.jpg", "b.jpg"]
     training = entry("t.jpg", "train", "One", "...", "Two", "Three")
     write_karpathy(tmp_path, training, *(entry(name, "val", f"A {name[0]}") for name in names))
-    splitting = Splitting("drop", 0, 0, 0, val_images=2)
-    result = build(tmp_path, splitting=splitting, captions_per_image=2)
+    result = build(tmp_path, val_images=2, captions_per_image=2)
     assert splits(result) == {"t.jpg": "train", "c.jpg": "val", "a.jpg": "val"}
     assert result.captioned[0].captions == ("One", "Two")
     assert (result.counts[VAL_DROPPED], result.counts[CAPTIONS_DROPPED]) == (1, 1)
@@ -305,8 +302,8 @@ def test_links_to_images_are_followed(tmp_path):
     assert not build(tmp_path / "data").rejects
 
 
-def splitting(restval="drop", seed=0):
-    return Splitting(restval, 0.1, 0.2, seed)
+def splitting(**settings):
+    return Catalog(**{"val_share": 0.1, "test_share": 0.2} | settings)
 
 
 def record(name, split):
@@ -324,9 +321,9 @@ def test_fractions_are_exact_and_only_the_seed_decides_what_is_drawn():
 
 def test_restval_is_dropped_and_counted_or_added_to_train():
     records = [record("a", "train"), record("b", "restval")]
-    splits, counts = resolve_splits(records, {"a", "b"}, splitting("drop"))
+    splits, counts = resolve_splits(records, {"a", "b"}, splitting())
     assert (splits, counts) == ({"a": "train"}, {RESTVAL_DROPPED: 1})
-    splits, counts = resolve_splits(records, {"a", "b"}, splitting("train"))
+    splits, counts = resolve_splits(records, {"a", "b"}, splitting(restval="train"))
     assert (splits, counts) == ({"a": "train", "b": "train"}, {})
 
 
@@ -338,7 +335,7 @@ def test_images_without_usable_captions_go_to_the_gallery_and_do_not_count_for_t
 
 def test_training_images_are_held_out_for_a_data_set_without_test_images():
     records = [record(name, "train") for name in IDS] + [record("v.jpg", "val"), record("g.jpg", "train")]
-    wanted = replace(splitting(), test_from_train=0.2)
+    wanted = splitting(test_from_train=0.2)
     found, _ = resolve_splits(records, {*IDS, "v.jpg"}, wanted)
     assert Counter(found.values()) == {"train": 40, "test": 10, "val": 1, "gallery": 1}
     assert resolve_splits(records[::-1], {*IDS, "v.jpg"}, wanted)[0] == found
@@ -349,7 +346,7 @@ def test_training_images_are_held_out_for_a_data_set_without_test_images():
 def test_test_images_are_not_held_out_twice_and_splits_for_some_images_only_are_an_error():
     with refused("params.yaml: catalog.test_from_train is 0.5, but 1 images have the split 'test'", "to 0"):
         records = [record("a", "train"), record("b", "test")]
-        resolve_splits(records, {"a", "b"}, replace(splitting(), test_from_train=0.5))
+        resolve_splits(records, {"a", "b"}, splitting(test_from_train=0.5))
     with refused(
         "table.csv: 1 of 2 images have no split (first 'b', line 2)", "every image a split, or none"
     ):

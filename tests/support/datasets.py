@@ -9,11 +9,8 @@ import numpy as np
 from PIL import Image
 
 from fne.core.files import file_digest
-from fne.datasets.read import CatalogResult, Splitting, build_catalog, check_catalog
-from fne.datasets.readers import read_dataset
+from fne.datasets.read import Catalog, CatalogResult, check_catalog, read_catalog
 from fne.store.catalog import Image as Entry
-
-SPLITTING = Splitting(restval="drop", val_share=0.25, test_share=0.25, seed=0)
 
 
 def picture(seed: int = 0, width: int = 12, height: int = 10) -> Image.Image:
@@ -58,12 +55,10 @@ def write_karpathy(root: Path, *entries: dict[str, Any], images: bool = True) ->
     return path
 
 
-def build(
-    root: Path, images: str = "auto", splitting: Splitting = SPLITTING, captions_per_image: int = 0
-) -> CatalogResult:
-    """Read and build the catalog of `root` in this process, without a cache."""
-    reading = read_dataset(root, "auto", "auto")
-    result = build_catalog(root, reading, images, splitting, 0, None, captions_per_image)
+def build(root: Path, **settings: Any) -> CatalogResult:
+    """Read the catalog of `root` in this process, without a cache."""
+    shares = {"val_share": 0.25, "test_share": 0.25}
+    result = read_catalog(root, "auto", Catalog(**shares | settings), 0, None)
     check_catalog(root, result)
     return result
 
