@@ -1,7 +1,5 @@
 """All kinds of artifacts; each stands beside the code that owns its format."""
 
-from pathlib import Path
-
 from fne.datasets import rejects
 from fne.describing import kinds as describing
 from fne.evaluation import judgments_file
@@ -16,9 +14,7 @@ from fne.report import kinds as report
 from fne.sharing.published import PUBLISHED
 from fne.store import catalog
 from fne.store.arrays import arrays_kind
-from fne.store.artifact import Kind
 from fne.store.rows import STORE
-from fne.store.verify import kind_at
 from fne.text import caption_vectors, tokens, vocabulary, word_vectors
 
 # The first that recognizes a path decides: what is known by its content or its name comes before endings.
@@ -58,8 +54,3 @@ KINDS = (
 )
 # What artifacts are made from that is not an artifact itself.
 SOURCES = (WEIGHTS, TEXT_NETWORK, word_vectors.VECTORS)
-
-
-def artifact_kind(path: Path) -> Kind | None:
-    """Return the kind of the artifact at `path`, if it is one."""
-    return kind_at(path, KINDS)

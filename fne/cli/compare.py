@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from fne.core.files import write_text
-from fne.core.options import OUTPUT
+from fne.core.options import OUTPUT, format_option
 from fne.core.outputs import check_output
 from fne.core.terminal import say
 from fne.experiments.grids import FORMATS
@@ -26,14 +26,7 @@ from fne.report.ranking_page import rank_runs, ranking_grids, render_ranking
     show_default=True,
     help="How many queries to show on the page for each direction and side.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "markdown", "csv"]),
-    default="text",
-    show_default=True,
-    help="The format of the tables.",
-)
+@format_option
 def compare(a: str, others: tuple[str, ...], html: Path | None, queries: int, form: str) -> None:
     """Compare two experiments: settings, metrics, curves and queries. Rank three or more.
 

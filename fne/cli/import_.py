@@ -97,13 +97,14 @@ def import_(
     Or FILE is a .caffemodel of VGG16 or VGG19. Its weights are converted without Caffe, with a
     description of how they expect images. Set `extract.weights` to the new file.
     """
+    of_features = any((values, ids, layers, ids_file, catalog, captions, photos, text_network))
     if file.is_dir():
-        if any((values, ids, layers, ids_file, catalog, captions, photos, text_network, backbone)):
+        if of_features or backbone:
             raise click.UsageError("a published folder needs only --to")
         say(import_published(file, to or Path("features", file.resolve().name)))
         return
     if file.suffix == CAFFEMODEL:
-        if values or ids or layers or ids_file or catalog or captions or photos or text_network:
+        if of_features:
             raise click.UsageError("a .caffemodel needs only --backbone and --to")
         say(import_weights(file, to or file.with_suffix(".safetensors"), backbone))
         return

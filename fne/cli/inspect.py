@@ -4,13 +4,14 @@ from pathlib import Path
 
 import click
 
-from fne.cli.artifacts import KINDS, artifact_kind
+from fne.cli.artifacts import KINDS
 from fne.core.dvc import content_md5, out_of, pipeline_outs, project_path
 from fne.core.errors import InputError
 from fne.core.files import files_in, missing_path
 from fne.core.options import INPUT
 from fne.core.terminal import harmless, say
 from fne.store.artifact import Lines
+from fne.store.verify import kind_at
 
 
 @click.command()
@@ -30,7 +31,7 @@ def inspect_path(path: Path) -> str:
     """Return a description of the artifact at `path`, after checking its digests."""
     if not path.exists():
         raise missing_path(path, what="file or folder")
-    kind = artifact_kind(path)
+    kind = kind_at(path, KINDS)
     if kind and kind.has_parts:
         return "\n\n".join(map(inspect_path, files_in(path)))
     out = out_of(project_path(path), pipeline_outs())

@@ -10,7 +10,7 @@ import click
 
 from fne.core.files import write_text
 from fne.core.locks import locked
-from fne.core.options import OUTPUT, params_option
+from fne.core.options import OUTPUT, format_option, params_option
 from fne.core.outputs import check_output
 from fne.core.signals import explain_interrupt
 from fne.core.terminal import say
@@ -102,14 +102,7 @@ def run(
 
 @study.command(short_help="Show its hypotheses and a table of each grid.")
 @study_options
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "markdown", "csv"]),
-    default="text",
-    show_default=True,
-    help="The output format.",
-)
+@format_option
 @click.option("--html", type=OUTPUT, help="Also write a page with the figure and the tables.")
 @click.option("--figure", type=OUTPUT, help="Also write the figure, as SVG.")
 @click.option("--cells", type=OUTPUT, help="Also write all cells as one table, as CSV.")

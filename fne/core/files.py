@@ -153,9 +153,8 @@ def check_regular(path: Path) -> None:
     """Refuse a pipe, a device or a socket, which could block or never end; links are followed."""
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise InputError(
-            f"{path}: not a regular file, but a {_kind(mode)}, which is not read; use a regular file"
-        )
+        kind = "pipe" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
+        raise InputError(f"{path}: not a regular file, but a {kind}, which is not read; use a regular file")
 
 
 def check_own(path: Path) -> None:
@@ -225,12 +224,6 @@ def is_alive(process: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _kind(mode: int) -> str:
-    if stat.S_ISFIFO(mode):
-        return "pipe"
-    return "socket" if stat.S_ISSOCK(mode) else "device"
 
 
 @contextmanager

@@ -77,7 +77,9 @@ class Worker:
         in_step = False
         try:
             with self._deadline(seconds, late):
-                self._send(pickle.dumps((work, arguments)))
+                assert self._process.stdin
+                self._process.stdin.write(pickle.dumps((work, arguments)))
+                self._process.stdin.flush()
             while True:
                 with self._deadline(seconds, late):
                     kind, content = self._receive()
@@ -121,11 +123,6 @@ class Worker:
             yield
         finally:
             timer.cancel()
-
-    def _send(self, request: bytes) -> None:
-        assert self._process.stdin
-        self._process.stdin.write(request)
-        self._process.stdin.flush()
 
     def _receive(self) -> tuple[int, bytes]:
         assert self._process.stdout
@@ -215,7 +212,10 @@ def serve(requests: IO[bytes], replies: IO[bytes], memory: int) -> None:
             limited = True
         try:
             for item in work(*arguments):
-                _reply(replies, *_encoded(item))
+                if isinstance(item, bytes | bytearray | memoryview):
+                    _reply(replies, CONTENT, memoryview(item))
+                else:
+                    _reply(replies, VALUE, json.dumps(item, default=asdict).encode())
             _reply(replies, END)
         except InputError as error:
             _reply(replies, REFUSED, error.message.encode(errors="replace"))
@@ -229,12 +229,6 @@ def _import(work: Callable[..., Iterable[Any]]) -> Iterator[Any]:
 
 def _apply(work: Callable[[Item], Any], item: Item) -> Iterator[Any]:
     yield work(item)
-
-
-def _encoded(item: Any) -> tuple[int, bytes | memoryview]:
-    if isinstance(item, bytes | bytearray | memoryview):
-        return CONTENT, memoryview(item)
-    return VALUE, json.dumps(item, default=asdict).encode()
 
 
 def _reply(replies: IO[bytes], kind: int, content: bytes | memoryview = b"") -> None:

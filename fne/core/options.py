@@ -39,6 +39,15 @@ params_option = click.option(
     help="The parameter file.",
 )
 
+format_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "markdown", "csv"]),
+    default="text",
+    show_default=True,
+    help="The format of the tables.",
+)
+
 reader_option = click.option(
     "--reader",
     type=(INPUT, INPUT, INPUT),

@@ -306,11 +306,8 @@ def _fault(detail: ErrorDetails, schema: type[Section]) -> str:
         case "model_type":
             return f"{prefix}{key}: expected keys and values, got {detail['input']!r}"
         case _:
-            return f"{prefix}{key}: {_lower_first(detail['msg'])}, got {detail['input']!r}"
-
-
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:]
+            message = detail["msg"]
+            return f"{prefix}{key}: {message[:1].lower()}{message[1:]}, got {detail['input']!r}"
 
 
 class Runtime(Section):

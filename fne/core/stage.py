@@ -117,7 +117,7 @@ def publishing(
     with reading_once(params):
         content = load_params(params)
         settings = listed_settings(content, keys)
-        named = [value for key in paths if isinstance(value := _value(content, key), str)]
+        named = [each for each in listed_settings(content, paths).values() if isinstance(each, str)]
         places = [*inputs, *map(Path, named)]
         before = file_states(places)
 
@@ -193,12 +193,6 @@ def file_states(places: Iterable[Path]) -> dict[Path, os.stat_result]:
             continue  # the stage says what is missing, and a later difference is detected
         found[place] = state
     return found
-
-
-def _value(params: Mapping[str, Any], key: str) -> Any:
-    section, _, name = key.partition(".")
-    content = params.get(section)
-    return content.get(name) if isinstance(content, dict) else None
 
 
 def _changed_settings(params: Path, keys: Sequence[str], before: Mapping[str, Any]) -> list[str]:

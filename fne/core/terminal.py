@@ -25,7 +25,7 @@ def harmless(text: str, keep: str = "\n") -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(each if each in keep or not _is_control(each) else _escape(each) for each in text)
+    return "".join(each if each in keep or not _is_control(each) else f"\\u{ord(each):04x}" for each in text)
 
 
 def printable(text: str) -> str:
@@ -120,7 +120,3 @@ def aligned(rows: Sequence[Sequence[str]], text_columns: int = 1) -> list[str]:
 
 def _is_control(character: str) -> bool:
     return unicodedata.category(character) in _CATEGORIES or character in _BIDIRECTIONAL
-
-
-def _escape(character: str) -> str:
-    return f"\\u{ord(character):04x}"

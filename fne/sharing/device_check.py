@@ -82,15 +82,6 @@ class PrecisionResult:
 
 
 @dataclass(frozen=True)
-class StepResult:
-    """A training step on the device and on the CPU: seconds, and the relative difference of the losses."""
-
-    seconds: float
-    cpu_seconds: float
-    relative_difference: float
-
-
-@dataclass(frozen=True)
 class DeviceReport:
     """Everything that the self-test found; the JSON file has these fields."""
 
@@ -102,7 +93,7 @@ class DeviceReport:
     batch_that_fits: int
     decoded_per_second: float
     workers: int
-    step: StepResult
+    step: dict[str, float]  # a training step: seconds here and on the CPU, and the difference of the losses
     seconds: float
 
     def problems(self) -> list[str]:
@@ -118,9 +109,9 @@ class DeviceReport:
                 lines.append(
                     f"{each.precision}: the same images gave other bits when computed again or alone"
                 )
-        if not self.step.relative_difference <= STEP_TOLERANCE:
+        if not self.step["relative_difference"] <= STEP_TOLERANCE:
             lines.append(
-                f"a training step differs from the CPU's by {self.step.relative_difference:.1e}; report it"
+                f"a training step differs from the CPU's by {self.step['relative_difference']:.1e}; report it"
             )
         return lines
 
@@ -185,7 +176,8 @@ def check_device(params: Path, device: str, scratch: Path) -> str:
     report = run_device_test(params, device)
     path = scratch / "doctor" / f"{device}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(report_content(report), indent=2) + "\n")
+    content = asdict(report) | {"problems": report.problems(), "advice": report.advice()}
+    write_text(path, json.dumps(content, indent=2) + "\n")
     return f"{format_report(report)}\n{path}: the same and more, for a bug report"
 
 
@@ -198,9 +190,7 @@ def format_report(report: DeviceReport) -> str:
         f"{report.images} drawn images, {settings['backbone']}, crops {settings['crops']}, compared with "
         "algorithm 'plain' on the CPU in float32",
         "",
-        ROW.format(
-            "precision", "algorithm", "difference", "largest", "flipped", "same bits", "images/s", "memory"
-        ),
+        ROW.format(*COLUMNS),
     ]
     for each in report.precisions:
         lines.append(
@@ -219,18 +209,13 @@ def format_report(report: DeviceReport) -> str:
         "",
         f"batch of {report.batch} images; up to {report.batch_that_fits} fit",
         f"decoding: {report.decoded_per_second:.0f} images/s per process",
-        f"training step: {1000 * step.seconds:.0f} ms, on the CPU {1000 * step.cpu_seconds:.0f} ms; "
-        f"losses differ by {step.relative_difference:.1e}",
+        f"training step: {1000 * step['seconds']:.0f} ms, on the CPU {1000 * step['cpu_seconds']:.0f} ms; "
+        f"losses differ by {step['relative_difference']:.1e}",
         *(report.problems() or ["no problems found"]),
         "advice for the section runtime of params.yaml:",
         *report.advice(),
     ]
     return "\n".join(lines)
-
-
-def report_content(report: DeviceReport) -> dict[str, Any]:
-    """Return the report as JSON-compatible data."""
-    return asdict(report) | {"problems": report.problems(), "advice": report.advice()}
 
 
 @dataclass(frozen=True)
@@ -339,7 +324,7 @@ def _reference(extractor: Extractor, pixels: list[Tensor]) -> np.ndarray:
     return np.concatenate(rows).astype(np.float64)
 
 
-def _test_step(params: Path, features: int, device: torch.device) -> StepResult:
+def _test_step(params: Path, features: int, device: torch.device) -> dict[str, float]:
     """Make the same training steps on the CPU and on the device."""
     settings = load_section(params, "train", Train)
     losses, seconds = [], []
@@ -352,7 +337,7 @@ def _test_step(params: Path, features: int, device: torch.device) -> StepResult:
         seconds.append((time.perf_counter() - started) / (STEPS - 1))
     expected, found = np.array(losses)
     difference = np.abs(found - expected).max() / max(np.abs(expected).max(), np.finfo(np.float32).tiny)
-    return StepResult(seconds[1], seconds[0], float(difference))
+    return {"seconds": seconds[1], "cpu_seconds": seconds[0], "relative_difference": float(difference)}
 
 
 class _RandomPairs:

@@ -9,7 +9,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +27,8 @@ from fne.core.settings import Runtime, load_key
 from fne.extraction.settings import Torchvision, parse_weights
 from fne.sharing.folders import LINKS, ignores_umask, is_shared
 from fne.sharing.scratch_folder import damaged_rows, describe_scratch
+
+Check = Callable[[Any, Path], Iterator[str]]
 
 LOW_SPACE = 5e9  # bytes
 # The package that DVC needs for each kind of remote.
@@ -58,14 +60,9 @@ def diagnose(runtime: Runtime, params: Path) -> str:
     )
 
 
-def run_checks(repo: Any, scratch: Path) -> list[str]:
-    """Return the problems that all checks of a project find."""
-    return [line for check in CHECKS for line in check(repo, scratch)]
-
-
-def run_advice(repo: Any, scratch: Path) -> list[str]:
-    """Return what could be better, although everything works."""
-    return [line for check in ADVICE for line in check(repo, scratch)]
+def run(checks: Sequence[Check], repo: Any, scratch: Path) -> list[str]:
+    """Return the lines of all checks of a project."""
+    return [line for check in checks for line in check(repo, scratch)]
 
 
 def links(repo: Any, _: Path) -> Iterator[str]:
@@ -202,7 +199,7 @@ def _project_lines(scratch: Path) -> tuple[list[str], list[str]]:
         return [], []
     try:
         with open_repo() as repo:
-            return run_checks(repo, scratch), run_advice(repo, scratch)
+            return run(CHECKS, repo, scratch), run(ADVICE, repo, scratch)
     except InputError as error:
         return [error.message], []
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path, PurePosixPath
 
 from fne.core.dvc import added_paths, is_own_object, open_repo, shared_objects
-from fne.sharing.run_cache import RUNS, missing_entries, push_entries, restorable_results
+from fne.sharing.run_cache import RUNS, missing_entries, restorable_results
 from fne.sharing.verify_remote import (
     CACHE_DAMAGED,
     NOT_CACHED,
@@ -16,7 +16,6 @@ from fne.sharing.verify_remote import (
     Findings,
     ObjectStore,
     TrackedOutputs,
-    cache_store,
     check_objects,
     remote_store,
     send_again,
@@ -51,10 +50,10 @@ def verify_remote(
         run_cache: also check the entries and results of the run cache.
     """
     with open_repo() as repo:
-        cache, remote = cache_store(repo), remote_store(repo, name)
+        cache, remote = ObjectStore("the local cache", repo.cache.local), remote_store(repo, name)
         tracked = tracked_outputs(repo, name, revisions, all_commits)
         for output in restorable_results(repo, cache) if run_cache else []:
-            tracked.add(output)
+            tracked.outputs.setdefault(output.oid, output)
         start = time.perf_counter()
         found = check_objects(tracked.outputs.values(), remote, cache, read)
         entries = missing_entries(repo, name) if run_cache else []
@@ -63,7 +62,7 @@ def verify_remote(
         if repair and (found.faults or entries):
             unsent = send_again(found.faults, cache, remote)
             if entries:
-                push_entries(repo, name)
+                repo.stage_cache.push(name)
             sent = f"sent {len({fault.oid for fault in found.faults}) - len(unsent) + len(entries)} again\n"
             found = check_objects(tracked.outputs.values(), remote, cache, read)
             entries = missing_entries(repo, name) if run_cache else []

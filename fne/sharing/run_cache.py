@@ -28,11 +28,6 @@ def missing_entries(repo: Any, remote: str) -> list[str]:
         return ["/".join(place) for entry, place, size in found if size != entry.stat().st_size]
 
 
-def push_entries(repo: Any, remote: str) -> None:
-    """Send all entries."""
-    repo.stage_cache.push(remote)
-
-
 def restorable_results(repo: Any, cache: ObjectStore) -> list[TrackedOutput]:
     """Return the results of all runs whose results are complete in the local cache."""
     runs = [list(_results(entry)) for entry in _entries(repo)]

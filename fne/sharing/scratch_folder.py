@@ -38,9 +38,13 @@ def describe_scratch(scratch: Path) -> Iterator[str]:
 
 
 def prune_rows(scratch: Path, name: str) -> str:
-    """Remove the rows in one folder of the scratch folder, or in all, and return the freed size."""
+    """Remove finished training runs, or the rows in one folder or in all; return the freed size."""
     if name == TRAINING_RUNS:
-        return prune_training_runs(scratch)
+        files = [each.path for each in finished_training_runs(scratch)]
+        freed = sum(each.stat().st_size for each in files)
+        for each in files:
+            each.unlink(missing_ok=True)
+        return f"removed {len(files)} finished training runs, {freed / 1e6:.1f} MB"
     folders = _row_folders(scratch)
     chosen = [folder for folder in folders if name in ("all", folder.name)]
     if not chosen:
@@ -50,15 +54,6 @@ def prune_rows(scratch: Path, name: str) -> str:
     for folder in chosen:
         _remove_rows(folder)
     return f"removed {len(chosen)} kinds of rows, {freed / 1e6:.1f} MB"
-
-
-def prune_training_runs(scratch: Path) -> str:
-    """Remove all finished training runs and return the freed size; they are trained again when needed."""
-    files = finished_training_runs(scratch)
-    freed = sum(each.path.stat().st_size for each in files)
-    for each in files:
-        each.path.unlink(missing_ok=True)
-    return f"removed {len(files)} finished training runs, {freed / 1e6:.1f} MB"
 
 
 def _remove_rows(folder: Path) -> None:

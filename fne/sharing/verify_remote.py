@@ -54,15 +54,11 @@ class TrackedOutput:
 class TrackedOutputs:
     """What a colleague would pull, and what is not expected on the remote."""
 
-    # By the names of their objects; one object may have several paths.
+    # By the names of their objects; of several paths of one object, the first.
     outputs: dict[str, TrackedOutput] = field(default_factory=dict)
     without_digest: list[str] = field(default_factory=list)  # outputs of stages that have not run
     imported: set[str] = field(default_factory=set)  # outputs of other repositories
     unreadable: list[str] = field(default_factory=list)  # commits that DVC cannot read, with the reason
-
-    def add(self, output: TrackedOutput) -> None:
-        """Add an output; the first path of an object is kept."""
-        self.outputs.setdefault(output.oid, output)
 
 
 @dataclass(frozen=True)
@@ -162,11 +158,6 @@ class ObjectStore:
             ) from None
 
 
-def cache_store(repo: Any) -> ObjectStore:
-    """Return the local cache of an open project."""
-    return ObjectStore("the local cache", repo.cache.local)
-
-
 def remote_store(repo: Any, name: str) -> ObjectStore:
     """Return a remote of an open project."""
     try:
@@ -216,21 +207,21 @@ def check_objects(
     """
     found = Findings()
     expected: dict[str, int | None] = {}
-    folders = []
+    folders = []  # the size of each, and the objects of its files
     for output in outputs:
         found.paths.setdefault(output.oid, output.path)
         if output.is_folder:
             folders.append(_folder(output, remote, cache, found))
         else:
             expected[output.oid] = output.size
-    files = expected.keys() | {oid for folder in folders for oid in folder.oids}
+    files = expected.keys() | {oid for _, oids in folders for oid in oids}
     sizes = remote.sizes(files)
     found.size += sum(sizes.values())
     found.faults += [Fault(found.paths[oid], oid, MISSING) for oid in sorted(files - sizes.keys())]
     doubtful = set(sizes) if read else {oid for oid in expected if oid in sizes and expected[oid] is None}
-    for folder in folders:
-        if sum(sizes.get(oid, 0) for oid in folder.oids) != folder.size:
-            doubtful.update(oid for oid in folder.oids if oid in sizes)
+    for size, oids in folders:
+        if sum(sizes.get(oid, 0) for oid in oids) != size:
+            doubtful.update(oid for oid in oids if oid in sizes)
     for oid in sorted(sizes):
         size = expected.get(oid)
         if size is not None and size != sizes[oid]:
@@ -254,8 +245,9 @@ def send_again(faults: Iterable[Fault], cache: ObjectStore, remote: ObjectStore)
             if not wanted[oid].what.startswith(MISSING):
                 with suppress(FileNotFoundError):
                     remote.odb.delete(oid)
-        _send(sorted(intact - listings), cache, remote)
-        _send(sorted(listings), cache, remote)
+        for oids in (sorted(intact - listings), sorted(listings)):
+            if oids:
+                copy_objects(oids, cache.odb, remote.odb, f"sending to {remote.name}")
     except Exception as error:  # SSH and S3 clients have exceptions of their own
         raise InputError(
             f"remote '{remote.name}' ({remote.url}) cannot be written to: {one_line(error)}; "
@@ -265,12 +257,6 @@ def send_again(faults: Iterable[Fault], cache: ObjectStore, remote: ObjectStore)
         oid: f"{cache.path(oid)}{CACHE_DAMAGED}" if oid in digests else NOT_CACHED
         for oid in sorted(wanted.keys() - intact)
     }
-
-
-@dataclass(frozen=True)
-class _Folder:
-    size: int | None
-    oids: list[str]  # one per file; two files may be the same object
 
 
 def _add_outputs(repo: Any, revision: str, remote: str, tracked: TrackedOutputs) -> None:
@@ -297,7 +283,8 @@ def _add_outputs(repo: Any, revision: str, remote: str, tracked: TrackedOutputs)
                 f"{path}: has a digest of DVC 2 ({out.hash_name}); run `dvc commit --force {path}`"
             )
         else:
-            tracked.add(TrackedOutput(path, out.hash_info.value, out.meta.size))
+            output = TrackedOutput(path, out.hash_info.value, out.meta.size)
+            tracked.outputs.setdefault(output.oid, output)
 
 
 def _last_commit(repo: Any) -> list[str]:
@@ -309,8 +296,10 @@ def _last_commit(repo: Any) -> list[str]:
         return []
 
 
-def _folder(output: TrackedOutput, remote: ObjectStore, cache: ObjectStore, found: Findings) -> _Folder:
-    """Read the listing of a folder and record the paths of its files."""
+def _folder(
+    output: TrackedOutput, remote: ObjectStore, cache: ObjectStore, found: Findings
+) -> tuple[int | None, list[str]]:
+    """Read the listing of a folder and record the paths of its files; return its size and their objects."""
     content = remote.read(output.oid)
     if content is None:
         what = DAMAGED if remote.sizes([output.oid]) else MISSING
@@ -319,12 +308,12 @@ def _folder(output: TrackedOutput, remote: ObjectStore, cache: ObjectStore, foun
         found.faults.append(Fault(output.path, output.oid, what + unknown))
     found.read += 1
     if content is None:
-        return _Folder(0, [])
+        return 0, []
     found.size += len(content)
     listing = parse_listing(content, f"{output.path} ({output.oid})")
     for path, md5 in listing.items():
         found.paths.setdefault(md5, f"{output.path}/{path}")
-    return _Folder(output.size, list(listing.values()))
+    return output.size, list(listing.values())
 
 
 def _check_contents(oids: Iterable[str], remote: ObjectStore, found: Findings) -> None:
@@ -333,8 +322,3 @@ def _check_contents(oids: Iterable[str], remote: ObjectStore, found: Findings) -
     for oid, digest in digests.items():
         if digest != digest_of(oid):
             found.faults.append(Fault(found.paths[oid], oid, DAMAGED if digest else MISSING))
-
-
-def _send(oids: list[str], cache: ObjectStore, remote: ObjectStore) -> None:
-    if oids:
-        copy_objects(oids, cache.odb, remote.odb, f"sending to {remote.name}")

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from fne.store.tar_files import TarError, has_member, list_members, read_member, split_path
+from fne.store.tar_files import TarError, list_members, read_member, split_path
 
 DECODER_VERSION = 1
 
@@ -120,7 +120,13 @@ def read_image_file(path: Path) -> bytes:
 
 def image_exists(path: Path) -> bool:
     """Return whether there is such a file, or such a file in a tar archive."""
-    return os.path.isfile(path) or has_member(path)  # noqa: PTH113
+    if os.path.isfile(path):  # noqa: PTH113
+        return True
+    place = split_path(path)
+    try:
+        return place is not None and place[1] in list_members(place[0])
+    except TarError:
+        return False
 
 
 def _read_from_archive(path: Path) -> bytes:

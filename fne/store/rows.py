@@ -369,13 +369,16 @@ def _describe(path: Path) -> Lines:
     rows.verify()
     size = sum(file.stat().st_size for file in path.iterdir())
     layers = ", ".join(f"{layer.name} {layer.features}" for layer in rows.layers)
+    hardware = rows.hardware
+    if isinstance(hardware, dict):
+        hardware = ", ".join(f"{name} ({len(ids)} rows)" for name, ids in hardware.items())
     return [
         f"{path}: {rows.artifact.name}, {len(rows.ids)} rows of {rows.features} values, {size:,} bytes",
         f"  type      {rows.dtype}",
         f"  digest    {rows.artifact.digest}",
         *_rows_per_split(rows),
         f"  layers    {layers}",
-        *_hardware(rows),
+        *[f"  computed  by {hardware}"] * bool(hardware),
         *made(rows.artifact),
     ]
 
@@ -392,15 +395,10 @@ def _rows_per_split(rows: Rows) -> Lines:
     return [f"  rows      {', '.join(found) or 'none'}"]
 
 
-def _hardware(rows: Rows) -> Lines:
-    known = rows.hardware
-    if isinstance(known, dict):
-        known = ", ".join(f"{name} ({len(ids)} rows)" for name, ids in known.items())
-    return [f"  computed  by {known}"] if known else []
-
-
-def _is_store(path: Path) -> bool:
-    return path.is_dir() and ((path / MANIFEST).exists() or any(path.glob("shard-*.h5")))
-
-
-STORE = Kind("row stores", _check, lambda path: Contents(Rows.open(path).artifact), _describe, _is_store)
+STORE = Kind(
+    "row stores",
+    _check,
+    lambda path: Contents(Rows.open(path).artifact),
+    _describe,
+    lambda path: path.is_dir() and ((path / MANIFEST).exists() or any(path.glob("shard-*.h5"))),
+)

@@ -36,15 +36,6 @@ def split_path(path: Path) -> tuple[Path, str] | None:
     return None
 
 
-def has_member(path: Path) -> bool:
-    """Return whether a path stands for an existing member of an archive."""
-    place = split_path(path)
-    try:
-        return place is not None and place[1] in list_members(place[0])
-    except TarError:
-        return False
-
-
 def list_members(archive: Path) -> dict[str, Member]:
     """Return the regular files of an archive by name, the last of equal names, or raise `TarError`."""
     status = archive.stat()

@@ -144,9 +144,8 @@ def disagreements(path: Path, artifact: Artifact, contents: Contents, project: P
     # Extracted activations have the images of the catalog; imported ones may have more.
     extracted = "images" in artifact.lineage
     listed = project.files if artifact.name == "activations" and extracted else project.images
-    if artifact.name == "images" and not contents.image_ids:
-        listed = None  # with `catalog.images: none` there are captions and no image files
-    if WITHOUT_ROWS in artifact.settings:
+    # With `catalog.images: none` there are captions and no image files.
+    if (artifact.name == "images" and not contents.image_ids) or WITHOUT_ROWS in artifact.settings:
         listed = None
     return [
         *_compare_ids(path, contents.image_ids, listed, exactly=extracted or artifact.name == "images"),
@@ -210,21 +209,15 @@ def source_faults(
 
 def _within(path: Path, artifacts: Sequence[Path], kinds: Sequence[Kind]) -> list[Path]:
     """Return the artifacts in a folder that is not an artifact itself, or the path as it is."""
-    if path.is_dir() and _has_parts(path, kinds):
-        return _parts(path, kinds)
     if not path.is_dir() or kind_at(path, kinds) or path in artifacts:
-        return [path]
+        return _parts(path, kinds)
     return [each for each in artifacts if each.is_relative_to(path)] or [path]
-
-
-def _has_parts(path: Path, kinds: Sequence[Kind]) -> bool:
-    kind = kind_at(path, kinds)
-    return kind is not None and kind.has_parts
 
 
 def _parts(path: Path, kinds: Sequence[Kind]) -> list[Path]:
     """Return the artifacts in a folder of artifacts, or the path as it is."""
-    return list(files_in(path)) if _has_parts(path, kinds) else [path]
+    kind = kind_at(path, kinds)
+    return list(files_in(path)) if path.is_dir() and kind and kind.has_parts else [path]
 
 
 def _check(path: Path, kind: Kind | None, out: PipelineOut | None, done: Done) -> tuple[Contents, list[str]]:
@@ -251,35 +244,25 @@ def _compare_lock(path: Path, out: PipelineOut | None) -> list[str]:
 
 def _compare_ids(
     path: Path, ids: Sequence[str] | None, catalog: tuple[Path, list[str]] | None, exactly: bool
-) -> list[str]:
+) -> Iterator[str]:
     if ids is None or catalog is None:
-        return []
+        return
     place, wanted = catalog
-    lacking = sorted(set(wanted) - set(ids))
-    foreign = sorted(set(ids) - set(wanted)) if exactly else []
-    faults = []
-    if lacking:
-        faults.append(
-            f"{path}: lacks {len(lacking)} of the {len(wanted)} ids of {place}, the first is {lacking[0]!r}"
-        )
-    if foreign:
-        faults.append(
-            f"{path}: has {len(foreign)} ids that {place} does not have, the first is {foreign[0]!r}"
-        )
-    return faults
+    if lacking := sorted(set(wanted) - set(ids)):
+        yield f"{path}: lacks {len(lacking)} of the {len(wanted)} ids of {place}, the first is {lacking[0]!r}"
+    if exactly and (foreign := sorted(set(ids) - set(wanted))):
+        yield f"{path}: has {len(foreign)} ids that {place} does not have, the first is {foreign[0]!r}"
 
 
-def _compare_lineage(path: Path, artifact: Artifact, present: Sequence[Artifact]) -> list[str]:
-    faults = []
+def _compare_lineage(path: Path, artifact: Artifact, present: Sequence[Artifact]) -> Iterator[str]:
     for name, entry in artifact.lineage.items():
         # There may be several, such as extracted and imported activations.
         here = [each for each in present if each.name == name]
         if here and entry["digest"] not in [each.digest for each in here]:
-            faults.append(
+            yield (
                 f"{path} was made from {name} {entry['digest'][:12]}…, but "
                 f"{here[0].path} holds {name} {here[0].digest[:12]}…"
             )
-    return faults
 
 
 def _without_advice(message: str) -> str:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fne.cli.artifacts import artifact_kind
+from fne.cli.artifacts import KINDS
 from fne.core.errors import InputError
 from fne.describing.kinds import WRITTEN
 from fne.store.checksums import parse_metrics, write_metrics
+from fne.store.verify import kind_at
 from tests.support.captions import write_world
 from tests.support.imports import ROOT
 from tests.support.projects import change_params
@@ -42,13 +43,13 @@ def project(finished, tmp_path, monkeypatch):
 
 
 def checked(path):
-    return artifact_kind(path).check(path, lambda size: None)
+    return kind_at(path, KINDS).check(path, lambda size: None)
 
 
 def test_written_captions_are_distinguished_from_the_catalog(project):
-    assert artifact_kind(SENTENCES) == WRITTEN
-    assert artifact_kind(Path("data/captions.jsonl")).name == "captions.jsonl"
-    assert artifact_kind(Path("missing/captions.jsonl")).name == "captions.jsonl"
+    assert kind_at(SENTENCES, KINDS) == WRITTEN
+    assert kind_at(Path("data/captions.jsonl"), KINDS).name == "captions.jsonl"
+    assert kind_at(Path("missing/captions.jsonl"), KINDS).name == "captions.jsonl"
 
 
 @pytest.mark.parametrize(
@@ -68,10 +69,10 @@ def test_artifacts_record_what_they_are_and_were_made_from(project, path, name, 
 
 
 def test_a_captioner_is_described_with_its_settings_and_written_captions_with_examples(project):
-    lines = artifact_kind(MODEL).describe(MODEL)
+    lines = kind_at(MODEL, KINDS).describe(MODEL)
     assert lines[0].startswith("models/captioner.safetensors: captioner, ")
     assert any(line.strip() == "condition: concepts" for line in lines)
-    lines = artifact_kind(SENTENCES).describe(SENTENCES)
+    lines = kind_at(SENTENCES, KINDS).describe(SENTENCES)
     said = "annotations/captions.jsonl: captions that a model wrote, 192 sentences for 64 images"
     assert lines[0].startswith(said)
     assert lines[2].startswith("  00.png: ")
@@ -83,7 +84,7 @@ def test_scores_are_a_table_with_the_baselines_and_say_that_the_captioner_collap
     for name, score in {"captioner": 0.5, "constant": 0.1, "nearest": 0.75, "consensus": 0.25}.items():
         content["test_full"][name] |= {"CIDEr-D": score, "words_used": 7.0, "distinct_captions": 0.5}
     write_metrics(METRICS, content)
-    lines = artifact_kind(METRICS).describe(METRICS)
+    lines = kind_at(METRICS, KINDS).describe(METRICS)
     assert lines[0] == "metrics/captions.json: test_full, captions of 8 images"
     assert [line.split()[0] for line in lines[2:6]] == ["captioner", "constant", "nearest", "consensus"]
     assert lines[1].split()[-2:] == ["words", "distinct"]

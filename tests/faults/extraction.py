@@ -29,7 +29,7 @@ from PIL import Image as Picture
 from safetensors.torch import save_file
 
 from fne.cli import main as fne
-from fne.cli.artifacts import artifact_kind
+from fne.cli.artifacts import KINDS
 from fne.core.dvc import pipeline_outs
 from fne.core.errors import InputError
 from fne.extraction import run as extraction
@@ -39,6 +39,7 @@ from fne.store import rows as row_store
 from fne.store.arrays import read_arrays
 from fne.store.catalog import read_captions, read_images
 from fne.store.rows import Rows
+from fne.store.verify import kind_at
 from fne.text.vocabulary import read_vocabulary
 from stages.extract import main as stage
 from tests.support.imports import ROOT
@@ -267,7 +268,7 @@ def damage_one(artifact: Path, file: Path, rng: random.Random, flip: bool) -> No
         assert result.exit_code == 2, f"{what}: verified with {result.exit_code}: {result.output}"
         assert isinstance(result.exception, SystemExit), f"{what}: {result.exception!r}"
         assert str(artifact) in result.stderr, f"{what}: not named: {result.stderr}"
-        read = CONSUMERS.get(getattr(artifact_kind(artifact), "name", None))
+        read = CONSUMERS.get(getattr(kind_at(artifact, KINDS), "name", None))
         assert read is None or _refuses(read, artifact), f"{what}: used by a stage"
     finally:
         file.write_bytes(original)

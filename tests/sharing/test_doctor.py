@@ -11,7 +11,7 @@ import pytest
 
 from fne.core.dvc import open_repo
 from fne.sharing import doctor
-from fne.sharing.doctor import LOW_SPACE, run_advice, run_checks
+from fne.sharing.doctor import ADVICE, CHECKS, LOW_SPACE, run
 from fne.sharing.folders import LINKS
 from tests.support.projects import git
 
@@ -52,7 +52,7 @@ def only(project: Path) -> str:
 
 def found(project: Path) -> list[str]:
     with open_repo(project) as repo:
-        return [*run_checks(repo, project / ".fne"), *run_advice(repo, project / ".fne")]
+        return run([*CHECKS, *ADVICE], repo, project / ".fne")
 
 
 def test_a_healthy_project_has_no_problems(project):
@@ -63,8 +63,8 @@ def test_defaults_of_dvc_are_advice_and_no_problems(project):
     configure(project, "cache", "type", "copy")
     configure(project, 'remote "team"', "verify", "false")
     with open_repo(project) as repo:
-        assert run_checks(repo, project / ".fne") == []
-        stored, verified = run_advice(repo, project / ".fne")
+        assert run(CHECKS, repo, project / ".fne") == []
+        stored, verified = run(ADVICE, repo, project / ".fne")
     assert stored.startswith("every artifact is stored twice, although ")
     assert stored.endswith(f"; fix: dvc config --local cache.type {LINKS} && dvc checkout --relink")
     assert verified.startswith("remote 'team': DVC does not verify what it pulls from there; fix: ")
