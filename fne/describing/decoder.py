@@ -17,11 +17,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, linear
+from torch.nn.functional import embedding
 from torch.nn.functional import pad as zero_pad
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from fne.core.device import is_gpu
+from fne.core.products import linear
 from fne.describing.losses import word_losses
 from fne.describing.recurrent_cells import Cell, State
 

@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import binary_cross_entropy_with_logits, log_softmax
 
+from fne.core.products import linear, product
+
 MultilabelLoss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -71,7 +73,7 @@ def perplexity(total_loss: float, words: int) -> float:
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-        logits = torch.addmm(bias, states, weight.T)
+        logits = linear(states, weight, bias)
         normalizers = logits.logsumexp(dim=1)
         losses = normalizers - logits.gather(1, targets[:, None]).squeeze(1)
         # The logits become probabilities in place.
@@ -85,7 +87,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         states, weight, targets, probabilities = ctx.saved_tensors
         of_logits = probabilities * of_losses[:, None]
         of_logits[torch.arange(len(targets), device=targets.device), targets] -= of_losses
-        return of_logits @ weight, of_logits.T @ states, of_logits.sum(dim=0), None
+        return product(of_logits, weight), product(of_logits.T, states), of_logits.sum(dim=0), None
 
 
 MULTILABEL_LOSSES: dict[str, MultilabelLoss] = {"logistic": logistic, "softmax": softmax, "warp": warp}

@@ -22,6 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from fne.core.products import linear, product
+
 State = tuple[Tensor, ...]
 
 
@@ -134,7 +136,7 @@ class PackedLstm(torch.autograd.Function):
         for step in steps_of(sizes):
             size = step.stop - step.start
             before[step], memories[step] = hidden[:size], memory[:size]
-            torch.addmm(mapped[step], before[step], weight.T, out=gates[step])
+            torch.add(mapped[step], linear(before[step], weight), out=gates[step])
             gates[step, : 3 * units].sigmoid_()
             activate(gates[step, 3 * units :])
             taken, forget, shown, new = gates[step].chunk(4, dim=1)
@@ -167,8 +169,8 @@ class PackedLstm(torch.autograd.Function):
             of_forget[:] = torch.ops.aten.sigmoid_backward(inner * memories[step], forget)
             of_new[:] = slope(inner * taken, new)
             of_memory = inner * forget
-            of_hidden = of_gates[step] @ weight
-        return of_gates, of_hidden, of_memory, of_gates.T @ before, None, None
+            of_hidden = product(of_gates[step], weight)
+        return of_gates, of_hidden, of_memory, product(of_gates.T, before), None, None
 
 
 def _identity(values: Tensor) -> Tensor:

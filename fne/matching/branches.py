@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fne.core.distributed_layers import INITIALIZATIONS, Dropout, Step, SyncBatchNorm
+from fne.core.products import Linear
 from fne.matching import settings as keys
 
 
@@ -29,7 +30,7 @@ class Branch(nn.Module):
     ) -> None:
         super().__init__()
         inputs, outputs = [features, *settings.hidden], [*settings.hidden, embed_dim]
-        layers = [nn.Linear(width, units, bias=bias) for width, units in zip(inputs, outputs, strict=True)]
+        layers = [Linear(width, units, bias=bias) for width, units in zip(inputs, outputs, strict=True)]
         for layer in layers:
             INITIALIZATIONS[settings.initial](layer)
         self.layers = nn.ModuleList(layers)

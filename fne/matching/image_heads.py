@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from fne.core import products
 from fne.core.distributed_layers import Step
 from fne.matching.branches import dual_path, mlp, mlp_bn_first
-from fne.training.gradient_memory import linear as linear_map
 
 
 class Linear(nn.Linear):
@@ -20,7 +20,7 @@ class Linear(nn.Linear):
 
     def forward(self, input: Tensor, step: Step | None = None) -> Tensor:  # noqa: A002
         """Map (images, features) to (images, embed_dim)."""
-        return linear_map(input, self.weight, self.bias)
+        return products.linear(input, self.weight, self.bias)
 
 
 def linear(features: int, embed_dim: int, settings: None) -> nn.Module:

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from fne.core.distributed_layers import Dropout, Step, fan_in
 from fne.core.errors import InputError
+from fne.core.products import linear
 from fne.core.terminal import format_bytes
 from fne.matching.settings import InstanceLoss
 
@@ -51,7 +52,7 @@ class Instance(nn.Module):
             step: which rows of the whole batch these are; for dropout while training, and several processes.
         """
         hidden = [self.dropout(vectors.relu(), step) for vectors in paths]
-        scores = functional.linear(torch.cat(hidden), self.weight, self.bias)  # (paths x rows, classes)
+        scores = linear(torch.cat(hidden), self.weight, self.bias)  # (paths x rows, classes)
         total = max(1, len(labels) if step is None else step.total)
         parts = scores.view(len(paths), len(labels), -1)
         return [

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from fne.core.products import linear, product
+
 
 @dataclass(frozen=True)
 class Depth:
@@ -112,7 +114,7 @@ class PrefixGru(torch.autograd.Function):
         """
         units = state_weight.shape[1]
         # First the maps of the input; each step turns its part into r, z and n.
-        gates = torch.addmm(input_bias, vectors, input_weight.T)[positions]  # (beginnings, 3 units)
+        gates = linear(vectors, input_weight, input_bias)[positions]  # (beginnings, 3 units)
         states = vectors.new_empty(depths[-1].states.stop, units)  # those that go on
         before = vectors.new_zeros(len(positions), units)
         candidates = vectors.new_empty(len(positions), units)  # b_n
@@ -120,7 +122,7 @@ class PrefixGru(torch.autograd.Function):
         kept = states[:0]
         for number, depth in enumerate(depths):
             here = depth.nodes
-            mapped = torch.addmm(state_bias, kept, state_weight.T) if number else state_bias.expand(1, -1)
+            mapped = linear(kept, state_weight, state_bias) if number else state_bias.expand(1, -1)
             if depth.parents is not None:
                 kept, mapped = kept[depth.parents], mapped[depth.parents]
             if number:
@@ -181,14 +183,14 @@ class PrefixGru(torch.autograd.Function):
                 of_states[place].zero_().index_add_(0, depth.parents, of_mapped)
                 of_kept = of_kept.new_zeros(place.stop - place.start, units)
                 of_kept.index_add_(0, depth.parents, of_state)
-            of_kept.addmm_(of_states[place], state_weight)
+            of_kept += product(of_states[place], state_weight)
         of_words = gates.new_zeros(len(vectors), gates.shape[1]).index_add_(0, positions, of_inputs)
         return (
-            of_words @ input_weight,
+            product(of_words, input_weight),
             None,
             None,
-            of_words.T @ vectors,
+            product(of_words.T, vectors),
             of_words.sum(dim=0),
-            of_states.T @ states,
+            product(of_states.T, states),
             of_states.sum(dim=0) + first,
         )

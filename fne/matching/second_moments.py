@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fne.core.errors import InputError
+from fne.core.products import product
 
 BLOCK = 1024  # features of a part of a Gram matrix
 TILE = 512  # columns of a part of a second moment
@@ -57,7 +58,7 @@ class Moments:
         self.count += len(rows) if counts is None else int(counts.sum())
         self._sums += weighted.sum(dim=0)
         for top, strip in self._strips.items():
-            strip += rows[:, top : top + len(strip)].T @ weighted[:, top:]
+            strip += product(rows[:, top : top + len(strip)].T, weighted[:, top:])
         return rows
 
     @property
@@ -133,7 +134,7 @@ class PairMoments:
 
     def add(self, rows: Tensor, text: Tensor, counts: Tensor) -> None:
         """Add images (images, features) and captions (captions, text_dim), `counts` of them per image."""
-        self._products += self._images.add(rows, counts).T @ _sums(self._text.add(text), counts)
+        self._products += product(self._images.add(rows, counts).T, _sums(self._text.add(text), counts))
 
     def solve(self, regularization: float, dtype: torch.dtype = torch.float64) -> Solution:
         """Return the ridge regression of the text features from the image features.
@@ -209,7 +210,7 @@ class FewImages:
         for first in range(0, rows.shape[1], BLOCK):
             part = centered[:, first : first + BLOCK].T
             for top in range(0, len(gram), TILE):
-                gram[top : top + TILE, top:] += part[:, top : top + TILE].T @ part[:, top:]
+                gram[top : top + TILE, top:] += product(part[:, top : top + TILE].T, part[:, top:])
         gram /= self.pairs
         return _Prepared(centered, captions, gram, mean_variance, image_mean, text_mean, text_covariance)
 

@@ -19,6 +19,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from fne.core.products import linear
+
 EUCLIDEAN_EPSILON = 1e-4
 # Values of an intermediate tensor (images, captions, dim): 64 MB in float32.
 CHUNK_VALUES = 2**24
@@ -28,7 +30,7 @@ MIN_DIFFERENCES_PER_THREAD = 2**26
 
 def cosine(images: Tensor, captions: Tensor) -> Tensor:
     """Return inner products, which are cosines because all vectors have length one."""
-    return images @ captions.T
+    return linear(images, captions)
 
 
 def euclidean(images: Tensor, captions: Tensor) -> Tensor:
@@ -37,7 +39,7 @@ def euclidean(images: Tensor, captions: Tensor) -> Tensor:
     A small number below the root keeps the gradient finite where two vectors are equal.
     """
     of_images, of_captions = (each.square().sum(dim=1) for each in (images, captions))
-    squared = of_images[:, None] - 2 * (images @ captions.T) + of_captions[None, :]
+    squared = of_images[:, None] - 2 * linear(images, captions) + of_captions[None, :]
     return -(squared + EUCLIDEAN_EPSILON).sqrt()
 
 

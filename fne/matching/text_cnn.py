@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from fne.core.distributed_layers import INITIALIZATIONS, Step, SyncBatchNorm, needed
 from fne.core.errors import InputError
+from fne.core.products import Linear
 from fne.matching import settings as keys
 from fne.matching.settings import too_long
 
@@ -68,7 +69,7 @@ class TextCnn(nn.Module):
                 _Block(channels, scaled(other), channels, 1, norm, project=False) for _ in range(count - 1)
             ]
         self.blocks = nn.ModuleList(residual)
-        self.map = nn.Linear(channels, embed_dim, bias=False)
+        self.map = Linear(channels, embed_dim, bias=False)
         self.map_norm = norm(embed_dim)
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -135,11 +136,11 @@ class _Block(nn.Module):
     ) -> None:
         super().__init__()
         self.stride = stride
-        self.first = nn.Linear(inputs, inside, bias=False)
-        self.second = nn.Linear(2 * inside, inside, bias=False)  # the position before, and the position
-        self.third = nn.Linear(inside, outputs, bias=False)
+        self.first = Linear(inputs, inside, bias=False)
+        self.second = Linear(2 * inside, inside, bias=False)  # the position before, and the position
+        self.third = Linear(inside, outputs, bias=False)
         self.norms = nn.ModuleList([norm(inside), norm(inside), norm(outputs)])
-        self.shortcut = nn.Linear(inputs, outputs, bias=False) if project else None
+        self.shortcut = Linear(inputs, outputs, bias=False) if project else None
         self.shortcut_norm = norm(outputs) if project else None
 
     def forward(self, rows: Tensor, step: Step | None) -> Tensor:

@@ -20,13 +20,13 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from fne.core.device import is_gpu
 from fne.core.distributed_layers import Step
+from fne.core.products import Linear
 from fne.matching.branches import MeanOfWords, mlp, mlp_bn_first
 from fne.matching.image_heads import linear_bias
 from fne.matching.prefix_gru import PrefixGru, prefixes
 from fne.matching.settings import Branch, Gru
 from fne.matching.text_cnn import text_cnn
 from fne.matching.tfidf import tfidf
-from fne.training.gradient_memory import look_up
 
 
 def gru(words: nn.Embedding, embed_dim: int, settings: Gru) -> nn.Module:
@@ -139,7 +139,7 @@ class BagOfWords(nn.Module):
     def __init__(self, words: nn.Embedding, embed_dim: int) -> None:
         super().__init__()
         self.words = words
-        self.map = nn.Linear(words.embedding_dim, embed_dim)
+        self.map = Linear(words.embedding_dim, embed_dim)
 
     def forward(self, words: Tensor, lengths: Tensor, step: Step | None = None) -> Tensor:
         """Return the mapped means (captions, embed_dim)."""
@@ -158,7 +158,7 @@ def last_states(words: nn.Embedding, reader: nn.GRU, captions: Tensor, lengths: 
     found = prefixes(captions.numpy(), lengths.numpy())
     distinct, positions = torch.unique(found.words, return_inverse=True)
     last: Tensor = PrefixGru.apply(
-        look_up(words.weight, distinct),
+        words.weight[distinct],
         positions,
         found.depths,
         reader.weight_ih_l0,

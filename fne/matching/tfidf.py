@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from fne.core.distributed_layers import Step
 from fne.core.errors import InputError
+from fne.core.products import Linear
 from fne.core.settings import Section
 
 
@@ -21,7 +22,7 @@ class TfIdf(nn.Module):
     def __init__(self, words: nn.Embedding, embed_dim: int) -> None:
         super().__init__()
         self.words = words
-        self.map = nn.Linear(words.embedding_dim - 1, embed_dim)
+        self.map = Linear(words.embedding_dim - 1, embed_dim)
         self.order: Tensor
         self.register_buffer("order", torch.full((1,), 2.0))
 

@@ -24,7 +24,7 @@ from fne.training.best_epoch import Point, point_from_json
 
 # Raised whenever the same settings and inputs train to other weights. Small reference runs in the
 # tests detect it.
-TRAINER_VERSION = 1
+TRAINER_VERSION = 2
 FOLDER = "trained"
 # The settings that name a training run for people, as far as its task has them.
 NAMING = ("method", "text_encoder", "loss", "condition", "inject", "cell", "learns", "seed")

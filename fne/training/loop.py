@@ -21,7 +21,6 @@ from fne.core.progress import progress as show_progress
 from fne.core.signals import StoppedError
 from fne.training.best_epoch import Phase, Point, Progress
 from fne.training.checkpoints import Checkpoints
-from fne.training.gradient_memory import release
 from fne.training.optimizers import clip_gradients, flatten, restore
 from fne.training.task import AnyBatch, ParameterGroup, Task
 
@@ -89,7 +88,8 @@ class Trainer(Generic[AnyBatch]):
         """Make one update; return the loss of the batch and its terms."""
         self.task.trained.train()
         loss = self.task.loss(batch, step_generator(self.schedule.seed, self.progress.updates))
-        release(self.parameters)
+        for each in self.parameters:
+            each.grad = None
         loss.total.backward()  # type: ignore[no-untyped-call]
         self.processes.add_gradients(self.parameters)
         norm = clip_gradients(self.groups, self.schedule.clip, self.schedule.clip_by)
