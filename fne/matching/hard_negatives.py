@@ -124,12 +124,10 @@ def _all_values(direction: Direction, margin: float, k: int) -> Tensor:
     return direction.violations(margin)
 
 
-def _hard_values(direction: Direction, margin: float, k: int) -> Tensor:
-    return direction.violations(margin).masked_fill(~_hard(direction, margin, k), 0)
-
-
-def _semi_hard_values(direction: Direction, margin: float, k: int) -> Tensor:
-    return direction.violations(margin).masked_fill(~_semi_hard(direction, margin, k), 0)
+def _values_of(mine: "Rule") -> "Rule":
+    return lambda direction, margin, k: direction.violations(margin).masked_fill(
+        ~mine(direction, margin, k), 0
+    )
 
 
 def _largest_value(direction: Direction, margin: float, k: int) -> Tensor:
@@ -153,9 +151,9 @@ REDUCTIONS: dict[str, Callable[[Tensor, Callable[[], Tensor]], Tensor | int]] = 
 # any shape, zeros included: the sum of the latter is the sum over the mask.
 Rule = Callable[[Direction, float, int], Tensor]
 MINERS: dict[str, tuple[Rule, Rule]] = {
-    "hard_hinge": (_hard, _hard_values),
+    "hard_hinge": (_hard, _values_of(_hard)),
     "max_hinge": (_single_hardest, _largest_value),
-    "semi_hard_hinge": (_semi_hard, _semi_hard_values),
+    "semi_hard_hinge": (_semi_hard, _values_of(_semi_hard)),
     "sum_hinge": (_violating, _all_values),
     "top_k_hinge": (_hardest, _largest_values),
 }

@@ -104,17 +104,8 @@ def classifier_bytes(
     return FLOAT * classes * (copies * (dim + int(bias)) + SCORES * PATHS * batch)
 
 
-def check_memory(
-    classes: int,
-    dim: int,
-    batch: int,
-    free: int,
-    bias: bool = False,
-    moments: int = 1,
-    best: bool = False,
-) -> str:
-    """Refuse a classifier of more than `free` bytes; otherwise return what it takes and what is free."""
-    wanted = classifier_bytes(classes, dim, batch, bias, moments, best)
+def check_memory(classes: int, dim: int, wanted: int, free: int) -> str:
+    """Refuse a classifier that takes more than `free` bytes; otherwise say what it takes and what is free."""
     figures = (
         f"the classifier of {classes:,} images and {dim:,} dimensions takes {format_bytes(wanted)} with its "
         f"gradient and momentum, {format_bytes(free)} are free"

@@ -18,6 +18,7 @@ from fne.matching.instance_loss import (
     Instance,
     check_memory,
     class_numbers,
+    classifier_bytes,
     new_instance,
 )
 from fne.matching.kmeans import k_means
@@ -114,8 +115,8 @@ def _make_classes(settings: Train, training: Pairs, job: Job) -> Classes:
     own, dim = settings.instance, settings.embed_dim
     count = own.classes or len(training)
     moments, best = 1 if settings.optimizer == "sgd_nesterov" else 2, settings.keep == "best"
-    free = free_memory(job.device)
-    figures = check_memory(count, dim, settings.batch, free, own.bias, moments, best)
+    wanted = classifier_bytes(count, dim, settings.batch, own.bias, moments, best)
+    figures = check_memory(count, dim, wanted, free_memory(job.device))
     saved = FLOAT * count * (dim + int(own.bias)) * (1 + moments + int(best))
     job.processes.log(f"{figures}; its part of a checkpoint has {format_bytes(saved)}")
     labels = label_images(training, own.classes, settings.seed)

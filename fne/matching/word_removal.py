@@ -24,15 +24,10 @@ QUOTES = ("``", "''")
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a sentence.
-
-    Attributes:
-        text: the word as it stands in the sentence.
-        drop: by how much the score is lower without it; below 0 if the sentence fits better without it.
-    """
+    """A word of a sentence, as it stands there."""
 
     text: str
-    drop: float
+    drop: float  # by how much the score is lower without it; below 0 if the sentence fits better without it
 
 
 @dataclass(frozen=True)
@@ -77,13 +72,7 @@ def encode_removals(
 def score_words(
     words: Sequence[str], image: np.ndarray, vectors: np.ndarray, compare: Callable[..., np.ndarray]
 ) -> list[Word]:
-    """Return the words of a sentence with the drop of its score for an image.
-
-    Args:
-        image: the vector (dim) of the image.
-        vectors: those (1 + words, dim) of `encode_removals`.
-        compare: the similarity of vectors (1, dim) and (captions, dim).
-    """
+    """Return words with the drops of the score, given an image (dim) and the vectors of `encode_removals`."""
     scores = np.ravel(compare(image[None], vectors)).astype(np.float64)
     return [Word(word, float(scores[0] - score)) for word, score in zip(words, scores[1:], strict=True)]
 

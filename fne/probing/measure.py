@@ -142,32 +142,32 @@ class _Run:
         text_dim = self.text.dim if self.text else 0
         *self.columns, self.text_columns, self.label_columns = _slices([*widths, text_dim, len(self.labels)])
         count = self.label_columns.stop
-        moments = Moments(count, torch.float64 if count <= WIDE else torch.float32)
+        self.moments = Moments(count, torch.float64 if count <= WIDE else torch.float32)
         spread = [np.full(sum(self.sizes), bound, dtype=np.float32) for bound in (np.inf, -np.inf)]
-        self._add(moments, self.fitted, spread, shown)
-        chosen, probes = self._choose(moments)
-        self._add(moments, self.held, spread, shown)
+        self._add(self.fitted, spread, shown)
+        chosen, probes = self._choose()
+        self._add(self.held, spread, shown)
         features = self._features(self.validation.ids)
-        lengths, nearest = self._second_pass(moments, torch.from_numpy(features), shown)
+        lengths, nearest = self._second_pass(torch.from_numpy(features), shown)
         judged = self._columns(features, self.validation)
         own = [torch.from_numpy(features[:, place]) for place in self.places]
         sets = []
         for part, regularization in zip(self.parts, chosen, strict=True):
-            sets.append(self._closed_form(moments, part, regularization, judged))
+            sets.append(self._closed_form(part, regularization, judged))
             shown.update(1)
-        similar = cka_map(moments, [*self.columns, *[self.text_columns] * bool(self.text)], lengths)
+        similar = cka_map(self.moments, [*self.columns, *[self.text_columns] * bool(self.text)], lengths)
         mutual = self._mutual_neighbors(own, judged[:, self.text_columns])
         layers = [
             {
                 "name": name,
                 "features": size,
                 **_dead(*(bound[place] for bound in spread)),
-                "effective_rank": _effective_rank(moments, columns),
+                "effective_rank": _effective_rank(self.moments, columns),
                 "bytes_float16": 2 * size,
                 "bytes_ternary": 2 * -(-size // 8),
                 **({"cka_text": _number(similar[number, -1])} if self.text else {}),
                 **({"mutual_neighbors": mutual[number]} if self.text else {}),
-                **self._probe(moments, number, judged, probes, nearest),
+                **self._probe(number, judged, probes, nearest),
             }
             for number, (name, size, place, columns) in enumerate(
                 zip(self.names, self.sizes, self.places, self.columns, strict=True)
@@ -242,10 +242,10 @@ class _Run:
             layers.append(sums.index_add_(0, owners, features) / torch.bincount(owners)[:, None])
         return torch.cat([*layers, torch.from_numpy(images.labels.astype(np.float32))], dim=1)
 
-    def _add(self, moments: Moments, images: Images, spread: list[np.ndarray], shown: Progress) -> None:
+    def _add(self, images: Images, spread: list[np.ndarray], shown: Progress) -> None:
         for start, block in self._read(images.ids, shown):
             chosen = images.select(np.arange(start, start + len(block)))
-            moments.add(self._columns(block, chosen))
+            self.moments.add(self._columns(block, chosen))
             np.minimum(spread[0], block.min(axis=0), out=spread[0])
             np.maximum(spread[1], block.max(axis=0), out=spread[1])
 
@@ -253,7 +253,7 @@ class _Run:
         columns = self.columns[part.layers]
         return slice(columns[0].start, columns[-1].stop), sum(self.sizes[part.layers])
 
-    def _choose(self, moments: Moments) -> tuple[list[float], list[float]]:
+    def _choose(self) -> tuple[list[float], list[float]]:
         """Return the best regularization of each part for captions, and of each layer for labels.
 
         Parts from either end have that of all layers: trying each of them would take minutes.
@@ -265,28 +265,26 @@ class _Run:
         judged = self._columns(self._features(self.held.ids), self.held)
         tried = [number for number, part in enumerate(self.parts) if part.kind not in ("first", "last")]
         for number in tried if self.text else []:
-            recalls = [
-                self._aligned(moments, self.parts[number], each, judged, self.held)[0] for each in grid
-            ]
+            recalls = [self._aligned(self.parts[number], each, judged, self.held)[0] for each in grid]
             parts[number] = grid[int(np.argmax(recalls))]
         parts = [parts[number if number in tried else -1] for number in range(len(parts))]
         if self.labels and self.held.labels.any():
             for number in range(len(self.names)):
-                scored = [self._linear(moments, number, each, judged) for each in grid]
+                scored = [self._linear(number, each, judged) for each in grid]
                 scores = [self._judge(each, self.held.labels) for each in scored]
                 probes[number] = grid[int(np.argmax(scores))]
         return parts, probes
 
     def _aligned(
-        self, moments: Moments, part: Part, regularization: float, judged: Tensor, images: Images
+        self, part: Part, regularization: float, judged: Tensor, images: Images
     ) -> tuple[float, Ranked | None]:
         """Return the sum of recalls of a closed form, and its ranks; None if the features do not vary."""
         columns, features = self._features_of(part)
-        variance = moments.variance(columns) / features
+        variance = self.moments.variance(columns) / features
         if variance <= CONSTANT or self.text is None or images.captions is None:
             return 0.0, None
-        weights, predicted = regression(moments, columns, self.text_columns, regularization * variance)
-        mean = moments.mean.float()
+        weights, predicted = regression(self.moments, columns, self.text_columns, regularization * variance)
+        mean = self.moments.mean.float()
         solution = Solution(weights, mean[columns], mean[self.text_columns], self.text_covariance, predicted)
         axes = cca(solution, TEXT_REGULARIZATION, self.settings.dim)
         scales = axes.scales**POWER
@@ -299,25 +297,25 @@ class _Run:
         folds = np.zeros(len(by_image), dtype=int)
         return retrieval_values(by_image, by_caption)["rsum"], Ranked(by_image, by_caption, owners, folds)
 
-    def _closed_form(self, moments: Moments, part: Part, regularization: float, judged: Tensor) -> Json:
+    def _closed_form(self, part: Part, regularization: float, judged: Tensor) -> Json:
         """Return the sum of recalls of a part on the validation images, with its interval."""
         _, features = self._features_of(part)
         about: Json = {"kind": part.kind, "name": part.name, "features": features}
         about |= {"regularization": regularization}
-        rsum, ranks = self._aligned(moments, part, regularization, judged, self.validation)
+        rsum, ranks = self._aligned(part, regularization, judged, self.validation)
         if ranks is None:
             return about | {"rsum": None, "low": None, "high": None}
         low, high = intervals(ranks, RECALLS)[RSUM]
         return about | {"rsum": _round(rsum), "low": _round(low), "high": _round(high)}
 
-    def _linear(self, moments: Moments, number: int, regularization: float, judged: Tensor) -> np.ndarray:
+    def _linear(self, number: int, regularization: float, judged: Tensor) -> np.ndarray:
         """Return the scores of ridge regression on a layer (images, labels)."""
         columns = self.columns[number]
-        variance = moments.variance(columns) / self.sizes[number]
+        variance = self.moments.variance(columns) / self.sizes[number]
         if variance <= CONSTANT:
             return np.zeros((len(judged), len(self.labels)))
-        weights, _ = regression(moments, columns, self.label_columns, regularization * variance)
-        mean = moments.mean.float()
+        weights, _ = regression(self.moments, columns, self.label_columns, regularization * variance)
+        mean = self.moments.mean.float()
         scores = (judged[:, columns] - mean[columns]) @ weights + mean[self.label_columns]
         return scores.numpy()
 
@@ -328,7 +326,6 @@ class _Run:
 
     def _probe(
         self,
-        moments: Moments,
         number: int,
         judged: Tensor,
         probes: Sequence[float],
@@ -338,7 +335,7 @@ class _Run:
         labels = self.validation.labels
         if not self.labels or not labels.any():
             return {}
-        scores = self._linear(moments, number, probes[number], judged)
+        scores = self._linear(number, probes[number], judged)
         low, high = self._interval(scores, labels)
         found = {"probe": _round(self._judge(scores, labels)), "probe_low": low, "probe_high": high}
         for distance, places in nearest.items():
@@ -356,16 +353,14 @@ class _Run:
             low, high = percentiles(100 * np.concatenate(found))
         return _round(low), _round(high)
 
-    def _second_pass(
-        self, moments: Moments, judged: Tensor, shown: Progress
-    ) -> tuple[Tensor, dict[str, np.ndarray]]:
+    def _second_pass(self, judged: Tensor, shown: Progress) -> tuple[Tensor, dict[str, np.ndarray]]:
         """Return squared lengths of centered rows (images, layers and text), and nearest training images.
 
         Neighbors are those of each validation image in each layer (layers, images, neighbors), by the cosine
         and by the Euclidean distance of the rows as they are.
         """
         columns = [*self.columns, *[self.text_columns] * bool(self.text)]
-        mean = moments.mean.float()
+        mean = self.moments.mean.float()
         lengths = torch.zeros((len(self.training.records), len(columns)), dtype=torch.float64)
         kept = {distance: [Nearest(self.settings.neighbors) for _ in self.names] for distance in DISTANCES}
         for start, block in self._read(self.training.ids, shown):

@@ -95,9 +95,10 @@ def test_classes_follow_the_sorted_ids():
 
 def test_too_large_a_classifier_is_refused_with_the_figures():
     takes = "classifier of 113,287 images and 2,048 dimensions takes 2.9 GB with its gradient and momentum, "
-    assert check_memory(113_287, 2048, 32, free=3 * 10**9).endswith(f"{takes}3.0 GB are free")
+    wanted = classifier_bytes(113_287, 2048, batch=32)
+    assert check_memory(113_287, 2048, wanted, free=3 * 10**9).endswith(f"{takes}3.0 GB are free")
     with pytest.raises(InputError, match=rf"{takes}1\.9 GB are free; lower train\.embed_dim, or"):
-        check_memory(113_287, 2048, 32, free=19 * 10**8)
+        check_memory(113_287, 2048, wanted, free=19 * 10**8)
 
 
 def test_the_memory_covers_weights_gradients_momentum_and_scores():
