@@ -92,9 +92,8 @@ def train_by_steps(settings: Train, inputs: MatchingInputs, job: Job) -> Made:
 
 def start_matcher(settings: Train, inputs: MatchingInputs, job: Job) -> Matcher:
     """Return the model that training starts from, the same in all processes."""
-    closed_form = settings.closed_form_of_start()
-    if closed_form is not None:
-        return aligned(settings.starts_from, closed_form, inputs, job)[0]
+    if settings.closed_form:
+        return aligned(settings.starts_from, settings.closed_form, inputs, job)[0]
     row = inputs.captions.dim if inputs.captions else 0
     shape = shape_of(settings, inputs.features, inputs.words, row)
     pretrained = inputs.vectors.values if inputs.vectors else None
@@ -133,11 +132,10 @@ def _info_nce(settings: Train, job: Job) -> InfoNCE | None:
 
 def align(settings: Train, inputs: MatchingInputs, job: Job) -> Made:
     """Align both sides in closed form."""
-    own = settings.closed_form
-    assert own is not None
+    assert settings.closed_form
     require_rows(settings, inputs.captions is not None)
     require_vectors(settings, inputs.vectors)
-    return Made(*aligned(settings.method, own, inputs, job))
+    return Made(*aligned(settings.method, settings.closed_form, inputs, job))
 
 
 def aligned(method: str, settings: ClosedForm, inputs: MatchingInputs, job: Job) -> tuple[Matcher, Finished]:

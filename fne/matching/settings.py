@@ -339,20 +339,13 @@ class Train(TrainingSection):
 
     @property
     def closed_form(self) -> ClosedForm | None:
-        """The closed form that the model is, or that training starts from."""
+        """The closed form that the model is, or that training starts from, with `embed_dim` dimensions."""
         name = self.starts_from if self.method == "steps" else self.method
         found = {"cca": self.cca, "ridge": self.ridge}.get(name)
-        if found is None or self.method != "steps" or self.text_encoder != "rows":
+        if found is None or self.method != "steps":
             return found
-        return found.model_copy(update={"text": "rows"})
-
-    def closed_form_of_start(self) -> ClosedForm | None:
-        """Return the closed form that training starts from, with `embed_dim` dimensions."""
-        if self.starts_from == "random":
-            return None
-        found = self.closed_form
-        assert found is not None
-        return found.model_copy(update={"dim": self.embed_dim})
+        rows = {"text": "rows"} if self.text_encoder == "rows" else {}
+        return found.model_copy(update={"dim": self.embed_dim} | rows)
 
     @property
     def has_instance_loss(self) -> bool:
@@ -389,8 +382,8 @@ class Train(TrainingSection):
         found = self.effective()
         if self.method != "steps":
             return found | {key: self._parts[key] for key in ("image_head", "text_encoder", "similarity")}
-        start = self.closed_form_of_start()
-        return found | {"start": self.starts_from} | ({self.starts_from: start.model_dump()} if start else {})
+        start = {self.starts_from: self.closed_form.model_dump()} if self.closed_form else {}
+        return found | {"start": self.starts_from} | start
 
     def given(self) -> dict[str, Any]:
         """Return the values that `applied` has in another form, by name; None for one without effect."""
