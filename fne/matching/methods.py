@@ -48,13 +48,13 @@ class Made(NamedTuple):
 
 def make_model(settings: Train, inputs: MatchingInputs, job: Job) -> Made:
     """Make a model by the method of the settings."""
+    require_rows(settings, inputs.captions is not None)
+    require_vectors(settings, inputs.vectors)
     return METHODS[settings.method](settings, inputs, job)
 
 
 def train_by_steps(settings: Train, inputs: MatchingInputs, job: Job) -> Made:
     """Train by gradient steps."""
-    require_rows(settings, inputs.captions is not None)
-    require_vectors(settings, inputs.vectors)
     require_positions(settings, inputs.longest)
     classes = _make_classes(settings, inputs.training, job) if settings.has_instance_loss else None
     matcher = start_matcher(settings, inputs, job)
@@ -133,8 +133,6 @@ def _info_nce(settings: Train, job: Job) -> InfoNCE | None:
 def align(settings: Train, inputs: MatchingInputs, job: Job) -> Made:
     """Align both sides in closed form."""
     assert settings.closed_form
-    require_rows(settings, inputs.captions is not None)
-    require_vectors(settings, inputs.vectors)
     return Made(*aligned(settings.method, settings.closed_form, inputs, job))
 
 
