@@ -8,6 +8,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.neighbors import NearestNeighbors
 
 from fne.core.errors import InputError
+from fne.evaluation.metrics.recall import chance_of_rsum
 from fne.matching.closed_form import CaptionedImages, fit
 from fne.matching.settings import ClosedForm
 from fne.probing.images import number_words
@@ -70,6 +71,7 @@ def test_each_layer_is_best_at_what_it_knows(found):
     sums = {part["name"]: part["rsum"] for part in found["sets"]}
     assert sums["words"] > 1.5 * max(sums["tag"], sums["noise"])
     assert sums["dead"] is None
+    assert found["chance"] == pytest.approx(chance_of_rsum(np.full(30, 2)), abs=0.01)
     assert by_name(found, "probe")["tag"] == 100
     assert by_name(found, "probe")["tag"] > by_name(found, "probe")["noise"]
     similar = by_name(found, "cka_text")
