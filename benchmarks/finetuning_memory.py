@@ -64,7 +64,7 @@ def step_memory(network: str, batch: int, part: int) -> str:
     )
     built = build_network(backbone, drawn, torch.device("cpu"), layers=[layer])
     entrance = BACKBONES[backbone].taps[0].weighted
-    tuned = TunedNetwork(built, trained_taps(backbone, layer, first), False, part, entrance)
+    tuned = TunedNetwork(built, trained_taps(backbone, layer, first), lambda rows: rows, part, entrance)
     tuned(torch.zeros((1, 3, CROP, CROP)))  # what a first pass loads
     pixels = torch.zeros((batch, 3, CROP, CROP)).uniform_()
     before, started = _peak(), time.perf_counter()

@@ -36,6 +36,7 @@ from fne.evaluation.score_tags import PATH, TagScores, images_to_tag, score_tags
 from fne.store.catalog import read_captions
 from fne.store.rows import Rows
 from fne.text.caption_vocabulary import ptb_words
+from fne.training.row_source import StoreRows
 from fne.training.run import Job
 
 PROJECT = Path(__file__).parents[1]
@@ -150,7 +151,7 @@ def evaluate(changes: Mapping[str, Any], seed: int) -> tuple[TagScores, int]:
     task, done = train_describing_model(settings, inputs, Job(torch.device("cpu"), Path(".fne")))
     source, rows = recorded_source(settings.applied()), Rows.open(EMBEDDINGS, "embeddings")
     records = images_to_tag(read_captions(CAPTIONS)[0], source, "test")
-    tags = Writer(task.model.eval(), inputs.vocabulary).tag_store(rows, records)
+    tags = Writer(task.model.eval(), inputs.vocabulary).tag_store(StoreRows(rows), records)
     truth = [source.names(record) for record in records]
     threshold = 0.5 if settings.concept_loss == "logistic" else None
     found = score_tags("test_full", inputs.vocabulary.concepts, truth, tags, 3, threshold)

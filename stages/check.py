@@ -26,6 +26,7 @@ from fne.experiments.effective_settings import (
     restore_settings,
     write_settings,
 )
+from fne.finetuning.settings import PIPELINES as TUNED_BY
 from fne.store.catalog import CAPTIONS_FILE
 
 
@@ -46,8 +47,9 @@ def main(checked: Path, settings: Path, pipeline: str, params: Path) -> None:
         with suppress(OSError):
             os.utime(file)
     try:
+        tuning = [section for section, folder in TUNED_BY.items() if folder == f"pipelines/{pipeline}"]
         # Without a catalog, there may still be a store to import.
-        sections = check_params(params, not CAPTIONS_FILE.exists(), pipeline == "finetuning")
+        sections = check_params(params, not CAPTIONS_FILE.exists(), tuning)
     except InputError as error:
         restore_settings(settings, _scratch(params))
         lost = [str(settings)] * (not settings.exists())

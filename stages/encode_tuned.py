@@ -47,7 +47,7 @@ def main(
     numbers = read_tokens(tokens)
     lineage = recorded_lineage(origin, numbers.artifact, catalog, files)
     # Only where the files are; what they are is checked by their digests.
-    rows = TunedRows(tuned, listed, image_root(load_key(params, "catalog", "root")), runtime)
+    rows = TunedRows(origin, listed, image_root(load_key(params, "catalog", "root")), runtime)
     pairs, ids = Pairs(captioned, rows, numbers), [image.id for image in listed]
     with joined(device) as processes:
         matcher.to(device)  # which of several GPUs is known only here

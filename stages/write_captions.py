@@ -17,6 +17,7 @@ from fne.describing.write import Writer, caption_search, images_to_describe
 from fne.store.catalog import read_captions, split_artifact
 from fne.store.lineage import recorded_lineage
 from fne.store.rows import Rows
+from fne.training.row_source import StoreRows
 
 
 @stage("write_captions")
@@ -35,10 +36,11 @@ def main(model: Path, embeddings: Path, captions: Path, written: Path, params: P
     captioned, artifact = read_captions(captions)
     train = split_artifact(captions, captioned, "train")
     lineage = recorded_lineage(file.artifact, rows.artifact, artifact, train)
-    records = images_to_describe(captioned, rows, "write_captions", settings.images)
+    records = images_to_describe(captioned, rows.ids, embeddings, "write_captions", settings.images)
     writer = Writer(captioner.to(device), file.vocabulary, file.artifact.digest, runtime.scratch_folder())
     how = caption_search(settings)
-    sentences = writer.caption_store(rows, [record.id for record in records], how, settings.concepts)
+    ids = [record.id for record in records]
+    sentences = writer.caption_store(StoreRows(rows), ids, how, settings.concepts)
     write_written(written, sentences, settings.model_dump(), lineage)
     say(f"captions of {len(sentences)} images")
 

@@ -17,6 +17,7 @@ from fne.describing.write import Writer, images_to_describe, tagged_images
 from fne.store.catalog import read_captions, split_artifact
 from fne.store.lineage import recorded_lineage
 from fne.store.rows import Rows
+from fne.training.row_source import StoreRows
 
 
 @stage("write_tags")
@@ -35,9 +36,9 @@ def main(model: Path, embeddings: Path, captions: Path, tags: Path, params: Path
     captioned, artifact = read_captions(captions)
     train = split_artifact(captions, captioned, "train")
     lineage = recorded_lineage(file.artifact, rows.artifact, artifact, train)
-    records = images_to_describe(captioned, rows, "write_tags", settings.images)
+    records = images_to_describe(captioned, rows.ids, embeddings, "write_tags", settings.images)
     writer = Writer(tagger.to(device), file.vocabulary, file.artifact.digest, runtime.scratch_folder())
-    found, concepts = writer.tag_store(rows, records), file.vocabulary.concepts
+    found, concepts = writer.tag_store(StoreRows(rows), records), file.vocabulary.concepts
     tagged = tagged_images([record.id for record in records], found, concepts.names, settings.top_k)
     write_tagged(tags, tagged, concepts, settings.model_dump(), lineage)
     say(f"tags of {len(tagged)} images")

@@ -32,13 +32,21 @@ CHECKED = {
     "pipelines/tagging/dvc.yaml": "checked/tagging.txt",
     "pipelines/captioning/dvc.yaml": "checked/captioning.txt",
     "pipelines/finetuning/pipeline.yaml": "checked/finetuning.txt",
+    "pipelines/tuned_tagging/pipeline.yaml": "checked/tuned_tagging.txt",
+    "pipelines/tuned_captioning/pipeline.yaml": "checked/tuned_captioning.txt",
     "pipelines/imported/pipeline.yaml": "checked/imported.txt",
     "pipelines/layers/pipeline.yaml": "checked/layers.txt",
     "pipelines/text_network/pipeline.yaml": "checked/text_network.txt",
     "pipelines/judgments/dvc.yaml": "checked/judgments.txt",
 }
 # Stages that run the script of another one on other files.
-SCRIPTS = {"evaluate_tuned": "evaluate"}
+SCRIPTS = {
+    "evaluate_tuned": "evaluate",
+    "score_tuned_captions": "score_captions",
+    "score_tuned_tags": "score_tags",
+    "tuned_captions_page": "captions_page",
+    "tuned_tags_page": "tags_page",
+}
 
 BASE = {"core", "store"}
 LEARNING = BASE | {"text", "training", "evaluation"}
@@ -53,8 +61,8 @@ ALLOWED = {
     "training": BASE | {"training"},
     "matching": LEARNING | {"matching"},
     "describing": LEARNING | {"describing"},
-    # The image network that is fine-tuned is that of the extraction.
-    "finetuning": LEARNING | {"extraction", "matching", "finetuning"},
+    # The image network that is fine-tuned is that of the extraction, and its rows become embeddings.
+    "finetuning": LEARNING | {"extraction", "features", "matching", "describing", "finetuning"},
     # What a captioner wrote is read in its own form, and scored in the words that published scores expect.
     "evaluation": BASE | {"text", "matching", "describing", "evaluation"},
     # Layers are compared by the closed form, and with captions and labels.
@@ -151,16 +159,17 @@ def params_of(stage: str) -> list[tuple[str, str]]:
 
 def test_every_section_is_checked_by_its_own_pipeline():
     """What decides whether the image network can be tuned is checked by that pipeline, too."""
+    tuning = ("finetuning", "tuned_captioning", "tuned_tagging")
     tunable = {(PARAMS, section) for section in ("catalog", "extract", "embed", "train")}
     for pipeline, sections in SECTIONS_BY_PIPELINE.items():
         file = (
             "pipeline.yaml"
-            if pipeline in ("finetuning", "imported", "layers", "text_network")
+            if pipeline in ("imported", "layers", "text_network", *tuning)
             else "dvc.yaml"
         )
         stage = "dvc.yaml:check" if pipeline == DEFAULT else f"pipelines/{pipeline}/{file}:check"
         own = {(pipeline_params(pipeline), section) for section in sections if section != RUNTIME}
-        assert set(params_of(stage)) == own | (tunable if pipeline == "finetuning" else set())
+        assert set(params_of(stage)) == own | (tunable if pipeline in tuning else set())
 
 
 def test_nothing_is_extracted_before_the_splits_were_checked():

@@ -53,6 +53,7 @@ from fne.extraction.settings import (
 )
 from fne.features.embeddings import OF_VIEWS, ONE_LAYER, Embed, kept_layers
 from fne.features.write_embeddings import EXTRACTED
+from fne.finetuning.settings import PIPELINES as TUNED_BY
 from fne.finetuning.settings import WITH_GRADIENT, kind_fault
 from fne.matching.settings import Train, rows_fault, unused_vectors_message
 from fne.store.catalog import is_annotation_file
@@ -115,12 +116,12 @@ def check(
         show_settings(params, found, sections)
 
 
-def check_params(path: Path, early: bool = False, tunable: bool = False) -> dict[str, Any]:
+def check_params(path: Path, early: bool = False, tuning: Sequence[str] = ()) -> dict[str, Any]:
     """Validate a parameter file and those of the pipelines beside it, and return their sections.
 
     Args:
         early: whether the store that `embed.source` names may still be made, which is only warned about.
-        tunable: whether the image network is to be tuned.
+        tuning: the sections that tune the image network, as far as this is wanted.
     """
     params = load_params(path)
     faults = [f"{path}: {fault}" for fault in _unknown_sections(params)]
@@ -137,7 +138,7 @@ def check_params(path: Path, early: bool = False, tunable: bool = False) -> dict
         *_missing_files(path.parent, catalog, extract),
         *_text_faults(path.parent, tokenize, train),
         *missing * (not early),
-        *faults_between(sections, tunable),
+        *faults_between(sections, tuning),
         *_unknown_algorithm(sections["runtime"]),
         *_missing_keys(path.parent, params),
         *_foreign_files(path.parent),
@@ -159,7 +160,8 @@ def check_overrides(path: Path, overrides: Sequence[str], show: bool, named: Seq
     if faults:
         raise LinesError("\n".join(f"{path}: {fault}" for fault in faults))
     # Overrides of the fine-tuning are for its pipeline.
-    tunable = any("finetune." in each.partition("=")[0] for each in overrides)
+    keys = [each.partition("=")[0] for each in overrides]
+    tuning = [section for section in TUNED_BY if any(f"{section}." in key for key in keys)]
     by_file: dict[str, list[str]] = {}
     for each in overrides:
         file, key = _split_override(each)
@@ -174,7 +176,7 @@ def check_overrides(path: Path, overrides: Sequence[str], show: bool, named: Seq
                 for file, values in sweep.items():
                     apply_overrides(Path(folder, file), values)
                 try:
-                    sections = check_params(changed, tunable=tunable)
+                    sections = check_params(changed, tuning=tuning)
                 except InputError as error:
                     raise LinesError(
                         error.message.replace(str(changed), told).replace(f"{Path(folder)}/", "")
@@ -234,7 +236,7 @@ def shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def faults_between(sections: Mapping[str, Any], tunable: bool) -> Iterator[str]:
+def faults_between(sections: Mapping[str, Any], tuning: Sequence[str]) -> Iterator[str]:
     """Yield what does not fit together in sections that are valid by themselves."""
     tokenize, train, extract, embed = (sections[name] for name in ("tokenize", "train", "extract", "embed"))
     if tokenize and train:
@@ -248,8 +250,9 @@ def faults_between(sections: Mapping[str, Any], tunable: bool) -> Iterator[str]:
                 f"section 'score_{what}': split: '{score.split}' is scored, but write_{what}.images is "
                 f"'{write.images}'; use {score.split} or all there"
             )
-    if tunable and all(sections[name] for name in ("catalog", "extract", "embed", "train", "finetune")):
-        yield from _untunable(sections)
+    for section in tuning:
+        if all(sections[name] for name in ("catalog", "extract", "embed", "train", section)):
+            yield from _untunable(sections, section)
 
 
 def check_demo(path: Path, sections: dict[str, Any]) -> None:
@@ -465,10 +468,10 @@ def _missing_layer(extract: Extract, embed: Embed) -> Iterator[str]:
             yield f"section 'embed': layers: {extract.backbone} {error}"
 
 
-def _untunable(sections: Mapping[str, Any]) -> Iterator[str]:
-    """Find what keeps the image network from being tuned."""
-    catalog, extract, embed, train, finetune = (
-        sections[name] for name in ("catalog", "extract", "embed", "train", "finetune")
+def _untunable(sections: Mapping[str, Any], section: str) -> Iterator[str]:
+    """Find what keeps the image network from being tuned as a section says."""
+    catalog, extract, embed, train, tuning = (
+        sections[name] for name in ("catalog", "extract", "embed", "train", section)
     )
     if catalog.images == "none":
         yield "section 'catalog': images: fine-tuning needs image files, but it is 'none'; name their folder"
@@ -479,7 +482,7 @@ def _untunable(sections: Mapping[str, Any]) -> Iterator[str]:
         )
     elif embed.kind not in WITH_GRADIENT:
         yield f"section 'embed': kind: fine-tuning {kind_fault(embed.kind)}"
-    elif finetune.has_instance_loss and not train.has_instance_loss:
+    elif section == "finetune" and tuning.has_instance_loss and not train.has_instance_loss:
         yield (
             "section 'finetune': image_class_weight and text_class_weight need the classifier of an instance "
             "loss in `train`; set both to 0, or train.image_class_weight to 1.0"
@@ -488,9 +491,11 @@ def _untunable(sections: Mapping[str, Any]) -> Iterator[str]:
         from fne.finetuning.tuned_network import trained_taps  # torch: slow to import
 
         try:
-            trained_taps(extract.backbone, embed.layer, finetune.first)
+            # Of several layers, the last one is known once there are weights.
+            last = embed.layer if embed.kind in ONE_LAYER else ""
+            trained_taps(extract.backbone, last, tuning.first, section)
         except InputError as error:
-            yield f"section 'finetune': {error.message.removeprefix('params.yaml: finetune.')}"
+            yield f"section '{section}': {error.message.removeprefix(f'params.yaml: {section}.')}"
 
 
 def _missing_keys(folder: Path, params: Mapping[str, Any]) -> list[str]:

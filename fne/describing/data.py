@@ -26,6 +26,7 @@ class SequenceBatch:
     images: np.ndarray  # positions of images, one per sequence (sequences)
     numbers: np.ndarray  # the number of each sequence among those of its image (sequences)
     examples: "Examples"
+    epoch: int = 0  # which decides the crops of images, where a network computes their rows
 
     def __len__(self) -> int:
         return len(self.images)
@@ -37,7 +38,7 @@ class SequenceBatch:
 
     def part(self, part: slice) -> "SequenceBatch":
         """Return the sequences of one process."""
-        return SequenceBatch(self.images[part], self.numbers[part], self.examples)
+        return SequenceBatch(self.images[part], self.numbers[part], self.examples, self.epoch)
 
     def sequences(self) -> list[list[int]]:
         """Return the numbers of outputs of each sequence."""
@@ -78,7 +79,7 @@ class Examples:
         self.ids = [record.id for record in records]
         source.check_ids(self.ids)
         self.labels, self.sequences, self.user_tags, self.several = labels, sequences, user_tags, several
-        self._records, self._source = records, source
+        self._records, self.source = records, source
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -93,9 +94,11 @@ class Examples:
         """The captions of each image as published scores cut them."""
         return reference_sentences(self._records)
 
-    def images(self, positions: Sequence[int] | np.ndarray) -> Tensor:
-        """Return image rows (images, features) in float32."""
-        return self._source.read([self.ids[position] for position in positions])
+    def images(self, positions: Sequence[int] | np.ndarray, epoch: int | None = None) -> Tensor:
+        """Return image rows (images, features) in float32; a network computes those of a training epoch."""
+        ids = [self.ids[position] for position in positions]
+        crops = None if epoch is None or self.source.network is None else [epoch] * len(ids)
+        return self.source.read(ids, crops)
 
     def truth(self, positions: Sequence[int] | np.ndarray) -> Tensor:
         """Return 0/1 for the concepts of some images (images, concepts)."""
@@ -113,7 +116,7 @@ class Examples:
         images, numbers = DRAWS[draw](self.counts, generator)
         order = generator.permutation(len(images))
         return [
-            SequenceBatch(images[chosen], numbers[chosen], self)
+            SequenceBatch(images[chosen], numbers[chosen], self, epoch)
             for chosen in (order[start : start + batch] for start in range(0, len(order), batch))
         ]
 

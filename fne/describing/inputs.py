@@ -59,24 +59,37 @@ class Lesson:
     several: bool  # whether an image may have several sequences
     notes: list[str]
 
+    def examples(self, records: Sequence[Captioned], source: RowSource) -> Examples:
+        """Return images with what is learned about them."""
+        labels = self.vocabulary.concepts.labels(self.source.names(record) for record in records)
+        user_tags = user_tag_labels(records, self.vocabulary.user_tags)
+        sequences = self.encode(records, labels)
+        return Examples(records, source, labels, sequences, user_tags=user_tags, several=self.several)
+
 
 def read_inputs(embeddings: Path, captions: Path, settings: TrainTagger | TrainCaptioner) -> Inputs:
     """Open the image embeddings, choose concepts and words, and encode what is learned."""
     rows = Rows.open(embeddings, "embeddings")
     captioned, catalog = read_captions(captions)
     lineage = recorded_lineage(rows.artifact, split_artifact(captions, captioned, "train"), catalog)
-    if isinstance(settings, TrainTagger):
-        lesson = tags_to_learn(captions, captioned, settings)
-    else:
-        lesson = captions_to_learn(captions, captioned, settings)
+    lesson = choose_lesson(captions, captioned, settings)
     learned_from = (lesson.training, lesson.validation)
     source = StoreRows(rows, [record.id for own in learned_from for record in own])
-    training, validation = (_examples(own, source, lesson) for own in learned_from)
-    read = {"train": digest_of(rows, lesson.training), "val": digest_of(rows, lesson.validation)}
+    training, validation = (lesson.examples(own, source) for own in learned_from)
+    read = {"train": digest_of(source, lesson.training), "val": digest_of(source, lesson.validation)}
     moments = row_moments(source, training.ids)
     return Inputs(
         training, validation, source.features, lesson.vocabulary, moments, lineage, read, lesson.notes
     )
+
+
+def choose_lesson(
+    place: Path, captioned: Sequence[Captioned], settings: TrainTagger | TrainCaptioner
+) -> Lesson:
+    """Choose the concepts and the words of a tagger or captioner."""
+    if isinstance(settings, TrainTagger):
+        return tags_to_learn(place, captioned, settings)
+    return captions_to_learn(place, captioned, settings)
 
 
 def tags_to_learn(place: Path, captioned: Sequence[Captioned], settings: TrainTagger) -> Lesson:
@@ -159,14 +172,6 @@ def user_tag_labels(records: Sequence[Captioned], user_tags: Sequence[str]) -> n
     """Return which user tags images have (images, user tags); None if no user tags are read."""
     numbers = {tag: number for number, tag in enumerate(user_tags)}
     return membership(numbers, (record.user_tags for record in records)) if user_tags else None
-
-
-def _examples(records: Sequence[Captioned], source: RowSource, lesson: Lesson) -> Examples:
-    vocabulary = lesson.vocabulary
-    labels = vocabulary.concepts.labels(lesson.source.names(record) for record in records)
-    user_tags = user_tag_labels(records, vocabulary.user_tags)
-    sequences = lesson.encode(records, labels)
-    return Examples(records, source, labels, sequences, user_tags=user_tags, several=lesson.several)
 
 
 def _density(concepts: Concepts, user_tags: int) -> str:

@@ -15,15 +15,23 @@ from fne.core.errors import InputError
 from fne.describing.concepts import Concepts
 from fne.describing.settings import CAPTIONER, TAGGER
 from fne.store.artifact import Artifact, Format, Lineage, describe, described, repair_hint
-from fne.store.tensors import HEADER_FAULTS, read_sealed_arrays, write_sealed
+from fne.store.tensors import HEADER_FAULTS, NETWORK, read_sealed_arrays, write_sealed
 from fne.text.caption_vocabulary import UNKNOWN, CaptionWords
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from fne.describing.model import DescribingModel
 
 FORMAT = Format("fne-describing", 1)
 # The pipeline that makes each.
 PIPELINES = {CAPTIONER: "pipelines/captioning/dvc.yaml", TAGGER: "pipelines/tagging/dvc.yaml"}
+TUNED_PIPELINES = {
+    CAPTIONER: "pipelines/tuned_captioning/dvc.yaml",
+    TAGGER: "pipelines/tuned_tagging/dvc.yaml",
+}
+# What the model before the fine-tuning is called in the lineage of a tuned one, which has its name.
+BEFORE = {CAPTIONER: "captioner_before", TAGGER: "tagger_before"}
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,7 @@ class DescribingFile:
     artifact: Artifact
     shape: dict[str, Any]  # the values of its `fne.describing.model.DescribingShape`, by their names
     vocabulary: Vocabulary
-    weights: dict[str, np.ndarray]  # by their names in the `DescribingModel`
+    weights: dict[str, np.ndarray]  # by their names in the `DescribingModel`; not those of a tuned network
 
     def load(self) -> "DescribingModel":
         """Return the model."""
@@ -98,15 +106,21 @@ def write_describing_model(
     vocabulary: Vocabulary,
     settings: dict[str, Any],
     lineage: Lineage,
+    network: "Mapping[str, Tensor] | None" = None,
 ) -> str:
-    """Write a tagger or captioner, what its numbers mean and how it was made; return the file's digest."""
+    """Write a tagger or captioner, what its numbers mean and how it was made; return the file's digest.
+
+    With a `network` that was trained together with it, its lineage has the model before that.
+    """
+    section = f"train_{vocabulary.kind}" if network is None else f"tune_{vocabulary.kind}"
     header = {
         **FORMAT.header(),
-        **describe(vocabulary.kind, settings, lineage, {f"train_{vocabulary.kind}": {}}),
+        **describe(vocabulary.kind, settings, lineage, {section: {}}),
         "shape": asdict(model.shape),
         "vocabulary": vocabulary.as_json(),
     }
-    return write_sealed(path, header, model.state_dict())
+    named = {f"{NETWORK}{name}": value for name, value in (network or {}).items()}
+    return write_sealed(path, header, model.state_dict() | named)
 
 
 def read_describing_model(path: Path, kind: str | None = None) -> "tuple[DescribingModel, DescribingFile]":
@@ -122,14 +136,17 @@ def read_describing_file(path: Path, kind: str | None = None) -> DescribingFile:
     try:
         FORMAT.check(path, header)
         name = str(header["name"])
-        artifact = described(path, name, file.sha256, header, PIPELINES.get(name, ""))
+        tuned = BEFORE.get(name) in header["lineage"]
+        pipeline = (TUNED_PIPELINES if tuned else PIPELINES).get(name, "")
+        artifact = described(path, name, file.sha256, header, pipeline)
         if kind not in (None, name):
             raise InputError(f"{path}: is a {name}, not a {kind}; run `dvc repro {PIPELINES[str(kind)]}`")
         shape = dict(header["shape"])
         vocabulary = _vocabulary(name, header["vocabulary"], shape)
     except HEADER_FAULTS as error:
         raise _not_a_describing_model(path, error) from None
-    return DescribingFile(artifact, shape, vocabulary, file.arrays)
+    own = {key: value for key, value in file.arrays.items() if not key.startswith(NETWORK)}
+    return DescribingFile(artifact, shape, vocabulary, own)
 
 
 def _vocabulary(kind: str, held: Mapping[str, Any], shape: Mapping[str, Any]) -> Vocabulary:

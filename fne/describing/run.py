@@ -13,9 +13,10 @@ from fne.core.processes import ALONE, Processes, joined
 from fne.core.settings import Runtime
 from fne.core.signals import graceful_stop
 from fne.describing.concept_head import log_odds
+from fne.describing.data import Examples
 from fne.describing.inputs import Inputs, read_inputs
 from fne.describing.model import DescribingModel, new_describing_model, shape_of
-from fne.describing.model_file import write_describing_model
+from fne.describing.model_file import Vocabulary, write_describing_model
 from fne.describing.settings import TrainCaptioner, TrainTagger
 from fne.describing.task import Batching, DescribingTask, Objective
 from fne.describing.validation import CaptionValidation, TagValidation, Validation
@@ -67,7 +68,7 @@ def new_task(
         objective,
         inputs.training,
         Batching(settings.seed, settings.batch, draw),
-        _validation(settings, inputs, objective),
+        validation_of(settings, inputs.validation, inputs.vocabulary, objective),
         processes,
     )
 
@@ -85,13 +86,16 @@ def start_describing_model(settings: Settings, inputs: Inputs) -> DescribingMode
     return model
 
 
-def _validation(settings: Settings, inputs: Inputs, objective: Objective) -> Validation:
-    words = inputs.vocabulary.words
+def validation_of(
+    settings: Settings, examples: Examples, vocabulary: Vocabulary, objective: Objective
+) -> Validation:
+    """Return how a model is validated on some images."""
+    words = vocabulary.words
     if words is None or isinstance(settings, TrainTagger):
-        return TagValidation(inputs.validation)
+        return TagValidation(examples)
     if settings.validation_images == 1:
         raise InputError(
             "params.yaml: train_captioner.validation_images is 1, but CIDEr-D needs several images; "
             "use 0 for all of them"
         )
-    return CaptionValidation(inputs.validation, words, settings, objective.concept_loss)
+    return CaptionValidation(examples, words, settings, objective.concept_loss)

@@ -36,17 +36,20 @@ class Objective:
     concept_loss: MultilabelLoss | None  # per image; None trains the concept head through the decoder alone
     concept_weight: float
     dropout: float  # the fraction of word vectors and of states before the output that is dropped
+    network_rates: Sequence[float] = ()  # as for the concept head; none: rows are constants
 
     @classmethod
-    def of(cls, settings: DescribingSection) -> "Objective":
-        """Return what the settings want to be learned."""
+    def of(cls, settings: DescribingSection, network_rates: Sequence[float] = ()) -> "Objective":
+        """Return what the settings want to be learned; `network_rates` are learning rates per phase."""
         phases = settings.phase_values()
+        factors = [rate / phase["learning_rate"] for rate, phase in zip(network_rates, phases, strict=False)]
         return cls(
             [phase["learns"] for phase in phases],
             [phase["concept_head_rate"] / phase["learning_rate"] for phase in phases],
             MULTILABEL_LOSSES.get(settings.concept_loss),
             settings.concept_weight,
             settings.dropout,
+            factors,
         )
 
 
@@ -71,13 +74,18 @@ class DescribingTask:
         batching: Batching,
         validation: Validation,
         processes: Processes = ALONE,
+        section: str = "",
+        memory_hint: str = "",
     ) -> None:
-        """Prepare the training of a model of a kind, with fresh weights."""
-        self.section = f"train_{kind}"
-        self.memory_hint = f"lower {self.section}.batch, {self.section}.units or {self.section}.word_dim"
+        """Prepare the training of a model of a kind, and of the network of its rows, if there is one."""
+        self.section = section or f"train_{kind}"
+        self.memory_hint = (
+            memory_hint or f"lower {self.section}.batch, {self.section}.units or {self.section}.word_dim"
+        )
         self.sequences = "tags" if kind == TAGGER else "words"  # the name of the decoder's loss
         self.model = model
-        self.trained = nn.ModuleDict({"model": model})
+        network = training.source.network
+        self.trained = nn.ModuleDict(({} if network is None else {"network": network}) | {"model": model})
         self.training, self.validation = training, validation
         self._objective, self._batching, self._processes = objective, batching, processes
         self.start_phase(0)
@@ -86,6 +94,9 @@ class DescribingTask:
         """Use the losses of a phase."""
         self._now = self._objective.learns[number]
         self._rate = self._objective.concept_head_rates[number]
+        rates = self._objective.network_rates
+        # The decoder alone learns from rows and concepts that do not change.
+        self._network_rate = rates[number] if rates and self._now != "decoder" else 0.0
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Return what the running phase trains: the decoder and the concept head have rates of their own."""
@@ -97,6 +108,9 @@ class DescribingTask:
             for weight in part.parameters()
         ]
         groups = []
+        if self._network_rate:
+            network = [each for own in self.training.source.parameter_groups() for each in own.parameters]
+            groups.append(ParameterGroup("network", network, self._network_rate))
         if self._now != "concept_head" and model.decoder is not None:
             groups.append(ParameterGroup("decoder", list(model.decoder.parameters())))
         if self._now != "decoder" and concept_head:
@@ -150,7 +164,9 @@ class DescribingTask:
         model, data, terms = self.model, self.training, self.terms()
         device, concept_loss = model.device, self._objective.concept_loss
         images, places = batch.different_images()
-        rows, truth = data.images(images).to(device), data.truth(images).to(device)
+        with nullcontext() if self._network_rate else torch.no_grad():
+            rows = data.images(images, batch.epoch).to(device)
+        truth = data.truth(images).to(device)
         user_tags = data.read_user_tags(images)
         owner = None if places is None else torch.from_numpy(places).to(device)
 

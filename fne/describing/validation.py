@@ -32,6 +32,10 @@ TAGS_IN_A_ROW, CAPTIONS_IN_A_ROW = 5, 2
 class Validation(Protocol):
     """How good a model is on the validation images."""
 
+    @property
+    def images(self) -> int:
+        """How many images are seen."""
+
     def scores(self, model: DescribingModel, learns: str) -> Scores:
         """Return the scores in a phase that learns something; the first one chooses the best weights."""
 
@@ -51,6 +55,7 @@ class TagValidation:
 
     def __init__(self, examples: Examples) -> None:
         self._examples = examples
+        self.images = len(examples)
 
     def scores(self, model: DescribingModel, learns: str) -> Scores:
         """Tag all images and score the tags."""
@@ -110,6 +115,7 @@ class CaptionValidation:
         self._select, self._beam = SELECT[settings.select], settings.validation_beam
         self._max_length = settings.max_length
         self.positions = spread_evenly(len(examples), settings.validation_images)
+        self.images = len(self.positions)
 
     @torch.no_grad()
     def scores(self, model: DescribingModel, learns: str) -> Scores:

@@ -6,7 +6,7 @@ as finished training runs are: an edited page or stage does not search all beams
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,10 +28,10 @@ from fne.describing.sampling import sample
 from fne.describing.settings import Writing
 from fne.store.catalog import Captioned
 from fne.store.layout import mean_of_views
-from fne.store.rows import Rows
 from fne.store.tensors import write_sealed
 from fne.text.caption_vocabulary import END, UNKNOWN, CaptionWords
 from fne.training.finished_runs import kept_path, load_kept
+from fne.training.row_source import RowSource
 
 # Raised whenever the same model writes other words about the same rows, or sees other concepts.
 WRITER_VERSION = 1
@@ -186,38 +186,41 @@ class Writer:
             for image, hypotheses, concepts in zip(ids, found.hypotheses, seen, strict=True)
         ]
 
-    def tag_store(self, store: Rows, records: Sequence[Captioned]) -> Tags:
-        """Tag images of a store."""
+    def tag_store(self, source: RowSource, records: Sequence[Captioned]) -> Tags:
+        """Tag images, given the source of their rows."""
         ids = [record.id for record in records]
         user_tags = user_tag_labels(records, self.vocabulary.user_tags)
-        store.check_ids(ids)
+        source.check_ids(ids)
 
         def write() -> tuple[Any, np.ndarray | None]:
             parts = []
-            for number, (_, rows) in enumerate(store.blocks(ids, BLOCK, np.float32)):
+            for number, rows in enumerate(source.blocks(ids, BLOCK)):
                 own = None if user_tags is None else user_tags[number * BLOCK :][:BLOCK]
-                parts.append(self.write(rows, own, tag_search(self.model)))
+                parts.append(self.write(rows.numpy(), own, tag_search(self.model)))
             found = join_words(parts).as_tags()
             return found.written, found.probabilities
 
         given = [] if user_tags is None else user_tags.tolist()
-        written, probabilities = self._keep(store, ids, {"user_tags": given}, write)
+        written, probabilities = self._keep(source, ids, {"user_tags": given}, write)
         return Tags(probabilities, written)
 
-    def caption_store(self, store: Rows, ids: Sequence[str], how: Search, top: int) -> list[Written]:
-        """Write captions for images of a store, and name the `top` likeliest concepts of each."""
+    def caption_store(self, source: RowSource, ids: Sequence[str], how: Search, top: int) -> list[Written]:
+        """Write captions for images, and name the `top` likeliest concepts of each."""
+        source.check_ids(ids)
 
         def write() -> tuple[Any, None]:
-            blocks = store.blocks(ids, BLOCK, np.float32)
-            found = (each for own, rows in blocks for each in self.caption(own, rows, how, top))
-            return [asdict(each) for each in found], None
+            found = []
+            for number, rows in enumerate(source.blocks(ids, BLOCK)):
+                own = ids[number * BLOCK :][:BLOCK]
+                found += [asdict(each) for each in self.caption(own, rows.numpy(), how, top)]
+            return found, None
 
-        listed, _ = self._keep(store, ids, asdict(how) | {"top": top}, write)
+        listed, _ = self._keep(source, ids, asdict(how) | {"top": top}, write)
         return [written_from_json(each) for each in listed]
 
     def _keep(
         self,
-        store: Rows,
+        source: RowSource,
         ids: Sequence[str],
         settings: Mapping[str, Any],
         write: Callable[[], tuple[Any, np.ndarray | None]],
@@ -228,7 +231,7 @@ class Writer:
         key = {
             "version": WRITER_VERSION,
             "model": self._digest,
-            "rows": store.digest(ids),
+            "rows": source.digest(ids),
             "settings": text_digest(json.dumps(settings)),
             "device": self.model.device.type,
             "threads": torch.get_num_threads(),
@@ -250,17 +253,17 @@ class Writer:
 
 
 def images_to_describe(
-    captioned: Sequence[Captioned], store: Rows, section: str, images: str
+    captioned: Sequence[Captioned], have_rows: Iterable[str], place: Path, section: str, images: str
 ) -> list[Captioned]:
     """Return the images to write about: those of a split or `all` of the catalog, as far as they have rows.
 
-    An imported store may have rows of more or fewer images than the catalog.
+    An imported store, at `place`, may have rows of more or fewer images than the catalog.
     """
-    known = set(store.ids)
+    known = set(have_rows)
     found = [each for each in captioned if each.id in known and images in (ALL, each.split)]
     if not found:
         raise InputError(
-            f"params.yaml: {section}.images is '{images}', but {store.artifact.path} has no row of such an "
+            f"params.yaml: {section}.images is '{images}', but {place} has no row of such an "
             f"image of the catalog; use {ALL}, or see `catalog` in params.yaml"
         )
     return found

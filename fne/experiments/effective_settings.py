@@ -23,7 +23,7 @@ from fne.evaluation.protocols import Evaluate, ScoreCaptions, ScoreTags
 from fne.extraction.settings import Extract
 from fne.extraction.text_settings import ExtractText
 from fne.features.embeddings import Embed, EmbedText
-from fne.finetuning.settings import Finetune
+from fne.finetuning.settings import Finetune, TuneCaptioner, TuneTagger
 from fne.matching.settings import Baseline, Train
 from fne.probing.settings import Layers
 from fne.report.settings import Report
@@ -56,6 +56,8 @@ PIPELINES: dict[str, dict[str, type[Section]]] = {
         RUNTIME: Runtime,
     },
     "finetuning": {"finetune": Finetune},
+    "tuned_captioning": {"tune_captioner": TuneCaptioner},
+    "tuned_tagging": {"tune_tagger": TuneTagger},
     "imported": {"imported": Imported},
     "layers": {"layers": Layers},
     "text_network": {"extract_text": ExtractText, "embed_text": EmbedText},

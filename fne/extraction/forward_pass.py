@@ -1,6 +1,6 @@
 """The plain forward pass of a backbone, which is the reference for the faster algorithms."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -99,14 +99,12 @@ def crop_activations(network: Network, crops: Tensor) -> Tensor:
     Returned are (crops, features). The values of a convolution are averaged over the positions of the crop.
     """
     values = crops.contiguous(memory_format=torch.channels_last)
-    return run_modules(network, values, list(network.modules))
+    _, kept = run_modules(network, values, list(network.modules))
+    return concatenate_layers(network, kept)
 
 
-def run_modules(network: Network, values: Tensor, names: Sequence[str]) -> Tensor:
-    """Return the activations of all layers (crops, features), given the input of the first named module.
-
-    The names are those of the network's last modules, in order; all layers must be in them.
-    """
+def run_modules(network: Network, values: Tensor, names: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Pass values through some modules; return their output, and the layers in them (crops, features)."""
     kept: dict[str, Tensor] = {}  # layer: (crops, features)
     handles = [_register_hook(network, tap, kept) for tap in network.taps]
     try:
@@ -115,6 +113,11 @@ def run_modules(network: Network, values: Tensor, names: Sequence[str]) -> Tenso
     finally:
         for handle in handles:
             handle.remove()
+    return values, kept
+
+
+def concatenate_layers(network: Network, kept: Mapping[str, Tensor]) -> Tensor:
+    """Return the activations of all layers (crops, features)."""
     return torch.cat([kept[tap.layer] for tap in network.taps], dim=1)
 
 

@@ -38,6 +38,7 @@ class CropChoices:
     aspect: float  # the largest ratio of its sides
     mirror: bool  # whether half of the crops are mirrored
     filter: str  # how images are resized, a key of `fne.extraction.preprocess.FILTERS`
+    side: int = CROP  # pixels per side of what the network receives
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,10 @@ def draw_box(size: tuple[int, int], key: str, choices: CropChoices) -> Box:
     return Box((width - wide) // 2, (height - high) // 2, wide, high, mirrored)
 
 
-def cut(image: Image.Image, box: Box, filter_name: str) -> Tensor:
-    """Return the pixels (channels, 224, 224) of a crop, in bytes."""
+def cut(image: Image.Image, box: Box, filter_name: str, side: int = CROP) -> Tensor:
+    """Return the pixels (channels, side, side) of a crop, in bytes."""
     edges = (box.left, box.top, box.left + box.width, box.top + box.height)
-    pixels = np.array(image.resize((CROP, CROP), FILTERS[filter_name], box=edges))
+    pixels = np.array(image.resize((side, side), FILTERS[filter_name], box=edges))
     return torch.from_numpy(pixels[:, ::-1].copy() if box.mirrored else pixels).permute(2, 0, 1).contiguous()
 
 
@@ -96,7 +97,9 @@ class RandomCrops(Dataset[Tensor | str]):
         name = f"{self._seed} {epoch} {image_id}"
 
         def crop(image: Image.Image) -> Tensor:
-            return cut(image, draw_box(image.size, name, self._choices), self._choices.filter)
+            return cut(
+                image, draw_box(image.size, name, self._choices), self._choices.filter, self._choices.side
+            )
 
         try:
             return read_pixels(self._images[image_id], self._root, crop)

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from fne.core.errors import InputError
 from fne.core.files import text_digest
@@ -24,23 +23,31 @@ from fne.extraction.read_images import ImageFiles
 from fne.extraction.recorded_extractor import build_recorded, recorded_input
 from fne.extraction.run import Report, extract
 from fne.extraction.weights import Weights
-from fne.matching.model_file import NETWORK, read_model_file
+from fne.features.standardize import Statistics
+from fne.finetuning.tuned_network import SCALING, RowsOf, layers_read, rows_of
 from fne.store.artifact import Artifact
 from fne.store.catalog import Image
 from fne.store.layout import count_views, mean_of_views
+from fne.store.tensors import NETWORK, read_sealed_arrays
 from fne.training.task import ParameterGroup
 
 KEPT = "for the scratch folder"
 
 
-def tuned_extractor(tuned: Path, runtime: Runtime) -> tuple[Extractor, Artifact]:
-    """Return the extractor with the weights of a tuned network, and where these come from."""
-    file = read_model_file(tuned, NETWORK)
-    origin = file.artifact
-    state = {name.removeprefix(NETWORK): torch.from_numpy(value) for name, value in file.weights.items()}
-    weights = Weights(Artifact(tuned, "weights", origin.digest), state, recorded_input(origin))
-    layer = origin.lineage["embeddings"]["settings"]["layer"]
-    return build_recorded(origin, weights, runtime, [layer]), origin
+def tuned_extractor(origin: Artifact, runtime: Runtime) -> tuple[Extractor, RowsOf]:
+    """Return the extractor with the network in the file of a tuned model, and what makes its values rows."""
+    file = read_sealed_arrays(origin.path, NETWORK)
+    if file.sha256 != origin.digest:
+        raise InputError(f"{origin.path} has been replaced meanwhile; run the command again")
+    state = {name.removeprefix(NETWORK): torch.from_numpy(value) for name, value in file.arrays.items()}
+    scaling = {key: state.pop(name).numpy() for key, name in SCALING.items() if name in state}
+    weights = Weights(Artifact(origin.path, "weights", origin.digest), state, recorded_input(origin))
+    embedding = origin.lineage["embeddings"]["settings"]
+    _, kept = layers_read(weights, origin.lineage["activations"]["settings"], embedding)
+    extractor = build_recorded(origin, weights, runtime, kept)
+    ordinary = Statistics(**scaling, ids=[]) if scaling else None
+    sizes = [each.features for each in extractor.layers]
+    return extractor, rows_of(embedding, sizes[: len(sizes) // count_views(extractor.layers)], ordinary)
 
 
 class TunedRows:
@@ -52,8 +59,9 @@ class TunedRows:
 
     network = None
 
-    def __init__(self, tuned: Path, images: Sequence[Image], root: Path, runtime: Runtime) -> None:
-        extractor, self._origin = tuned_extractor(tuned, runtime)
+    def __init__(self, origin: Artifact, images: Sequence[Image], root: Path, runtime: Runtime) -> None:
+        self._origin = origin
+        extractor, self._rows_of = tuned_extractor(origin, runtime)
         scratch = Scratch(runtime.scratch_folder() / "activations", extractor.kind, extractor.features)
         computer = LocalComputer(extractor.device, runtime.batch, runtime.workers)
         report = Report(partial(say, err=True), "tuned network", KEPT)
@@ -61,7 +69,6 @@ class TunedRows:
         self._files = {image.id: image.sha256 for image in images}
         self._finished = scratch.rows(self._files.values())
         self._views = count_views(extractor.layers)
-        self._unit = self._origin.lineage["embeddings"]["settings"].get("rows") == "unit"
 
     def parameter_groups(self) -> Sequence[ParameterGroup]:
         """Return nothing: the network is not trained any more."""
@@ -80,8 +87,7 @@ class TunedRows:
     def read(self, ids: Sequence[str], views: Sequence[int] | None = None) -> Tensor:
         """Return rows (images, features); it does not return single views."""
         rows = np.stack([self._finished[self._files[each]] for each in ids])
-        found = torch.from_numpy(mean_of_views(rows, self._views))
-        return functional.normalize(found, dim=1) if self._unit else found
+        return self._rows_of(torch.from_numpy(mean_of_views(rows, self._views)))
 
     def blocks(self, ids: Sequence[str], size: int) -> Iterator[Tensor]:
         """Yield the rows of `size` images at a time."""

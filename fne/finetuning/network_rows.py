@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fne.core.errors import InputError
 from fne.core.files import text_digest
+from fne.extraction.layers import CROP
 from fne.extraction.preprocess import CROPS, Resize, normalize
 from fne.extraction.read_images import ImageFiles, read_ahead
 from fne.extraction.settings import InputFormat
@@ -31,12 +32,13 @@ class Photos:
     resize: Resize  # as the extraction does it
     input: InputFormat  # how the network expects images
     workers: int  # the processes that read
+    side: int = CROP  # pixels per side of what the network receives
 
     def centers(self, ids: Sequence[str], pin: bool) -> Iterator[Tensor]:
         """Yield the center crop (channels, height, width) of each image, in bytes."""
 
         def center(image: PictureImage) -> Tensor:
-            return CROPS["center"](self.resize(image))[0]
+            return CROPS["center"](self.resize(image), self.side)[0]
 
         files = ImageFiles([self.files[each] for each in ids], self.root, center)
         return read_ahead(files, range(len(ids)), self.workers, pin)
@@ -62,6 +64,7 @@ class NetworkRows:
     ) -> None:
         self.network = network
         self._rates, self._photos = rates, photos
+        self.side = photos.side
         self._pin = network.device.type == "cuda"
         self._reader = CropReader(crops, batches, photos.workers, self._pin)
 

@@ -1,25 +1,45 @@
-"""The `finetune` section of `params.yaml`. Importing this module does not import torch."""
+"""The sections that train the image network, each with another model. Importing this does not import torch.
 
-from typing import Annotated, Any, Self
+`finetune` trains it with a model of matching, `tune_tagger` and `tune_captioner` with those of their names.
+"""
+
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from fne.core.settings import PerPhase, Section, TrainingThreads, one_of
+from fne.describing.settings import CAPTIONER, TAGGER, HeadRate, Learned
 from fne.training.best_epoch import Phase, expand_phases
+from fne.training.settings import KEEP, Count, Rate, TrainingSection
 
 # `finetune.first` for a network that is trained from its first layer on.
 ALL = "all"
-# The weights that a phase passes on and training ends with.
-KEEP = ("best", "last")
+# The pipeline of each section.
+PIPELINES = {
+    "finetune": "pipelines/finetuning",
+    "tune_captioner": "pipelines/tuned_captioning",
+    "tune_tagger": "pipelines/tuned_tagging",
+}
 # The kinds of weights of a network, each with a rate of its own.
 WEIGHTS, BIASES, GAINS, FIRST = "weights", "biases", "gains", "first"
-# The kinds of embedding that have a gradient: a single layer, as it is or scaled to length one.
-WITH_GRADIENT = ("layer", "plain")
+# The kinds of embedding that have a gradient.
+WITH_GRADIENT = ("blocks", "layer", "plain", "raw", "zscore")
 # The weights of the terms of the objective.
 TERM_WEIGHTS = ("rank_weight", "image_class_weight", "text_class_weight")
 
-Rate = Annotated[float, Field(gt=0, lt=1000)]
 Weight = Annotated[float, Field(ge=0, lt=1e6)]
+First = Annotated[str, Field(min_length=1)]
+CropShare = Annotated[float, Field(gt=0, le=1)]
+CropAspect = Annotated[float, Field(ge=1, le=10)]
+# Keys of every section that trains the network.
+FIRST_LAYER: str = Field(
+    "all", description="the first layer of the network that is trained, such as conv5_1; all: every layer"
+)
+CROP_SHARE: float = Field(
+    0.8, description="a random crop has at least this fraction of the area of its image"
+)
+CROP_ASPECT: float = Field(1.333, description="the largest ratio of the sides of a crop")
+MIRROR: bool = Field(True, description="whether half of the crops are mirrored")
 
 
 class Finetune(Section):
@@ -33,9 +53,7 @@ class Finetune(Section):
         0, description="random seed of batches, captions, crops and dropout"
     )
     threads: TrainingThreads = Field(2, description="threads of the CPU, on any machine, as in `train`")
-    first: Annotated[str, Field(min_length=1)] = Field(
-        "all", description="the first layer of the network that is trained, such as conv5_1; all: every layer"
-    )
+    first: First = FIRST_LAYER
     batch: Annotated[int, Field(ge=4, multiple_of=2)] = Field(
         32,
         description="images per step, an even number; half of them are anchors with a caption of their own",
@@ -65,13 +83,9 @@ class Finetune(Section):
     weight_decay: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.0001, description="L2 penalty of all trained weights"
     )
-    crop_share: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.8, description="a random crop has at least this fraction of the area of its image"
-    )
-    crop_aspect: Annotated[float, Field(ge=1, le=10)] = Field(
-        1.333, description="the largest ratio of the sides of a crop"
-    )
-    mirror: bool = Field(True, description="whether half of the crops are mirrored")
+    crop_share: CropShare = CROP_SHARE
+    crop_aspect: CropAspect = CROP_ASPECT
+    mirror: bool = MIRROR
     keep: Annotated[str, one_of(KEEP)] = Field(
         "last", description="the weights that a phase passes on and training ends with"
     )
@@ -112,8 +126,87 @@ class Finetune(Section):
         ]
 
 
+class TuneDescribing(TrainingSection):
+    """What `tune_tagger` and `tune_captioner` have in common; lists have one value per phase.
+
+    Everything else is as in the training of the model that this starts from.
+    """
+
+    kind: ClassVar[str]
+
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
+        0, description="random seed of batches, crops and dropout"
+    )
+    first: First = FIRST_LAYER
+    learns: Annotated[list[Learned], PerPhase] = Field(
+        ["jointly"], description="what a phase trains besides the network, as in the training before"
+    )
+    network_rate: Annotated[list[HeadRate], PerPhase] = Field(
+        [0.0001], description="the learning rate of the network; 0: it stays as it is"
+    )
+    learning_rate: Annotated[list[Rate], PerPhase] = Field(
+        [0.0005], description="the learning rate of the decoder"
+    )
+    concept_head_rate: Annotated[list[HeadRate], PerPhase] = Field(
+        [0.0001], description="the learning rate of the concept head; 0: it stays as it is"
+    )
+    epochs: Annotated[list[Count], PerPhase] = Field([5], description="epochs at most")
+    iterations: Annotated[list[Annotated[int, Field(ge=0)]], PerPhase] = Field(
+        [0], description="batches of a phase at most; 0: as many as its epochs have"
+    )
+    batch: Count = Field(32, description="captions, or images of a tagger, per step")
+    clip: float = Field(
+        5.0, ge=0, description="the gradient norm above which gradients are clipped; 0: never"
+    )
+    clip_by: Annotated[str, one_of(("element", "global", "group", "tensor"))] = Field(
+        "group", description="whose norm is clipped; groups are the network, the concept head and the decoder"
+    )
+    crop_share: CropShare = CROP_SHARE
+    crop_aspect: CropAspect = CROP_ASPECT
+    mirror: bool = MIRROR
+
+    @model_validator(mode="after")
+    def _phases_fit(self) -> Self:
+        self.phase_values()
+        return self
+
+    @model_validator(mode="after")
+    def _the_network_is_trained(self) -> Self:
+        trained = [
+            each for each in self.phase_values() if each["network_rate"] and each["learns"] != "decoder"
+        ]
+        if not trained:
+            raise ValueError(
+                "no phase trains the network: network_rate is 0, or learns is 'decoder', whose input is fixed"
+            )
+        return self
+
+    def phase_keys(self) -> dict[str, list[Any]]:
+        """Return the values of every key that may have one per phase."""
+        names = ("learns", "network_rate", "concept_head_rate", "iterations")
+        own: dict[str, list[Any]] = {name: getattr(self, name) for name in names}
+        return own | super().phase_keys()
+
+    def titles(self) -> list[str]:
+        """Return what each phase learns, for the progress bar."""
+        return [values["learns"] for values in self.phase_values()]
+
+
+class TuneTagger(TuneDescribing):
+    """How the image network is trained together with a tagger."""
+
+    kind: ClassVar[str] = TAGGER
+
+
+class TuneCaptioner(TuneDescribing):
+    """How the image network is trained together with a captioner."""
+
+    kind: ClassVar[str] = CAPTIONER
+
+
 def kind_fault(kind: str) -> str:
     """Return why an embedding cannot be tuned."""
-    allowed = " or ".join(repr(each) for each in WITH_GRADIENT)
-    reason = "has no gradient" if kind in ("fne", "zscore") else "is not that of a single layer"
-    return f"needs embed.kind {allowed}; an embedding of kind '{kind}' {reason}"
+    allowed = ", ".join(repr(each) for each in WITH_GRADIENT)
+    rounded = kind.partition("_")[2]
+    reason = f"is rounded to {rounded}" if rounded else "is ternary, which has no gradient"
+    return f"needs an embed.kind with a gradient ({allowed}); an embedding of kind '{kind}' {reason}"

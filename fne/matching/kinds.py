@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from fne.matching.classifier_file import CLASSIFIER_FILE, read_classifier
-from fne.matching.model_file import MODEL_FILE, NETWORK, read_model, read_model_file
+from fne.matching.model_file import MODEL_FILE, read_model, read_model_file
 from fne.store.artifact import Contents, Done, Kind, Lines, folder_kind, summary
 from fne.store.layout import not_finite
-from fne.store.tensors import WeightsFile, weights_kind
+from fne.store.tensors import NETWORK, WeightsFile, weights_kind
 
 
 def _read_model(path: Path) -> WeightsFile:

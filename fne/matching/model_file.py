@@ -24,7 +24,7 @@ from fne.store.artifact import (
     repair_hint,
     require_same,
 )
-from fne.store.tensors import HEADER_FAULTS, read_sealed_arrays, write_sealed
+from fne.store.tensors import HEADER_FAULTS, NETWORK, read_sealed_arrays, write_sealed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,8 +38,6 @@ TUNED = Format("fne-tuned", 2)
 MODEL_FILE = "model.safetensors"
 # The pipeline that makes a tuned model, and vectors with it.
 FINETUNING = "pipelines/finetuning/dvc.yaml"
-# How the names of the weights of a tuned network begin.
-NETWORK = "network."
 
 
 @dataclass(frozen=True)

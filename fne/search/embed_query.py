@@ -224,7 +224,7 @@ def open_network(
     matcher, origin = model
     reader = embedder
     if origin.name == MODELS[0]:
-        reader = opened(origin, tuned_extractor(origin.path, runtime)[0])
+        reader = opened(origin, tuned_extractor(origin, runtime)[0])
     reader = reader or opened(origin)
     return Network(embedder or reader, reader, matcher)
 

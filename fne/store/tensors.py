@@ -52,6 +52,9 @@ TYPES = {
     "bool": "BOOL",
 }
 
+# How the names of the weights of a network begin that was tuned together with the model of the file.
+NETWORK = "network."
+
 
 def write_sealed(path: Path, description: dict[str, Any], tensors: "dict[str, Tensor]") -> str:
     """Write tensors and their description, a JSON-compatible mapping; return the SHA-256 of the file."""

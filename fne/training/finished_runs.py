@@ -18,9 +18,9 @@ from fne.core.errors import InputError
 from fne.core.files import check_own, text_digest
 from fne.core.processes import ALONE, Processes
 from fne.store.catalog import Captioned
-from fne.store.rows import Rows
 from fne.store.tensors import read_description, read_sealed, write_sealed
 from fne.training.best_epoch import Point, point_from_json
+from fne.training.row_source import RowSource
 
 # Raised whenever the same settings and inputs train to other weights. Small reference runs in the
 # tests detect it.
@@ -61,7 +61,7 @@ def training_key(
     }
 
 
-def digest_of(rows: Rows, captioned: Sequence[Captioned]) -> str:
+def digest_of(rows: RowSource, captioned: Sequence[Captioned]) -> str:
     """Return the digest of some images: their rows, and what the catalog says of each."""
     records = [[each.id, each.captions, each.tags, each.user_tags] for each in captioned]
     return text_digest(json.dumps([rows.digest([each.id for each in captioned]), records]))

@@ -9,6 +9,7 @@ from fne.describing.run import start_describing_model
 from fne.describing.settings import Writing
 from fne.describing.write import Writer, caption_search, written_mask
 from fne.store.rows import Rows
+from fne.training.row_source import StoreRows
 from tests.support import tagging
 from tests.support.captions import EMBEDDINGS, settings
 
@@ -30,7 +31,7 @@ def written(captioner, read, world, ids, **choices):
     rows = Rows.open(world / EMBEDDINGS)
     top = choices.pop("top", 10)
     how = caption_search(Writing(**{"beam": 3, "max_length": 8} | choices))
-    return Writer(captioner, read.vocabulary).caption_store(rows, ids, how, top)
+    return Writer(captioner, read.vocabulary).caption_store(StoreRows(rows), ids, how, top)
 
 
 def test_a_caption_does_not_depend_on_the_other_images(captioner, read, world):
@@ -123,8 +124,8 @@ def same(found, expected):
 def test_tags_do_not_depend_on_the_other_images(tag_world):
     writer, records = tag_writer(tag_world), tagging.scenes(40)
     store = Rows.open(tag_world / tagging.EMBEDDINGS)
-    together = writer.tag_store(store, records)
-    alone = [writer.tag_store(store, [each]) for each in records]
+    together = writer.tag_store(StoreRows(store), records)
+    alone = [writer.tag_store(StoreRows(store), [each]) for each in records]
     assert together.written == [each.written[0] for each in alone]
     assert np.array_equal(together.probabilities, np.concatenate([each.probabilities for each in alone]))
     assert len({tuple(each) for each in together.written}) > 5
@@ -149,7 +150,9 @@ def test_captions_that_were_written_are_kept(captioner, read, world, tmp_path, m
 
     def captions(digest="model", beam=3):
         how = caption_search(Writing(beam=beam, max_length=8))
-        return Writer(captioner, read.vocabulary, digest, tmp_path).caption_store(rows, ids, how, top=4)
+        return Writer(captioner, read.vocabulary, digest, tmp_path).caption_store(
+            StoreRows(rows), ids, how, top=4
+        )
 
     expected = captions()
     with monkeypatch.context() as patched:
@@ -164,16 +167,16 @@ def test_captions_that_were_written_are_kept(captioner, read, world, tmp_path, m
 
 def test_tags_that_were_written_are_kept(tag_world, tmp_path, monkeypatch):
     store, records = Rows.open(tag_world / tagging.EMBEDDINGS), tagging.scenes(40)
-    expected = tag_writer(tag_world, tmp_path).tag_store(store, records)
+    expected = tag_writer(tag_world, tmp_path).tag_store(StoreRows(store), records)
     without = [replace(each, user_tags=()) for each in records]
     with monkeypatch.context() as patched:
         refuse(patched)
-        assert same(tag_writer(tag_world, tmp_path).tag_store(store, records), expected)
+        assert same(tag_writer(tag_world, tmp_path).tag_store(StoreRows(store), records), expected)
         for own in (records[1:], without):
             with pytest.raises(AssertionError, match="it writes again"):
-                tag_writer(tag_world, tmp_path).tag_store(store, own)
+                tag_writer(tag_world, tmp_path).tag_store(StoreRows(store), own)
     damage(tmp_path)
-    assert same(tag_writer(tag_world, tmp_path).tag_store(store, records), expected)
+    assert same(tag_writer(tag_world, tmp_path).tag_store(StoreRows(store), records), expected)
 
 
 def test_a_tagger_without_a_decoder_keeps_what_it_sees(tag_world, tmp_path):
@@ -181,18 +184,18 @@ def test_a_tagger_without_a_decoder_keeps_what_it_sees(tag_world, tmp_path):
     read = tagging.inputs(tag_world, chosen)
     writer = Writer(start_describing_model(chosen, read).eval(), read.vocabulary, "model", tmp_path)
     store, records = Rows.open(tag_world / tagging.EMBEDDINGS), tagging.scenes(40)
-    first, again = (writer.tag_store(store, records) for _ in range(2))
+    first, again = (writer.tag_store(StoreRows(store), records) for _ in range(2))
     assert first.written is None
     assert same(again, first)
 
 
 def test_another_version_of_the_writer_writes_again(tag_world, tmp_path, monkeypatch):
     store, records = Rows.open(tag_world / tagging.EMBEDDINGS), tagging.scenes(40)
-    tag_writer(tag_world, tmp_path).tag_store(store, records)
+    tag_writer(tag_world, tmp_path).tag_store(StoreRows(store), records)
     monkeypatch.setattr(write, "WRITER_VERSION", 0)
     refuse(monkeypatch)
     with pytest.raises(AssertionError, match="it writes again"):
-        tag_writer(tag_world, tmp_path).tag_store(store, records)
+        tag_writer(tag_world, tmp_path).tag_store(StoreRows(store), records)
 
 
 def test_written_numbers_become_a_mask():

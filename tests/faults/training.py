@@ -199,7 +199,7 @@ def prepare_network(epochs: int) -> None:
 def _finetune(name: str, kill: int | None = None, after: float | None = None) -> int:
     """Fine-tune a network; see `_run`."""
     return _run(
-        finetune, COMMANDS["finetune"].split()[:4], ["model", "history", "metrics.json"], name, kill, after
+        finetune, COMMANDS["finetune"].split()[:5], ["model", "history", "metrics.json"], name, kill, after
     )
 
 

@@ -1,5 +1,6 @@
 from fne.core.processes import ALONE
 from fne.finetuning import run
+from fne.finetuning.matching import parts_of_validation, schedule_of
 from fne.finetuning.settings import Finetune
 from fne.training.loop import Trainer
 from tests.support.finetuning import small_task
@@ -17,8 +18,10 @@ def test_the_announced_time_has_the_mining_and_all_validations_and_changes_nothi
 
         module.register_forward_hook(pass_time)
     monkeypatch.setattr(run.time, "perf_counter", lambda: clock[0])
-    announced = run.seconds_of(task, task.source, settings, ALONE)
+    parts = list(parts_of_validation(task, settings.batch, ALONE))
+    plan = run.Plan(task, task.source, schedule_of(settings), {}, {}, 6, 6, parts)
+    announced = run.seconds_of(plan)
     assert all((value == before[name]).all() for name, value in task.trained.state_dict().items())
     started = clock[0]
-    Trainer(task, run.schedule_of(settings)).train()
+    Trainer(task, schedule_of(settings)).train()
     assert announced == clock[0] - started == 3 * 2 * (6 + 10 * (6 + 4)) + 4 * (12 + 10 * 24)

@@ -9,13 +9,12 @@ from fne.core.errors import InputError
 from fne.matching.model import Shape, new_matcher
 from fne.matching.model_file import (
     FORMAT,
-    NETWORK,
     read_model,
     read_model_file,
     write_model,
     write_tuned,
 )
-from fne.store.tensors import write_sealed
+from fne.store.tensors import NETWORK, write_sealed
 from tests.faults.edits import flip
 from tests.support.refusals import refused
 

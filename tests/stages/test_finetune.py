@@ -14,11 +14,11 @@ from fne.api import load_model
 from fne.cli import main as fne
 from fne.core.errors import InputError
 from fne.extraction.weights import load_weights
-from fne.matching.model_file import NETWORK, read_model_file
+from fne.matching.model_file import read_model_file
 from fne.report.sources import RSUM, read_tables
 from fne.store.history import read_history_seal
 from fne.store.rows import Rows
-from fne.store.tensors import read_sealed, write_sealed
+from fne.store.tensors import NETWORK, read_sealed, write_sealed
 from tests.support.finetuning import TUNING, write_tunable_project
 from tests.support.imports import ROOT
 from tests.support.projects import change_params
@@ -193,7 +193,7 @@ def test_vectors_of_the_model_before_are_refused_with_both_digests(tuned):
     ("changes", "message"),
     [
         ({"first": "conv7"}, "params.yaml: finetune.first: 'conv7' is not one of 'all', 'conv1', 'conv2', the"),
-        ({"first": "fc6"}, "params.yaml: finetune.first is 'fc6', which comes after 'conv2', the layer that the"),
+        ({"first": "fc6"}, "params.yaml: finetune.first is 'fc6', which comes after 'conv2', the last layer"),
     ],
 )  # fmt: skip
 def test_unknown_layers_are_refused(project, changes, message):

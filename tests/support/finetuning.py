@@ -15,7 +15,7 @@ from fne.extraction.preprocess import shorter_side
 from fne.extraction.settings import TORCHVISION
 from fne.finetuning.data import CropChoices, RandomCrops
 from fne.finetuning.network_rows import NetworkRows, Photos
-from fne.finetuning.tuned_network import TunedNetwork
+from fne.finetuning.tuned_network import TunedNetwork, rows_of
 from fne.matching.data import Pairs
 from fne.matching.hard_negatives import LossChoices
 from fne.matching.instance_loss import Classes, Instance, class_numbers
@@ -63,7 +63,8 @@ def small_network(dtype=torch.float32):
 
 
 def tuned_network(first=0, unit=False, part=3, dtype=torch.float32):
-    return TunedNetwork(small_network(dtype), TAPS[first:], unit, part, "0")
+    transform = rows_of({"kind": "layer", "rows": "unit" if unit else "none"}, [8])
+    return TunedNetwork(small_network(dtype), TAPS[first:], transform, part, "0")
 
 
 def draw_images(folder):
