@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fne.core.options import INPUT, OUTPUT, params_option
+from fne.core.options import INPUT, OUTPUT, model_option, params_option
 from fne.core.signals import explain_interrupt
 from fne.core.terminal import printable, say
 from fne.search import describe_photo
@@ -18,6 +18,7 @@ from fne.search.open_project import Project
 @click.command()
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
 @params_option
+@model_option("fixed", "tuned")
 @click.option("--in", "folder", type=INPUT, help="Describe all photos of this folder.")
 @click.option("--only", metavar="WHAT", help="Say only this: caption, tags or concepts.")
 @click.option(
@@ -33,6 +34,7 @@ from fne.search.open_project import Project
 def describe(
     images: tuple[str, ...],
     params: Path,
+    model: str,
     folder: Path | None,
     only: str | None,
     beam: int | None,
@@ -48,6 +50,7 @@ def describe(
       fne describe photo.jpg                            a sentence, tags, and what the models are sure of
       fne describe photo.jpg --beam 7                   seven sentences, the best first
       fne describe scene-0029.jpg                       an image of the catalog
+      fne describe photo.jpg --model tuned              with the fine-tuned networks
       fne describe --in ~/photos --output tags.csv      a folder, as a table that `catalog` reads
 
     Sentences need a captioner: `dvc repro pipelines/captioning/dvc.yaml` trains one. Tags need a tagger:
@@ -64,7 +67,8 @@ def describe(
     writing = read_writing(params, beam) if only in (None, "caption") else None
     # Only a folder takes long.
     with explain_interrupt() if folder else nullcontext():
-        answer = describe_photo.describe(Project(params), images, folder, Wanted(k, only, writing))
+        wanted = Wanted(k, only, writing)
+        answer = describe_photo.describe(Project(params), images, folder, wanted, model == "tuned")
     for note in answer.notes:
         say(f"Note: {note}", err=True)
     if answer.unreadable:

@@ -63,5 +63,5 @@ def model_option(*models: str) -> Callable[[Command], Command]:
         type=click.Choice(models),
         default=models[0],
         show_default=True,
-        help="The model to search with; tuned is that of the fine-tuned network.",
+        help="The model to use; tuned is that of the fine-tuned network.",
     )

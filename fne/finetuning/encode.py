@@ -39,6 +39,9 @@ def tuned_extractor(origin: Artifact, runtime: Runtime) -> tuple[Extractor, Rows
     file = read_sealed_arrays(origin.path, NETWORK)
     if file.sha256 != origin.digest:
         raise InputError(f"{origin.path} has been replaced meanwhile; run the command again")
+    if not file.arrays:
+        remedy = f"dvc repro {origin.pipeline}".rstrip()
+        raise InputError(f"{origin.path}: holds no network that was tuned with the model; run `{remedy}`")
     state = {name.removeprefix(NETWORK): torch.from_numpy(value) for name, value in file.arrays.items()}
     scaling = {key: state.pop(name).numpy() for key, name in SCALING.items() if name in state}
     weights = Weights(Artifact(origin.path, "weights", origin.digest), state, recorded_input(origin))

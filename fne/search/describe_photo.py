@@ -5,10 +5,11 @@ stored embedding. Importing torch takes longer than a search, so it is imported 
 """
 
 import csv
+import hashlib
 import io
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,10 @@ import numpy as np
 
 from fne.core import stat_cache
 from fne.core.errors import InputError
-from fne.core.files import plain_cell, write_text
+from fne.core.files import plain_cell, read_bytes, write_text
 from fne.core.outputs import check_output
 from fne.core.settings import load_params, not_one_of, parse_section
-from fne.describing.model_file import DescribingFile, read_describing_file
+from fne.describing.model_file import TUNED_PIPELINES, DescribingFile, read_describing_file
 from fne.describing.settings import CAPTIONER, TAGGER
 from fne.search.open_project import ExternalImage, Project, QueryImage, parse_query
 from fne.store.artifact import Artifact, merge
@@ -93,18 +94,25 @@ class Descriptions:
     unreadable: dict[str, str]
 
 
-def describe(project: Project, arguments: Sequence[str], folder: Path | None, wanted: Wanted) -> Descriptions:
-    """Describe images of the catalog and image files (`arguments`), or a folder of photos."""
+def describe(
+    project: Project, arguments: Sequence[str], folder: Path | None, wanted: Wanted, tuned: bool = False
+) -> Descriptions:
+    """Describe images of the catalog and image files (`arguments`), or a folder of photos.
+
+    Models that were `tuned` with their image networks read rows of their own; others read the embeddings.
+    """
     stat_cache.use(project.scratch)
-    parts, notes = _available(project, wanted)
+    parts, notes = _available(project, wanted, TUNED_PARTS if tuned else PARTS)
     files = [part.read(project.path(part.model)) for part in parts]
     models = [file.artifact for file in files]
     merge(*models)
     unreadable: dict[str, str] = {}
+    read = models if tuned else models[:1]
     if folder is None:
-        images, rows = _embed_all(project, arguments, models)
+        images, rows = _embed_all(project, arguments, read, tuned)
     else:
-        images, rows, unreadable = _embed_folder(project, folder, models[0])
+        images, rows, unreadable = _embed_folder(project, folder, read, tuned)
+    rows = rows if tuned else rows * len(parts)
     return Descriptions(describe_rows(parts, files, images, rows, wanted), models, notes, unreadable)
 
 
@@ -112,13 +120,13 @@ def describe_rows(
     parts: Sequence[Part],
     files: Sequence[DescribingFile],
     images: Sequence[Described],
-    rows: np.ndarray,
+    rows: Sequence[np.ndarray],
     wanted: Wanted,
 ) -> list[Description]:
-    """Describe images by their embeddings `rows` (images, features); `files` are the models of the parts."""
+    """Describe images; each part has a model in `files` and its embeddings in `rows` (images, features)."""
     descriptions = [Description(image) for image in images]
-    for part, file in zip(parts, files, strict=True):
-        found = part.describe(file, images, rows, wanted)
+    for part, file, own in zip(parts, files, rows, strict=True):
+        found = part.describe(file, images, own, wanted)
         for description, values in zip(descriptions, found, strict=True):
             description.values |= {name: value for name, value in values.items() if wanted.includes(name)}
     for description in descriptions:
@@ -215,13 +223,15 @@ def read_writing(params: Path, beam: int | None) -> "Writing":
     return writing if beam is None else writing.model_copy(update={"beam": beam})
 
 
-def _available(project: Project, wanted: Wanted) -> tuple[list[Part], list[str]]:
+def _available(
+    project: Project, wanted: Wanted, known_parts: Mapping[str, Part]
+) -> tuple[list[Part], list[str]]:
     """Return the parts whose models are here and wanted, and how to make the others."""
     if wanted.only is not None:
-        known = sorted({name for part in PARTS.values() for name in part.says})
+        known = sorted({name for part in known_parts.values() for name in part.says})
         if wanted.only not in known:
             raise InputError(f"--only: {not_one_of(wanted.only, known)}")
-    chosen = [part for part in PARTS.values() if wanted.only is None or wanted.only in part.says]
+    chosen = [part for part in known_parts.values() if wanted.only is None or wanted.only in part.says]
     here = [part for part in chosen if project.path(part.model).exists()]
     missing = [
         f"no {part.model} ({' and '.join(part.says)}); `dvc repro {part.pipeline}` makes it"
@@ -234,42 +244,57 @@ def _available(project: Project, wanted: Wanted) -> tuple[list[Part], list[str]]
 
 
 def _embed_all(
-    project: Project, arguments: Sequence[str], models: Sequence[Artifact]
-) -> tuple[list[Described], np.ndarray]:
-    """Return images of the catalog and image files, with their embeddings."""
+    project: Project, arguments: Sequence[str], models: Sequence[Artifact], tuned: bool
+) -> tuple[list[Described], list[np.ndarray]]:
+    """Return images of the catalog and image files, with their embeddings for each model."""
     catalog = project.catalog
     queries = [_parse(argument, project) for argument in arguments]
-    embedder: Embedder | None = None
+    embedders: list[Embedder] = []
     store: Rows | None = None
     images, rows = [], []
     for query in queries:
         if isinstance(query, ExternalImage):
-            embedder = embedder or _open_embedder(project, models[0])
             images.append(Described(str(query.file), query.file))
-            rows.append(embedder.embed(query).astype(np.float32))
+        else:
+            record = catalog.captioned[query.id]
+            images.append(Described(query.id, query.file, record.user_tags, record.tags))
+        photo = _photo(query) if tuned else query
+        if isinstance(photo, ExternalImage):
+            embedders = embedders or [_open_embedder(project, model, tuned) for model in models]
+            rows.append([embedder.embed(photo).astype(np.float32) for embedder in embedders])
             continue
         if store is None:
             store = Rows.open(project.embeddings, "embeddings")
             merge(*models, store.artifact, *catalog.artifacts)
-        record = catalog.captioned[query.id]
-        images.append(Described(query.id, query.file, record.user_tags, record.tags))
-        rows.append(store.read([query.id])[0].astype(np.float32))
-    return images, np.stack(rows)
+        rows.append([store.read([photo.id])[0].astype(np.float32)])
+    return images, [np.stack(own) for own in zip(*rows, strict=True)]
+
+
+def _photo(query: QueryImage) -> QueryImage:
+    """Return the file of an image of the catalog as a photo, since its stored row is of another network."""
+    if isinstance(query, ExternalImage):
+        return query
+    if query.file is None:
+        raise InputError(f"{query.id}: has no image file, which a tuned network needs")
+    content = read_bytes(query.file)
+    return ExternalImage(query.file, hashlib.sha256(content).hexdigest(), content)
 
 
 def _embed_folder(
-    project: Project, path: Path, model: Artifact
-) -> tuple[list[Described], np.ndarray, dict[str, str]]:
-    """Return the photos of a folder with their embeddings, and files that are not readable as images.
+    project: Project, path: Path, models: Sequence[Artifact], tuned: bool
+) -> tuple[list[Described], list[np.ndarray], dict[str, str]]:
+    """Return the photos of a folder, their embeddings for each model, and files that are no readable images.
 
     Activations are kept in the scratch folder, where searches in the folder keep theirs.
     """
     from fne.search.folder import list_folder  # Pillow: slow to import
 
     found = list_folder(path, project.runtime.workers, project.scratch)
-    embedder = _open_embedder(project, model)
-    embedder.prepare(found.images, path)
-    rows = embedder.rows([image.sha256 for image in found.images]).astype(np.float32)
+    digests, rows = [image.sha256 for image in found.images], []
+    for model in models:
+        embedder = _open_embedder(project, model, tuned)
+        embedder.prepare(found.images, path)
+        rows.append(embedder.rows(digests).astype(np.float32))
     return [Described(image.id, path / image.path) for image in found.images], rows, found.unreadable
 
 
@@ -279,11 +304,14 @@ def _parse(argument: str, project: Project) -> QueryImage:
     return query
 
 
-def _open_embedder(project: Project, model: Artifact) -> "Embedder":
-    """Open what computes embeddings like those that a model was trained on."""
-    from fne.search.embed_query import open_embedder  # torch: slow to import
+def _open_embedder(project: Project, model: Artifact, tuned: bool) -> "Embedder":
+    """Open what computes embeddings like those that a model, tuned or not, was trained on."""
+    from fne.finetuning.encode import tuned_extractor  # torch: slow to import
+    from fne.search.embed_query import open_embedder
 
-    return open_embedder(model, project.weights, project.statistics, project.runtime, project.scratch)
+    extractor = tuned_extractor(model, project.runtime)[0] if tuned else None
+    places = project.weights, project.statistics
+    return open_embedder(model, *places, project.runtime, project.scratch, extractor)
 
 
 def _table_row(description: Description) -> dict[str, Any]:
@@ -330,4 +358,9 @@ PARTS: dict[str, Part] = {
         partial(read_describing_file, kind=TAGGER),
         describe_tags,
     ),
+}
+# The same with models that were trained together with their image networks.
+TUNED_PARTS = {
+    name: replace(part, model=part.model.replace("models/", "models/tuned_"), pipeline=TUNED_PIPELINES[kind])
+    for (name, part), kind in zip(PARTS.items(), (CAPTIONER, TAGGER), strict=True)
 }

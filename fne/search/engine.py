@@ -252,7 +252,9 @@ def describe_image(snapshot: Snapshot, image: EmbeddedImage, wanted: Wanted) -> 
     values = unpack(row, store.features) if store.dtype == TERNARY else row
     parts = [PARTS[name] for name in snapshot.describing]
     files = list(snapshot.describing.values())
-    return describe_rows(parts, files, [described], values.astype(np.float32), wanted)[0].values
+    return describe_rows(parts, files, [described], [values.astype(np.float32)] * len(parts), wanted)[
+        0
+    ].values
 
 
 def encode_sentence(text: str, vocabulary: Vocabulary) -> EncodedSentence:

@@ -332,7 +332,7 @@ def test_a_network_can_be_tuned_behind_a_single_layer():
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("embed.kind=fne", "'embed': kind: fine-tuning needs embed.kind 'layer' or 'plain'; an embedding of kind 'fne' "),
+        ("embed.kind=fne", "'embed': kind: fine-tuning needs an embed.kind with a gradient ("),
         ("catalog.images=none", "'catalog': images: fine-tuning needs image files, but it is 'none'; name their folder"),
         ("++train.image_class_weight=0.0",
          "'finetune': image_class_weight and text_class_weight need the classifier of an instance loss in `train`; set "),
@@ -350,7 +350,7 @@ def test_only_the_pipeline_of_the_fine_tuning_needs_a_network_that_can_be_tuned(
     arguments = ["checked.txt", "settings.json"]
     stopped = CliRunner().invoke(check_stage, [*arguments, "--pipeline", "finetuning"])
     assert stopped.exit_code == 2
-    assert "section 'embed': kind: fine-tuning needs embed.kind 'layer' or 'plain'" in stopped.stderr
+    assert "section 'embed': kind: fine-tuning needs an embed.kind with a gradient" in stopped.stderr
     assert CliRunner().invoke(check_stage, arguments).exit_code == 0
 
 

@@ -13,6 +13,7 @@ from fne.describing.settings import TAGGER, WriteTags
 from fne.describing.write import Writer
 from fne.store.catalog import write_captions
 from fne.store.rows import Rows
+from fne.training.row_source import StoreRows
 from tests.faults.edits import flip
 from tests.support.projects import change_params
 from tests.support.stages import invoke, refusal
@@ -38,7 +39,7 @@ def test_the_images_of_a_split_are_tagged_with_exactly_the_probabilities_of_the_
     top_k = load_section(Path("params.yaml"), "write_tags", WriteTags).top_k
     assert {len(image.top) for image in found.images} == {top_k}
     tagger, file = read_describing_model(MODEL, TAGGER)
-    seen = Writer(tagger, file.vocabulary).tag_store(Rows.open(EMBEDDINGS), TEST).probabilities
+    seen = Writer(tagger, file.vocabulary).tag_store(StoreRows(Rows.open(EMBEDDINGS)), TEST).probabilities
     exact = {record.id: own for record, own in zip(TEST, seen, strict=True)}
     for image in found.images:
         np.testing.assert_array_equal(np.array(image.probabilities, dtype=np.float32), exact[image.id])

@@ -166,3 +166,28 @@ def write_tunable_project(folder: Path, epochs: int = 1) -> None:
     for stage in MADE_ONCE:
         import_module(f"stages.{stage}").main.main(COMMANDS[stage].split(), standalone_mode=False)
     change_params(folder, {"finetune": TUNING | {"epochs": [epochs, epochs]}})
+
+
+DESCRIBING = {"tagger": "tags", "captioner": "captions"}
+LEARNED = {"units": 16, "word_dim": 8, "batch": 8, "epochs": 2, "threads": 1, "learning_rate": 0.01}
+OF_KIND: dict[str, dict[str, object]] = {
+    "tagger": {"concepts": "words", "words.min_images": 1, "words.stop_words": "keep"},
+    "captioner": {"min_count": 1, "words.min_images": 2},
+}
+TUNED: dict[str, object] = {"first": "conv2", "batch": 6, "threads": 1, "learns": ["concept_head", "jointly"]}
+TUNED |= {"epochs": [1, 2], "network_rate": [0.01, 0.001]}
+
+
+def write_describing_project(folder: Path, kind: str, embed: dict[str, object] | None = None) -> None:
+    """Draw photos, and train a tagger or captioner on a network; `folder` must be the current one."""
+    own: dict[str, dict[str, object]] = {
+        "catalog": {"root": "photos"},
+        "extract": SMALL["extract"] | {"layers": ["conv1", "conv2"], "resize": "shorter_side"},
+        "embed": embed or {"kind": "raw"},
+        f"train_{kind}": LEARNED | OF_KIND[kind],
+    }
+    change_params(folder, SMALL | own)
+    write_photos()
+    for stage in ("extract", "standardize", "embed", f"train_{kind}"):
+        import_module(f"stages.{stage}").main.main(COMMANDS[stage].split(), standalone_mode=False)
+    change_params(folder, {f"tune_{kind}": TUNED})
