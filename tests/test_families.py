@@ -85,6 +85,8 @@ FAMILIES = {
     "evaluate": {"protocol": PROTOCOLS},
     "train_tagger": DESCRIBING | {"order": ORDERS},
     "train_tagger.user": {"sum": USER_TAG_SUMS},
+    "tune_captioner": TRAINED,
+    "tune_tagger": TRAINED,
     "train_captioner": DESCRIBING | {"captions": sequences.DRAWS, "cut": CAPTION_CUTS},
     "runtime": {"engine": COMPUTERS},
 }

@@ -162,11 +162,7 @@ def test_every_section_is_checked_by_its_own_pipeline():
     tuning = ("finetuning", "tuned_captioning", "tuned_tagging")
     tunable = {(PARAMS, section) for section in ("catalog", "extract", "embed", "train")}
     for pipeline, sections in SECTIONS_BY_PIPELINE.items():
-        file = (
-            "pipeline.yaml"
-            if pipeline in ("imported", "layers", "text_network", *tuning)
-            else "dvc.yaml"
-        )
+        file = "pipeline.yaml" if pipeline in ("imported", "layers", "text_network", *tuning) else "dvc.yaml"
         stage = "dvc.yaml:check" if pipeline == DEFAULT else f"pipelines/{pipeline}/{file}:check"
         own = {(pipeline_params(pipeline), section) for section in sections if section != RUNTIME}
         assert set(params_of(stage)) == own | (tunable if pipeline in tuning else set())

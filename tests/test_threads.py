@@ -19,6 +19,7 @@ __all__ = ["run"]
 MODELS = {
     "train": "models/matching/model.safetensors",
     "finetune": "models/tuned.safetensors",
+    "tune_captioner": "models/tuned_captioner.safetensors",
     "train_tagger": "models/tagger.safetensors",
     "train_captioner": "models/captioner.safetensors",
 }
@@ -62,6 +63,8 @@ def prepare(stage: str, request: pytest.FixtureRequest, folder: Path) -> None:
         shutil.copytree(ROOT / "weights", folder / "weights")
     if stage == "finetune":
         finetuning.write_tunable_project(folder, epochs=1)
+    if stage == "tune_captioner":
+        finetuning.write_describing_project(folder, "captioner")
     if stage == "train_tagger":
         tagging.write_project(folder, tagging.scenes(60))
     if stage == "train_captioner":

@@ -18,7 +18,7 @@ import click
 
 from fne.training.finished_runs import FOLDER as FINISHED
 from tests.faults.eager_training import HOLD
-from tests.faults.training import history, prepare
+from tests.faults.training import history, prepare_matching
 from tests.support.imports import ROOT
 from tests.support.stages import COMMANDS
 
@@ -101,7 +101,7 @@ def main(processes: int, kills: int, launcher_kills: int, epochs: int, seed: int
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
         os.chdir(name)
-        prepare(epochs)
+        prepare_matching(epochs)
         started = time.perf_counter()
         group = Group(Path(), "expected", processes)
         assert group.wait() == 0, group.printed()

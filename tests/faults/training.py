@@ -9,7 +9,8 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import click
@@ -25,8 +26,10 @@ from stages.tokenize import main as tokenize
 from stages.train import main as train
 from stages.train_captioner import main as train_captioner
 from stages.train_tagger import main as train_tagger
+from stages.tune_captioner import main as tune_captioner
+from stages.tune_tagger import main as tune_tagger
 from tests.support.captions import write_world
-from tests.support.finetuning import write_tunable_project
+from tests.support.finetuning import write_describing_project, write_tunable_project
 from tests.support.imports import ROOT
 from tests.support.kills import run_forked
 from tests.support.projects import SMALL, change_params
@@ -67,46 +70,79 @@ INSTANCE = {
 }
 
 
+def prepare_matching(epochs: int, own: Mapping[str, object] | None = None) -> None:
+    """Make everything that training needs, in the current folder."""
+    shutil.copy(ROOT / "params.yaml", Path())
+    shutil.copytree(ROOT / "weights", "weights")
+    change_params(Path(), SMALL | {"train": TRAINING | dict(own or {}) | {"epochs": [epochs, epochs]}})
+    write_activations()
+    write_catalog()
+    for name, stage in (("standardize", standardize), ("embed", embed), ("tokenize", tokenize)):
+        stage.main(COMMANDS[name].split(), standalone_mode=False)
+
+
+def prepare_tagger(epochs: int) -> None:
+    """Make everything that the training of a tagger needs, in the current folder."""
+    write_project(Path(), scenes(60), epochs=epochs, patience=epochs, dropout=0.3, user_tags="user")
+
+
+def prepare_captioner(epochs: int) -> None:
+    """Make everything that the training of a captioner needs, in the current folder."""
+    shutil.copy(ROOT / "params.yaml", Path())
+    own = {"threads": 1, "units": 48, "word_dim": 32, "batch": 32, "epochs": [epochs, epochs], "min_count": 1}
+    change_params(Path(), SMALL | {"train_captioner": own | {"patience": epochs}})
+    write_world(Path())
+
+
+def prepare_network(epochs: int, kind: str = "") -> None:
+    """Make everything that fine-tuning needs, in the current folder: photos, and a model of a network's rows."""
+    shutil.copy(ROOT / "params.yaml", Path())
+    shutil.copytree(ROOT / "weights", "weights")
+    if not kind:
+        write_tunable_project(Path(), epochs)
+        return
+    write_describing_project(Path(), kind)
+    change_params(Path(), {f"tune_{kind}": {"epochs": [epochs, epochs]}})
+
+
+# How each kind of training is prepared, its stage, and the names of what it writes.
+MODEL, METRICS = ["model", "history"], ["model", "history", "metrics.json"]
+KINDS: dict[str, tuple[Callable[[int], None], click.Command, list[str]]] = {
+    "matching": (prepare_matching, train, METRICS),
+    # Branches with dropout and batch normalization.
+    "branches": (partial(prepare_matching, own=BRANCHES), train, METRICS),
+    # A text CNN with instance loss, then with ranking loss.
+    "instance": (partial(prepare_matching, own=INSTANCE), train, METRICS),
+    # Phases separately and jointly, dropout; user tags.
+    "tagger": (prepare_tagger, train_tagger, MODEL),
+    "captioner": (prepare_captioner, train_captioner, MODEL),
+    # An image network, with a model of matching and with the others.
+    "network": (prepare_network, finetune, METRICS),
+    "network-tagger": (partial(prepare_network, kind="tagger"), tune_tagger, MODEL),
+    "network-captioner": (partial(prepare_network, kind="captioner"), tune_captioner, MODEL),
+}
+
+
 @click.command()
 @click.option("--kills", default=50, show_default=True, help="How often to send SIGKILL.")
 @click.option("--terminations", default=10, show_default=True, help="How often to send SIGTERM.")
 @click.option("--epochs", default=60, show_default=True, help="Epochs of each of the two phases.")
-@click.option("--branches", is_flag=True, help="Train branches with dropout and batch normalization.")
-@click.option(
-    "--tagger",
-    is_flag=True,
-    help="Train a tagger instead: phases separately and jointly, dropout, user tags.",
-)
-@click.option(
-    "--captioner", is_flag=True, help="Train a captioner instead: phases separately and jointly, dropout."
-)
-@click.option("--instance", is_flag=True, help="Train a text CNN with instance loss, then with ranking loss.")
-@click.option("--network", is_flag=True, help="Fine-tune an image network with its model instead.")
+@click.option("--kind", type=click.Choice(list(KINDS)), default="matching", show_default=True)
 @click.option("--seed", default=0, show_default=True)
 def main(
     kills: int,
     terminations: int,
     epochs: int,
-    branches: bool,
-    tagger: bool,
-    captioner: bool,
-    instance: bool,
-    network: bool,
+    kind: str,
     seed: int,
 ) -> None:
     """Kill training at random moments; the model must end with the same bytes as that of an uninterrupted run."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
         os.chdir(name)
-        run = _train_captioner if captioner else _train_tagger if tagger else _finetune if network else _train
-        if network:
-            prepare_network(epochs)
-        elif captioner:
-            prepare_captioner(epochs)
-        elif tagger:
-            prepare_tagger(epochs)
-        else:
-            prepare(epochs, INSTANCE if instance else BRANCHES if branches else {})
+        prepare, *stage = KINDS[kind]
+        prepare(epochs)
+        run = partial(_run, *stage)
         started = time.perf_counter()
         assert run("uninterrupted") == 0, Path("printed").read_text()
         duration = time.perf_counter() - started
@@ -147,64 +183,8 @@ def main(
     )
 
 
-def prepare(epochs: int, own: Mapping[str, object] | None = None) -> None:
-    """Make everything that training needs, in the current folder."""
-    shutil.copy(ROOT / "params.yaml", Path())
-    shutil.copytree(ROOT / "weights", "weights")
-    change_params(Path(), SMALL | {"train": TRAINING | dict(own or {}) | {"epochs": [epochs, epochs]}})
-    write_activations()
-    write_catalog()
-    for name, stage in (("standardize", standardize), ("embed", embed), ("tokenize", tokenize)):
-        stage.main(COMMANDS[name].split(), standalone_mode=False)
-
-
-def prepare_tagger(epochs: int) -> None:
-    """Make everything that the training of a tagger needs, in the current folder."""
-    write_project(Path(), scenes(60), epochs=epochs, patience=epochs, dropout=0.3, user_tags="user")
-
-
-def _train(name: str, kill: int | None = None, after: float | None = None) -> int:
-    """Train a matching model; see `_run`."""
-    outs = ["model", "history", "metrics.json"]
-    return _run(train, COMMANDS["train"].split()[:3], outs, name, kill, after)
-
-
-def _train_tagger(name: str, kill: int | None = None, after: float | None = None) -> int:
-    """Train a tagger; see `_run`."""
-    return _run(train_tagger, COMMANDS["train_tagger"].split()[:2], ["model", "history"], name, kill, after)
-
-
-def prepare_captioner(epochs: int) -> None:
-    """Make everything that the training of a captioner needs, in the current folder."""
-    shutil.copy(ROOT / "params.yaml", Path())
-    own = {"threads": 1, "units": 48, "word_dim": 32, "batch": 32, "epochs": [epochs, epochs], "min_count": 1}
-    change_params(Path(), SMALL | {"train_captioner": own | {"patience": epochs}})
-    write_world(Path())
-
-
-def _train_captioner(name: str, kill: int | None = None, after: float | None = None) -> int:
-    """Train a captioner; see `_run`."""
-    return _run(
-        train_captioner, COMMANDS["train_captioner"].split()[:2], ["model", "history"], name, kill, after
-    )
-
-
-def prepare_network(epochs: int) -> None:
-    """Make everything that fine-tuning needs, in the current folder: photos, and a model of one layer."""
-    shutil.copy(ROOT / "params.yaml", Path())
-    shutil.copytree(ROOT / "weights", "weights")
-    write_tunable_project(Path(), epochs)
-
-
-def _finetune(name: str, kill: int | None = None, after: float | None = None) -> int:
-    """Fine-tune a network; see `_run`."""
-    return _run(
-        finetune, COMMANDS["finetune"].split()[:5], ["model", "history", "metrics.json"], name, kill, after
-    )
-
-
 def _run(
-    stage: click.Command, inputs: list[str], outs: list[str], name: str, kill: int | None, after: float | None
+    stage: click.Command, outs: list[str], name: str, kill: int | None = None, after: float | None = None
 ) -> int:
     """Run a stage in a forked child; return its exit code, or minus the signal that ended it.
 
@@ -212,6 +192,7 @@ def _run(
     """
     shutil.copy("params.yaml", f"{name}.yaml")
     change_params(Path(), {"runtime": {"scratch": f"scratch-{name}"}}, f"{name}.yaml")
+    inputs = COMMANDS[str(stage.callback.__module__).rpartition(".")[2]].split()[: -len(outs)]
     arguments = [*inputs, *(f"{name}/{each}" for each in outs), "--params", f"{name}.yaml"]
 
     def train_with_checkpoints() -> None:

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.faults.torchrun import Group, kill, require_gone
-from tests.faults.training import history, prepare, prepare_network
+from tests.faults.training import history, prepare_matching, prepare_network
 from tests.support.projects import change_params
 from tests.support.stages import COMMANDS
 
@@ -23,7 +23,7 @@ def project(tmp_path_factory) -> Path:
     """Everything that training needs, and a model trained by two processes that nobody disturbed."""
     folder = tmp_path_factory.mktemp("project")
     with chdir(folder):
-        prepare(epochs=6)
+        prepare_matching(epochs=6)
     group = Group(folder, "expected", processes=2)
     assert group.wait() == 0, group.printed()
     assert group.printed().count("best epoch") == 1
@@ -105,21 +105,19 @@ def test_encoding_and_evaluation_give_the_bytes_of_one_process(project):
     assert results["1"] == results["2"]
 
 
-def test_two_processes_fine_tune_as_one_does(tmp_path):
+@pytest.mark.parametrize("kind", ["", "tagger", "captioner"])
+def test_two_processes_fine_tune_as_one_does(tmp_path, kind):
     with chdir(tmp_path):
-        prepare_network(epochs=2)
+        prepare_network(2, kind)
+    stage, tuned = (f"tune_{kind}", f"tuned_{kind}") if kind else ("finetune", "tuned")
     models = {}
     for count in ("1", "2"):
-        outs = {
-            name: f"{count}/{name}"
-            for name in ("models/tuned.safetensors", "models/tuning", "metrics/tuning.json")
-        }
-        arguments = COMMANDS["finetune"]
-        for name, out in outs.items():
-            arguments = arguments.replace(name, out)
-        done = run_stage(tmp_path, "stages.finetune", arguments, PET_NPROC_PER_NODE=count)
+        arguments = COMMANDS[stage]
+        for name in (f"models/{tuned}.safetensors", "models/tuned_", "models/tuning", "metrics/tuning.json"):
+            arguments = arguments.replace(f" {name}", f" {count}/{name}")
+        done = run_stage(tmp_path, f"stages.{stage}", arguments, PET_NPROC_PER_NODE=count)
         assert done.returncode == 0, done.stderr
-        models[count] = load_file(tmp_path / f"{count}/models/tuned.safetensors")
+        models[count] = load_file(tmp_path / f"{count}/models/{tuned}.safetensors")
     for name, value in models["1"].items():
         torch.testing.assert_close(models["2"][name], value, rtol=1e-3, atol=1e-5, msg=name)
 
