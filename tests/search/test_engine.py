@@ -266,18 +266,6 @@ def test_only_images_with_a_tag_are_searched(project):
     assert "images of the catalog with the tag circle (" in run("a red circle", "--tag", "circle").stdout
 
 
-def test_splits_and_tags_that_are_not_there_are_refused(project):
-    assert fault("a red circle", "--split", "tset") == (
-        "Error: --split: 'tset' is not one of 'train', 'val', 'test', 'gallery'\n"
-    )
-    assert fault("a red circle", "--tag", "crcle", "--split", "test") == (
-        "Error: --tag: no image of test has the tag 'crcle'; the catalog has tags such as circle\n"
-    )
-    assert fault("a red circle", "--in", "photos", "--split", "test") == (
-        "Error: photos of a folder have no splits and tags; remove --split and --tag\n"
-    )
-
-
 def test_the_terminal_shows_rank_score_id_and_caption(project):
     lines = run("A yellow square.", "--k", "24").stdout.splitlines()
     assert lines[0] == (
@@ -312,41 +300,35 @@ def test_a_sheet_is_written(project):
         assert sheet.format == "PNG"
 
 
-@pytest.mark.parametrize("words", [(), ("",), (" ", " ")])
-def test_an_empty_query_is_refused(project, words):
-    assert fault(*words) == "Error: the query is empty; describe what the image shows, or name an image\n"
-
-
-def test_a_sentence_of_unknown_words_is_refused(project):
-    assert fault("zebra").startswith("Error: no word of 'zebra' is in the vocabulary; use some of the ")
-
-
-def test_an_unknown_image_name_is_refused_with_a_suggestion(project):
-    assert fault("red-circl.png") == (
-        "Error: 'red-circl.png' is neither a file nor an image id of the catalog "
-        "(did you mean 'red-circle.png'?); to search with a sentence, use plain words\n"
-    )
-
-
-def test_a_sentence_with_by_is_refused(project):
-    assert fault("--by", "fne", "zz") == (
-        "Error: 'zz' is neither a file nor an image id of the catalog "
-        "(ids look like 'blue-circle.png'); name an image\n"
-    )
-
-
-def test_a_kind_of_embedding_that_the_project_does_not_have_is_refused(project):
-    assert fault("--by", "layer", "red-circle.png") == (
-        "Error: features/embeddings: holds embeddings of kind 'fne', not 'layer'; search with --by fne, "
-        "or set embed.kind to layer and run `dvc repro embed`\n"
-    )
-
-
-def test_an_unknown_kind_of_embedding_is_refused(project):
-    assert fault("--by", "model", "red-circle.png") == (
-        "Error: --by: 'model' is not one of 'blocks', 'fne', 'layer', 'plain', 'raw', 'raw_float16', "
-        "'raw_int8', 'sign', 'zscore', 'zscore_int8'\n"
-    )
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([], "the query is empty; describe what the image shows, or name an image"),
+        ([" ", " "], "the query is empty; describe what the image shows, or name an image"),
+        (
+            ["a red circle", "--split", "tset"],
+            "--split: 'tset' is not one of 'train', 'val', 'test', 'gallery'",
+        ),
+        (
+            ["a red circle", "--tag", "crcle", "--split", "test"],
+            "--tag: no image of test has the tag 'crcle'; the catalog has tags such as circle",
+        ),
+        (["a red circle", "--in", "photos", "--split", "test"], "remove --split and --tag"),
+        (["zebra"], "no word of 'zebra' is in the vocabulary; use some of the "),
+        (["red-circl.png"], "(did you mean 'red-circle.png'?); to search with a sentence, use plain words"),
+        (["--by", "fne", "zz"], "(ids look like 'blue-circle.png'); name an image"),
+        (["--by", "layer", "red-circle.png"], "search with --by fne, or set embed.kind to layer and run "),
+        (["--by", "model", "red-circle.png"], "--by: 'model' is not one of 'blocks', 'fne', 'layer', "),
+        (
+            ["red-circle.png", "--in", "photos"],
+            "photos: a folder has no sentences; find similar images with ",
+        ),
+        (["--by", "fne", "red-circle.png", "--explain"], "remove --explain, or --by and --model"),
+        (["a red circle", "--k", "0"], "0 is not in the range x>=1"),
+    ],
+)
+def test_a_search_that_cannot_be_made_is_refused_with_what_helps(project, words, reason):
+    assert reason in fault(*words)
 
 
 def test_images_that_are_only_in_the_store_are_not_searched(project):
@@ -363,19 +345,6 @@ def test_file_names_that_are_not_text_are_escaped(project):
     assert result.exit_code == 0, result.exception
     assert "\udcff.png" in [match["id"] for match in json.loads(result.stdout)["matches"]]
     assert "1 file skipped, not readable as images: [31m.png: the file is empty\n" in result.stderr
-
-
-def test_sentences_cannot_be_searched_in_a_folder(project):
-    assert fault("red-circle.png", "--in", "photos") == (
-        "Error: photos: a folder has no sentences; find similar images with --by fne, or remove --in to "
-        "search the catalog\n"
-    )
-
-
-def test_zero_results_are_refused(project):
-    result = run("a red circle", "--k", "0")
-    assert result.exit_code == 2
-    assert "0 is not in the range x>=1" in result.stderr
 
 
 def test_a_missing_model_is_refused_with_the_command_to_get_it(project):
@@ -559,10 +528,6 @@ def test_each_word_has_the_drop_of_the_score_without_it(project, query):
         expected = scores(found)[match["id"]] - scores(answer(shorter))[match["id"]]
         assert match["words"][1]["drop"] == pytest.approx(expected, abs=1e-6)
     assert f"{words[1]} {match['words'][1]['drop']:+.3f}" in run(query, "--explain", "--k", "1").stdout
-
-
-def test_words_are_left_out_only_where_a_model_reads_a_sentence(project):
-    assert "remove --explain, or --by and --model" in fault("--by", "fne", "red-circle.png", "--explain")
 
 
 def test_a_text_network_reads_the_sentence_without_each_word():

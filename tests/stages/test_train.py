@@ -122,15 +122,6 @@ def test_a_log_gets_a_line_per_epoch(run):
         )
 
 
-def test_half_precision_on_a_cpu_is_refused(run):
-    change_params(Path(), {"train": {"precision": "bfloat16"}})
-    result = run(*READY, "train")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: params.yaml: train.precision is 'bfloat16', which needs a GPU; use 'float32' here\n",
-    )
-
-
 def test_a_run_that_is_terminated_says_so_and_continues_the_next_time(run, monkeypatch):
     run(*READY, "train")
     expected = Path("models/matching/model.safetensors").read_bytes()
@@ -181,19 +172,16 @@ def test_embeddings_standardized_on_another_train_split_are_refused(run):
             ["train"] + ["val"] * 19,
             "the catalog has 1 captioned images in split 'train'; training needs at least 2",
         ),
+        (
+            ["gallery"] * 20,
+            "the catalog has 0 captioned images in split 'train'; training needs at least 2",
+        ),
     ],
 )
 def test_a_split_that_is_too_small_is_refused_before_the_first_step(run, splits, message):
     write_catalog(splits)
     result = run(*READY, "train")
     assert (result.exit_code, result.stderr) == (2, f"Error: {message}; see `catalog` in params.yaml\n")
-
-
-def test_a_collection_without_captions_is_refused(run):
-    write_catalog(["gallery"] * 20)
-    result = run(*READY, "train")
-    assert result.exit_code == 2
-    assert "the catalog has 0 captioned images in split 'train'; training needs at least 2" in result.stderr
 
 
 def trained(result) -> bool:
@@ -326,40 +314,6 @@ def test_pretrained_vectors_that_stay_fixed_are_in_the_model(run):
     assert artifact.lineage["vector_file"]["settings"] == {"file": "glove.txt"}
 
 
-def test_vectors_of_another_length_than_the_models_are_refused(run):
-    glove(Path("glove.txt"), VECTORS)
-    change_params(Path(), {"tokenize": {"vectors": "glove.txt"}})
-    result = run(*READY, "train")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: params.yaml: train.word_dim is 4, but glove.txt has vectors of 2; use -S train.word_dim=2\n",
-    )
-
-
-@pytest.mark.parametrize("method", ["steps", "cca"])
-def test_vectors_that_a_closed_form_ignores_are_refused(run, method):
-    glove(Path("glove.txt"), VECTORS)
-    own = {"method": method, "start": "auto", "text_encoder": "tfidf", "image_head": "linear_bias"}
-    change_params(Path(), {"tokenize": {"vectors": "glove.txt"}, "train": own | {"similarity": "cosine"}})
-    result = run(*READY, "train")
-    other = ", or -S train.text_encoder=gru" if method == "steps" else ""
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: params.yaml: tokenize.vectors is 'glove.txt', but train.cca.text is 'tfidf', which has no "
-        f"use for word vectors; use -S ++train.cca.text=vectors{other}\n",
-    )
-
-
-def test_fixed_words_without_vectors_are_refused(run):
-    change_params(Path(), {"train": {"words": "fixed"}})
-    result = run(*READY, "train")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: params.yaml: train.words is 'fixed', but tokenize.vectors names no vectors; name a file of "
-        "word vectors, or use -S ++train.words=learned\n",
-    )
-
-
 @pytest.mark.parametrize("branch", ["mlp", "mlp_bn_first"])
 def test_branches_train_and_encode(run, branch):
     change_params(
@@ -388,6 +342,44 @@ DUAL_PATH = {
         "gain_rate": 2.0,
     }
 }
+
+
+CLOSED_FORM = {"start": "auto", "text_encoder": "tfidf", "image_head": "linear_bias", "similarity": "cosine"}
+IGNORED = (
+    "tokenize.vectors is 'glove.txt', but train.cca.text is 'tfidf', which has no use for word vectors; use -S "
+    "++train.cca.text=vectors"
+)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "changes", "message"),
+    [
+        (
+            False,
+            {"precision": "bfloat16"},
+            "train.precision is 'bfloat16', which needs a GPU; use 'float32' here",
+        ),
+        (False, {"words": "fixed"}, "of word vectors, or use -S ++train.words=learned"),
+        (True, {}, "train.word_dim is 4, but glove.txt has vectors of 2; use -S train.word_dim=2"),
+        (True, CLOSED_FORM | {"method": "cca"}, IGNORED),
+        (True, CLOSED_FORM | {"method": "steps"}, f"{IGNORED}, or -S train.text_encoder=gru"),
+        (
+            False,
+            DUAL_PATH["train"] | {"text_cnn.positions": 2},
+            "a caption has 3 words, but text encoder 'text_cnn' has 2 positions; use -S ++tokenize.longest=2",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_before_the_first_step(run, vectors, changes, message):
+    if vectors:
+        glove(Path("glove.txt"), VECTORS)
+        change_params(Path(), {"tokenize": {"vectors": "glove.txt"}})
+    change_params(Path(), {"train": changes})
+    result = run(*READY, "train")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.endswith(f"{message}\n")
+    assert not Path("models/matching/model.safetensors").exists()
 
 
 def test_an_instance_loss_leaves_a_classifier_beside_the_model(run):
@@ -437,16 +429,6 @@ def test_a_classifier_that_does_not_fit_into_memory_is_refused_before_the_first_
         "are free; lower train.embed_dim, or use train.instance.classes\n",
     )
     assert not Path("models/matching/model.safetensors").exists()
-
-
-def test_captions_that_are_too_long_are_refused_before_the_first_step(run):
-    change_params(Path(), DUAL_PATH)
-    change_params(Path(), {"train": {"text_cnn.positions": 2}})
-    result = run(*READY, "train")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: a caption has 3 words, but text encoder 'text_cnn' has 2 positions; use -S ++tokenize.longest=2\n",
-    )
 
 
 def test_views_are_drawn_in_training_and_averaged_afterwards(run):
