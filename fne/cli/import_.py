@@ -208,11 +208,7 @@ def import_features(
     of_captions: bool = False,
     similarity: str = "cosine",
 ) -> str:
-    """Import a file, and return what was imported and the next commands as text.
-
-    Args:
-        catalog: the catalog whose images need rows; if None, that of the pipeline, if it exists.
-    """
+    """Import a file, and return what was imported and the next commands as text."""
     check_target(store, CAPTION_FEATURES if of_captions else "activations")
     captions = catalog or CAPTIONS_FILE
     wanted = _wanted(catalog, of_captions)

@@ -109,11 +109,7 @@ def _check_token(host: str, token: str | None) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; who connects before everything is loaded waits.
-
-    Raises:
-        InputError: if the address or the port cannot be used.
-    """
+    """Return a listening socket; who connects before everything is loaded waits."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol named, asyncio sends each part of an answer at once (TCP_NODELAY) and not 40 ms later.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -284,25 +284,24 @@ def added_out(path: Path) -> PipelineOut | None:
     return PipelineOut(path, None, digests.get(path.name), cached=True)
 
 
-def added_paths(path: Path) -> list[Path]:
-    """Return the path, or the folders that it is in, as far as they were added to DVC by hand."""
+def added_path(path: Path) -> Path | None:
+    """Return the path, or the folder that it is in, that was added to DVC by hand."""
     named = [each for each in (path, *path.parents) if each.name]
-    return [each for each in named if each.with_name(f"{each.name}.dvc").is_file()]
+    return next((each for each in named if each.with_name(f"{each.name}.dvc").is_file()), None)
 
 
 def tracked_path(path: Path, root: Path) -> Path | None:
     """Return what DVC tracks as a whole of the project in `root`: a path, or the folder it is in, or None."""
-    above = [each for each in (path, *path.parents) if each.is_relative_to(root)]
-    for each in above:
-        if each.with_name(f"{each.name}.dvc").is_file():
-            return each
+    added = added_path(path)
+    if added and added.is_relative_to(root):
+        return added
     try:
         # What was recorded does not matter here.
         stages = read_stages(pipeline_files(root), lambda name: _read_file(root, name, skip=LOCK))
     except InputError:
         return None
     outs = {(root / out).resolve() for stage in stages for out in stage.declared}
-    return next((each for each in above if each in outs), None)
+    return next((each for each in (path, *path.parents) if each in outs), None)
 
 
 def restore_advice(file: Path) -> str:

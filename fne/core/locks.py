@@ -87,11 +87,7 @@ class FileLock:
 
 @contextmanager
 def locked(path: Path, activity: str, log: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lock while the block runs; wait for it first if another process has it.
-
-    Args:
-        activity: what the owner does meanwhile, for the message of those who wait.
-    """
+    """Hold a lock while the block runs; those who wait log that its owner does this `activity`."""
     lock = FileLock(path)
     logged = False
     while not lock.acquire():

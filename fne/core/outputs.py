@@ -13,11 +13,7 @@ HEAD = 4096
 
 
 def check_output(path: Path, option: str, is_own: Callable[[bytes], bool], *inputs: Path) -> None:
-    """Refuse to replace anything but an earlier output of the same command.
-
-    Args:
-        is_own: tells from the first `HEAD` bytes of a file whether the command wrote it.
-    """
+    """Refuse to replace anything but an earlier output, which `is_own` knows by its first `HEAD` bytes."""
     hint = f"choose another name with {option}, or remove it first"
     with readable_os_errors(path):
         try:

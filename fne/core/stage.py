@@ -109,10 +109,9 @@ def publishing(
     inputs: Iterable[Path],
     outputs: Iterable[Path],
 ) -> Iterator[None]:
-    """Publish outputs at the end of the block, if the settings, inputs and code are the same as now.
+    """Publish outputs at the end of the block, if settings, inputs and code are the same as now.
 
-    Args:
-        paths: keys whose values are inputs.
+    The values of `paths`, which are keys, are inputs, too.
     """
     with reading_once(params):
         content = load_params(params)

@@ -37,11 +37,7 @@ KEPT = (".gitignore", ".dvcignore", README)
 
 
 def project_files(pipelines: Iterable[str], catalog: Mapping[str, Any]) -> dict[str, str]:
-    """Return the files of a new project by their paths.
-
-    Args:
-        catalog: keys of the section `catalog` for a data set of the user; none for the embedded one.
-    """
+    """Return the files of a new project by their paths; without keys of `catalog`, one for the demo."""
     files = {name: _shipped(name) for name in (".gitignore", ".dvcignore")}
     files |= {f"weights/{path.name}": path.read_text() for path in sorted(SHIPPED.glob("weights/*.yaml"))}
     files |= {PARAMS: parameters(catalog), README: readme(), PIPELINE: pipeline("", not catalog)}

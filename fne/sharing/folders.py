@@ -50,11 +50,7 @@ def share_with_group(folder: Path, group: str | None, scratch: Path) -> str:
 
 
 def create_shared_folder(folder: Path, group: str | None) -> None:
-    """Create a folder with a cache and a scratch folder for a group, or join an existing one.
-
-    Args:
-        group: the name of the group; None for a folder that is shared already.
-    """
+    """Create a folder with a cache and a scratch folder for a group; without one, join an existing folder."""
     number = _group(folder, group)
     for path in (folder, folder / CACHE, folder / SCRATCH):
         if path.is_symlink():

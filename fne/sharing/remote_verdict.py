@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 
-from fne.core.dvc import added_paths, is_own_object, open_repo, shared_objects
+from fne.core.dvc import added_path, is_own_object, open_repo, shared_objects
 from fne.sharing.run_cache import RUNS, missing_entries, restorable_results
 from fne.sharing.verify_remote import (
     CACHE_DAMAGED,
@@ -41,14 +41,7 @@ def verify_remote(
     revisions: Sequence[str] = (),
     run_cache: bool = False,
 ) -> RemoteVerdict:
-    """Check that a remote has every object that the project tracks.
-
-    Args:
-        read: also read all contents.
-        repair: send again what is missing or damaged, and check again.
-        revisions: check only what these commits track, not the workspace.
-        run_cache: also check the entries and results of the run cache.
-    """
+    """Check that a remote has every object that the project tracks, with the options of `fne verify`."""
     with open_repo() as repo:
         cache, remote = ObjectStore("the local cache", repo.cache.local), remote_store(repo, name)
         tracked = tracked_outputs(repo, name, revisions, all_commits)
@@ -112,10 +105,10 @@ def _line(fault: Fault, unsent: str | None, name: str) -> str:
     else:
         cached, path = Path(unsent.removesuffix(CACHE_DAMAGED)), shlex.quote(fault.path)
         own = is_own_object(cached)
-        added = added_paths(Path(fault.path))
+        added = added_path(Path(fault.path))
         if added:  # by the user, whose file may be the only intact copy
             remove = f"rm -rf {shlex.quote(str(cached))} && " if own else ""
-            again = f"if {path} is intact: {remove}dvc add {shlex.quote(str(added[0]))}"
+            again = f"if {path} is intact: {remove}dvc add {shlex.quote(str(added))}"
         else:
             removed = shlex.join([str(cached), fault.path] if own else [fault.path])
             again = f"rm -rf {removed} && dvc repro"

@@ -199,11 +199,9 @@ def tracked_outputs(
 def check_objects(
     outputs: Iterable[TrackedOutput], remote: ObjectStore, cache: ObjectStore, read: bool
 ) -> Findings:
-    """Compare a remote with what a project tracks.
+    """Compare a remote with what a project tracks; `read` all contents, or only where sizes leave a doubt.
 
-    Args:
-        cache: the local cache, for listings of folders that the remote lacks.
-        read: read all contents, not only where sizes leave a doubt.
+    The local cache has listings of folders that the remote lacks.
     """
     found = Findings()
     expected: dict[str, int | None] = {}

@@ -209,12 +209,7 @@ def weights_kind(
     opened: Callable[[Path], Artifact] | None = None,
     is_at: Callable[[Path], bool] | None = None,
 ) -> Kind:
-    """Return the kind of files of weights, which are listed by their names and shapes.
-
-    Args:
-        opened: reads what the file is, if that is faster.
-        is_at: where the name of the file does not say it.
-    """
+    """Return the kind of files of weights; `opened` reads what a file is, where that is faster."""
 
     def check(path: Path, done: Done) -> Contents:
         artifact, weights = read(path)
