@@ -25,10 +25,18 @@ class Linear(nn.Linear):
         return linear(input, self.weight, self.bias)
 
 
+def use_fast_linear(model: nn.Module) -> None:
+    """Turn the fully connected layers of a model of others into `Linear`."""
+    for module in model.modules():
+        if type(module) is nn.Linear:
+            module.__class__ = Linear
+
+
 def linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return what `torch.nn.functional.linear` returns."""
     fast = _AVAILABLE and rows.dtype == weight.dtype == torch.float32 and not is_gpu(rows.device)
-    if not fast or torch.is_autocast_enabled("cpu") or not rows.numel() or not weight.numel():
+    odd = rows.dim() < 2 or not rows.numel() or not weight.numel()
+    if not fast or odd or torch.is_autocast_enabled("cpu"):
         return functional.linear(rows, weight, bias)
     with_gradient = rows.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
     if torch.is_grad_enabled() and with_gradient:

@@ -21,10 +21,10 @@ from torch import Tensor
 
 from fne.core.device import download, is_gpu
 from fne.core.errors import InputError
+from fne.core.products import use_fast_linear
 from fne.core.terminal import say
 from fne.extraction.fast_convolutions.crop_sharing import convolve_directly, share_crops, unsupported_reason
 from fne.extraction.fast_convolutions.winograd import numba_unsupported_reason, winograd_convolve
-from fne.extraction.fast_linear import LINEAR_VERSION, use_fast_linear
 from fne.extraction.forward_pass import Network, activations, build_network, crop_activations
 from fne.extraction.layers import CROP
 from fne.extraction.preprocess import CROPS, Resize, normalize, resize_for
@@ -36,7 +36,8 @@ from fne.store.layout import Layer, view_layers
 # Increased whenever the same image would give another row.
 EXTRACTOR_VERSION = 1
 # Increased whenever an algorithm would give other bits; without an entry, an algorithm has its first version.
-ALGORITHM_VERSIONS = {"winograd": 2}
+ALGORITHM_VERSIONS = {"sharing": 1, "winograd": 3}
+LINEAR_VERSION = 1  # of fully connected layers on oneDNN
 PRECISIONS = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 RowFunction = Callable[[Tensor], Tensor]
@@ -125,7 +126,7 @@ def build_extractor(
     if is_timm(settings.backbone) and not is_gpu(device):
         kind["fast_linear"] = LINEAR_VERSION
         for module in network.modules.values():
-            use_fast_linear(module, device)
+            use_fast_linear(module)
     views = len(CROPS[settings.crops](torch.empty(3, CROP, CROP))) if settings.views == "each" else 0
     make_rows = each_view if views else ALGORITHMS[chosen]
     rows = _no_rows if remote else make_rows(network, settings.crops)

@@ -23,8 +23,8 @@ from torch import nn
 from fne.core.device import download, upload
 from fne.core.errors import InputError
 from fne.core.files import check_regular
+from fne.core.products import use_fast_linear
 from fne.core.stat_cache import file_state, remembered_digest
-from fne.extraction.fast_linear import use_fast_linear
 from fne.extraction.text_settings import named_network, needs_transformers
 from fne.store.artifact import Artifact
 from fne.store.layout import Layer
@@ -151,7 +151,7 @@ def open_text_network(
             f"{folder}: '{missing[0]}' is missing ({len(missing)} missing weights); download it again"
         )
     model = model.eval().requires_grad_(False).to(device)
-    use_fast_linear(model, device)
+    use_fast_linear(model)
     positions = _positions(tokenizer, configuration, model)
     padded = str(configuration.model_type).removesuffix("_text_model") in PADDED
     kind = {

@@ -1,11 +1,12 @@
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
-from fne.core.products import Linear, linear, product
+from fne.core.products import Linear, linear, product, use_fast_linear
 
 
-@pytest.mark.parametrize("shape", [(5, 3), (1, 3), (2, 4, 3), (0, 3)], ids=str)
+@pytest.mark.parametrize("shape", [(3,), (5, 3), (1, 3), (2, 4, 3), (0, 3)], ids=str)
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
 def test_values_and_gradients_are_those_of_torch(shape, bias):
     generator = torch.Generator().manual_seed(0)
@@ -48,3 +49,12 @@ def test_a_layer_computes_in_half_precision_where_torch_does():
     with torch.autocast("cpu", torch.bfloat16):
         assert layer(torch.ones(2, 3)).dtype == torch.bfloat16
     assert layer(torch.ones(2, 3)).dtype == torch.float32
+
+
+def test_the_layers_of_a_model_become_fast_and_keep_their_weights():
+    model = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Sequential(nn.Linear(4, 2, bias=False)))
+    values = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    expected, state = model(values), {name: value.clone() for name, value in model.state_dict().items()}
+    use_fast_linear(model)
+    assert [type(each) for each in (model[0], model[2][0])] == [Linear, Linear]
+    torch.testing.assert_close([model(values), model.state_dict()], [expected, state])

@@ -13,10 +13,10 @@ from torch.nn import functional
 
 from fne.core.errors import InputError
 from fne.core.files import file_digest
+from fne.core.products import Linear
 from fne.extraction.cost import plain_flops, time_per_image
-from fne.extraction.extractor import build_extractor
+from fne.extraction.extractor import LINEAR_VERSION, build_extractor
 from fne.extraction.fast_convolutions.crop_sharing import unsupported_reason
-from fne.extraction.fast_linear import LINEAR_VERSION
 from fne.extraction.forward_pass import activations, build_network, crop_activations
 from fne.extraction.networks import build_backbone, find_backbone
 from fne.extraction.settings import is_timm
@@ -204,7 +204,7 @@ def test_shared_crops_of_a_sequential_network_have_the_values_of_plain_ones():
 @pytest.mark.parametrize("name", ["timm/test_vit", "timm/test_convnext"])
 def test_fast_fully_connected_layers_have_the_values_of_those_of_torch(name):
     built, (_, network) = extractor_of(name), random_network(name)
-    assert any("forward" in vars(module) for module in built.network.modules[""].modules())
+    assert any(isinstance(module, Linear) for module in built.network.modules[""].modules())
     images = torch.randn(1, 3, 160, 160, generator=torch.Generator().manual_seed(3))
     assert torch.allclose(built.rows(images)[0], activations(network, images), rtol=1e-4, atol=1e-5)
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fne.core.device import is_gpu
+from fne.core.products import linear
 from fne.extraction.fast_convolutions.strips import (
     Frame,
     Scale,
@@ -31,8 +31,6 @@ from fne.extraction.forward_pass import Network
 # The names of crops that can be shared, and whether they include the mirror image.
 MIRRORED = {"five": False, "ten": True}
 CROPS_PER_IMAGE = 5
-# Units of a fully connected layer per matrix product.
-UNITS = 256
 
 
 @dataclass(frozen=True)
@@ -164,17 +162,8 @@ def _advance(values: SharedCrops | Tensor, step: Step, convolve: Convolve) -> Sh
     if isinstance(module, nn.Conv2d) and is_same_3x3(module):
         (convolution,) = convolve(step, [(values.permute(0, 2, 3, 1).contiguous(), 1)])
         return convolution.permute(0, 3, 1, 2)
-    result: Tensor = _linear(module, values) if isinstance(module, nn.Linear) else module(values)
+    result = linear(values, module.weight, module.bias) if isinstance(module, nn.Linear) else module(values)
     return result.relu_() if step.relu else result
-
-
-def _linear(module: nn.Linear, values: Tensor) -> Tensor:
-    if is_gpu(values.device):
-        result: Tensor = module(values)
-        return result
-    # In parts, because this takes a CPU only two thirds of the time for a layer as large as fc6.
-    parts = [functional.linear(values, weight) for weight in torch.split(module.weight, UNITS)]
-    return torch.cat(parts, dim=1) + (0 if module.bias is None else module.bias)
 
 
 def _mean(values: SharedCrops | Tensor) -> Tensor:
