@@ -27,6 +27,7 @@ from pydantic import Field
 from fne.core.errors import InputError, LinesError
 from fne.core.files import read_bytes
 from fne.core.settings import Section, parse_yaml
+from fne.evaluation.protocols import SCORED
 from fne.store.catalog import Captioned
 
 EXPERTS, CROWD, TABLE = "experts", "crowd", "table"
@@ -185,20 +186,17 @@ def _in_split(
     }
     used, left_out, known = [], [], []
     for pair in pairs:
-        caption = (
-            pair.caption if pair.caption in owners or kind != TABLE else texts.get(pair.caption, pair.caption)
-        )
-        places = {"image": splits.get(pair.image), "caption": splits.get(owners.get(caption, ""))}
-        if pair.image in own and owners.get(caption) in own:
+        caption = pair.caption
+        if kind == TABLE and caption not in owners:
+            caption = texts.get(caption, caption)
+        owner = owners.get(caption, "")
+        if pair.image in own and owner in own:
             used.append((pair, caption))
             continue
-        reason = next(
-            f"{what} is {f'in {split}' if split else 'not in the catalog'}"
-            for what, split in places.items()
-            if (pair.image if what == "image" else owners.get(caption)) not in own
-        )
-        known.append(places["image"])
-        left_out.append((pair.image, pair.caption, reason))
+        what, image = ("caption", owner) if pair.image in own else ("image", pair.image)
+        place = f"in {splits[image]}" if image in splits else "not in the catalog"
+        known.append(splits.get(pair.image))
+        left_out.append((pair.image, pair.caption, f"{what} is {place}"))
     if not used:
         raise InputError(f"{path}: {_nowhere(len(pairs), Counter(filter(None, known)), scored)}")
     grades = np.array([pair.grades for pair, _ in used])
@@ -208,17 +206,11 @@ def _in_split(
 
 
 def _nowhere(pairs: int, splits: Counter[str | None], scored: Sequence[Captioned]) -> str:
-    scored_split = scored[0].split
-    others = [str(split) for split, _ in splits.most_common() if split != scored_split]
-    if others and others[0] in ("test", "val"):
-        return (
-            f"none of its {pairs:,} pairs is in split '{scored_split}', which is scored; "
-            f"{splits[others[0]]:,} are in '{others[0]}'; set evaluate.split to {others[0]}"
-        )
-    return (
-        f"none of its {pairs:,} pairs is in split '{scored_split}', which is scored; "
-        "its images and captions must be those of the data set"
-    )
+    none = f"none of its {pairs:,} pairs is in split '{scored[0].split}', which is scored"
+    other = next((split for split, _ in splits.most_common() if split != scored[0].split), None)
+    if other in SCORED:
+        return f"{none}; {splits[other]:,} are in '{other}'; set evaluate.split to {other}"
+    return f"{none}; its images and captions must be those of the data set"
 
 
 def _package(path: Path, named: Mapping[str, Any], scored: Sequence[Captioned]) -> RightSets:

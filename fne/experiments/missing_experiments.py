@@ -45,11 +45,6 @@ class PlannedExperiment:
     preset: Preset
     seed: int
 
-    @property
-    def title(self) -> str:
-        """The name of the experiment."""
-        return f"{self.preset.name}, seed {self.seed}"
-
     def shell_command(self) -> str:
         """Return the command that queues it in DVC, quoted for a shell."""
         overrides = self.preset.overrides | {"train.seed": self.seed}
@@ -104,7 +99,9 @@ def plan_missing(
         say(f"in DVC's queue: {count} more; `dvc queue start` runs them", err=True)
     if not missing:
         return "nothing is missing"
-    listed = [line for each in missing for line in (f"# {each.title}", each.shell_command())]
+    listed = []
+    for each in missing:
+        listed += [f"# {each.preset.name}, seed {each.seed}", each.shell_command()]
     return "\n".join([*listed, f"# {len(missing)} experiments; queue them, then `dvc queue start` runs them"])
 
 
