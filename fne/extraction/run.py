@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from fne.core.errors import InputError
 from fne.core.progress import Progress, progress
 from fne.core.settings import Runtime
 from fne.core.terminal import say
-from fne.extraction.computer import Computer, Job, Log, open_local
+from fne.extraction.computer import ComputedRows, Computer, Job, Log, open_local
 from fne.extraction.cost import KEPT_BY_DVC, RunStatistics, announcement, format_workers, summary
 from fne.extraction.extractor import Extractor
 from fne.extraction.finished_rows import LockedJournal, Scratch
@@ -102,7 +102,7 @@ def extract(
                             _watch(row, watched, job)
                         # 5. Keep them.
                         found = [files.images[position].sha256 for position in computed.positions]
-                        keep(claims.pop(found, computed.hardware), computed.rows)
+                        keep(claims.pop(found), computed)
                         shown.update(len(found), format_workers(job.statistics))
     job.statistics.seconds = time.perf_counter() - start
     report.log(summary(extractor, job.statistics))
@@ -158,7 +158,6 @@ class _Claim:
     digest: str
     journal: LockedJournal
     missing: set[str]
-    hardware: str = ""
 
 
 class Claims:
@@ -204,9 +203,9 @@ class Claims:
             self._claims |= {digest: _Claim(digest, journal, self._locked[journal]) for digest in missing}
         return [self._untaken.popleft() for _ in range(min(count, len(self._untaken)))], finished
 
-    def pop(self, digests: Sequence[str], hardware: str) -> list[_Claim]:
+    def pop(self, digests: Sequence[str]) -> list[_Claim]:
         """Return the claims of images whose rows were computed."""
-        return [replace(self._claims.pop(digest), hardware=hardware) for digest in digests]
+        return [self._claims.pop(digest) for digest in digests]
 
 
 def wait_for_others(scratch: Scratch, missing: set[str], told: list[str], log: Log) -> list[str]:
@@ -232,12 +231,13 @@ def _watch(row: np.ndarray, watched: list[np.ndarray], job: Job) -> None:
 
 
 @contextmanager
-def _writer(statistics: RunStatistics) -> Iterator[Callable[[list[_Claim], np.ndarray], None]]:
+def _writer(statistics: RunStatistics) -> Iterator[Callable[[list[_Claim], ComputedRows], None]]:
     """Yield a function that writes rows on another thread, so that the computation does not wait for it."""
     writing: deque[Future[None]] = deque()
 
-    def keep(claims: list[_Claim], rows: np.ndarray) -> None:
-        writing.append(writer.submit(write_claimed, claims, rows))
+    def keep(claims: list[_Claim], computed: ComputedRows) -> None:
+        rows = computed.rows
+        writing.append(writer.submit(write_claimed, claims, rows, computed.hardware))
         started = time.perf_counter()
         # Check finished writes immediately: if the disk is full, stop computing.
         while writing and (writing[0].done() or len(writing) * rows.nbytes > UNWRITTEN_BYTES):
@@ -251,10 +251,10 @@ def _writer(statistics: RunStatistics) -> Iterator[Callable[[list[_Claim], np.nd
             each.result()
 
 
-def write_claimed(claims: Sequence[_Claim], rows: np.ndarray) -> None:
-    """Keep rows, and release the locks of journals that miss no more."""
+def write_claimed(claims: Sequence[_Claim], rows: np.ndarray, hardware: str = "") -> None:
+    """Keep rows, computed by this hardware if no other is named; unlock journals that miss no more."""
     for claim, row in zip(claims, rows, strict=True):
-        claim.journal.append(claim.digest, row, claim.hardware)
+        claim.journal.append(claim.digest, row, hardware)
         claim.missing.discard(claim.digest)
         if not claim.missing:
             claim.journal.unlock()

@@ -1,7 +1,7 @@
 """The section `extract`, how weights expect images, and files that name weights; without torch."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
 
@@ -99,12 +99,19 @@ Named = Random | Torchvision | Timm | File
 
 def parse_weights(path: Path) -> Named:
     """Return the content of a YAML file that names weights, or all its faults in one error."""
-    adapter: TypeAdapter[Named] = TypeAdapter(Annotated[Named, Field(discriminator="kind")])
+    examples = "weights/random.yaml and weights/imagenet.yaml"
+    expected = TypeAdapter[Named](Annotated[Named, Field(discriminator="kind")])
+    named: Named = parse_named(path, expected, examples)
+    return named
+
+
+def parse_named(path: Path, expected: TypeAdapter[Any], examples: str) -> Any:
+    """Return the content of a YAML file, or all its faults in one error that names files to look at."""
     try:
-        return adapter.validate_python(read_yaml(path))
+        return expected.validate_python(read_yaml(path))
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise InputError(f"{path}: {faults}; see weights/random.yaml and weights/imagenet.yaml") from None
+        raise InputError(f"{path}: {faults}; see {examples}") from None
 
 
 def named_file(path: Path, named: File | Timm) -> Path:

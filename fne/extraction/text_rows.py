@@ -68,7 +68,7 @@ def extract_text(
                     batch = [claimed[place] for place in places]
                     for digest, row in zip(batch, rows, strict=True):
                         check_finite(row, ids[digest], network.layers, "caption")
-                    write_claimed(claims.pop(batch, ""), rows)
+                    write_claimed(claims.pop(batch), rows)
                     shown.update(len(batch))
                     computed += len(batch)
     if computed:

@@ -4,10 +4,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from fne.core.errors import InputError
-from fne.core.settings import Section, one_of, read_yaml
+from fne.core.settings import Section, one_of
+from fne.extraction.settings import parse_named
 
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -56,12 +57,8 @@ def named_network(place: Path) -> tuple[Path, dict[str, str], str]:
             f"{place}: no such text network; name the folder of a transformer of Hugging Face, or a YAML "
             "file such as weights/minilm.yaml"
         )
-    adapter: TypeAdapter[Package | Hub] = TypeAdapter(Annotated[Package | Hub, Field(discriminator="kind")])
-    try:
-        named = adapter.validate_python(read_yaml(place))
-    except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise InputError(f"{place}: {faults}; see weights/minilm.yaml") from None
+    expected = TypeAdapter[Package | Hub](Annotated[Package | Hub, Field(discriminator="kind")])
+    named = parse_named(place, expected, "weights/minilm.yaml")
     if isinstance(named, Hub):
         return _from_hub(place, named), {"network": named.name, "revision": named.revision}, ""
     found = find_spec(named.package)

@@ -78,7 +78,8 @@ def common_ids(stores: Sequence[Rows], common: bool) -> list[str]:
     sets = [set(rows.ids) for rows in stores]
     everything, shared = set.union(*sets), set.intersection(*sets)
     if not shared:
-        raise InputError(f"{_listing(stores)}: have no id in common; join their rows with --rows")
+        listed = ", ".join(str(rows.artifact.path) for rows in stores)
+        raise InputError(f"{listed}: have no id in common; join their rows with --rows")
     for rows, own in zip(stores, sets, strict=True):
         missing = sorted(everything - own)
         if missing and not common:
@@ -244,7 +245,3 @@ def _joined_shards(
             parts.append(block.astype(dtype, copy=False))
         yield number, chosen, np.concatenate(parts, axis=1)
     check_destination(store)  # again: reading may have taken long
-
-
-def _listing(stores: Sequence[Rows]) -> str:
-    return ", ".join(str(rows.artifact.path) for rows in stores)

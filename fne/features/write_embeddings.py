@@ -25,36 +25,23 @@ SAME_FILES = "have the same files under the same names below catalog.root, or se
 DIGITS = 4  # decimals of the fractions
 
 
-class TernaryFractions:
-    """Counts of -1, 0 and +1 in the rows added so far."""
+def fractions_by_layer(
+    layers: Sequence[Layer], varies: np.ndarray, minus: np.ndarray, plus: np.ndarray, rows: int
+) -> dict[str, dict[str, float]]:
+    """Return, by layer, the fractions `minus`, `zero` and `plus` of its values, and `dead` of its features.
 
-    def __init__(self, layers: Sequence[Layer], varies: np.ndarray) -> None:
-        """Start without rows; features that do not vary among the training images are dead."""
-        self._layers = layers
-        self._varies = varies
-        self._rows = 0
-        self._minus = np.zeros(len(varies), dtype=np.int64)
-        self._plus = np.zeros(len(varies), dtype=np.int64)
-
-    def add(self, rows: np.ndarray) -> None:
-        """Add rows (rows, features) of negative, zero and positive values."""
-        self._rows += len(rows)
-        self._minus += np.count_nonzero(rows < 0, axis=0)
-        self._plus += np.count_nonzero(rows > 0, axis=0)
-
-    def by_layer(self) -> dict[str, dict[str, float]]:
-        """Return the fractions by layer: `minus`, `zero`, `plus` of its values, `dead` of its features."""
-        fractions, start = {}, 0
-        for layer in self._layers:
-            columns = slice(start, start + layer.features)
-            values = max(1, layer.features * self._rows)
-            minus = int(self._minus[columns].sum()) / values
-            plus = int(self._plus[columns].sum()) / values
-            dead = 1 - int(self._varies[columns].sum()) / max(1, layer.features)
-            found = {"minus": minus, "zero": 1 - minus - plus, "plus": plus, "dead": dead}
-            fractions[layer.name] = {name: round(value, DIGITS) for name, value in found.items()}
-            start += layer.features
-        return fractions
+    `minus` and `plus` count such values of each feature in so many rows.
+    """
+    fractions, start = {}, 0
+    for layer in layers:
+        columns = slice(start, start + layer.features)
+        values = max(1, layer.features * rows)
+        below, above = (int(counts[columns].sum()) / values for counts in (minus, plus))
+        dead = 1 - int(varies[columns].sum()) / max(1, layer.features)
+        found = {"minus": below, "zero": 1 - below - above, "plus": above, "dead": dead}
+        fractions[layer.name] = {name: round(value, DIGITS) for name, value in found.items()}
+        start += layer.features
+    return fractions
 
 
 def format_fractions(settings: Mapping[str, Any]) -> list[str]:
@@ -149,8 +136,8 @@ def _embed_shards(
 
     The fractions are known after the last shard, and added to the settings before the manifest is written.
     """
-    fractions = None if embedding.varies is None else TernaryFractions(embedding.layers, embedding.varies)
-    known = frozenset(wanted)
+    known, seen = frozenset(wanted), 0
+    minus, plus = np.zeros((2, sum(layer.features for layer in embedding.layers)), np.int64)
     with progress("embed", len(known), unit=unit) as shown:
         for number, listed in activations.plan().items():
             ids = [row_id for row_id in listed if row_id in known]
@@ -162,8 +149,10 @@ def _embed_shards(
                 parts.append(embedding.transform(block))
                 shown.update(len(chosen))
             rows = np.concatenate(parts)
-            if fractions:
-                fractions.add(rows)
+            if embedding.varies is not None:
+                seen += len(rows)
+                minus += np.count_nonzero(rows < 0, axis=0)
+                plus += np.count_nonzero(rows > 0, axis=0)
             yield number, ids, rows
-    if fractions:
-        recorded["shares"] = fractions.by_layer()
+    if embedding.varies is not None:
+        recorded["shares"] = fractions_by_layer(embedding.layers, embedding.varies, minus, plus, seen)

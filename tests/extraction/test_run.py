@@ -163,7 +163,7 @@ def test_a_journal_is_locked_when_its_first_image_is_taken(scratch, other):
 def test_claims_whose_rows_were_not_written_are_released_after_an_error(scratch, other):
     with pytest.raises(InputError), Claims(scratch, set(DIGESTS)) as claims:
         claims.take(4)
-        claims.pop(DIGESTS[:1], "EPYC")
+        claims.pop(DIGESTS[:1])
         raise InputError("the disk is full")
     assert all(journal.unlock() is None for journal, _, _ in other.claims(DIGESTS))
     assert not other.is_busy(DIGESTS)

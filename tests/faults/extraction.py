@@ -301,11 +301,11 @@ def _extract(store: Path, scratch: Path) -> None:
     """Run the stage in this process, and record each image whose row is written."""
     write = extraction.write_claimed
 
-    def recorded(claims: list[extraction._Claim], rows: np.ndarray) -> None:
+    def recorded(claims: list[extraction._Claim], rows: np.ndarray, hardware: str) -> None:
         for claim, row in zip(claims, rows, strict=True):
             with Path("appended").open("a") as file:
                 file.write(f"{claim.digest}\n")
-            write([claim], row[None])
+            write([claim], row[None], hardware)
 
     extraction.write_claimed = recorded
     # One parameter file per scratch folder: a child killed while it writes a common one would break the next.

@@ -2,7 +2,7 @@ import numpy as np
 
 from fne.features.embeddings import EMBEDDINGS, Choices
 from fne.features.standardize import fit
-from fne.features.write_embeddings import TernaryFractions, format_fractions, write_embeddings
+from fne.features.write_embeddings import format_fractions, fractions_by_layer, write_embeddings
 from fne.store.layout import Layer
 from fne.store.rows import Rows
 from tests.support.features import store
@@ -11,10 +11,8 @@ LAYERS = [Layer("conv", 2), Layer("fc7", 1)]
 
 
 def test_fractions_count_every_value_and_dead_every_feature():
-    fractions = TernaryFractions(LAYERS, np.array([True, False, True]))
-    fractions.add(np.array([[-1, 0, 1], [1, 0, 1]], dtype=np.int8))
-    fractions.add(np.array([[-1, 0, 0]], dtype=np.int8))
-    assert fractions.by_layer() == {
+    rows, varies = np.array([[-1, 0, 1], [1, 0, 1], [-1, 0, 0]]), np.array([True, False, True])
+    assert fractions_by_layer(LAYERS, varies, (rows < 0).sum(axis=0), (rows > 0).sum(axis=0), 3) == {
         "conv": {"minus": 0.3333, "zero": 0.5, "plus": 0.1667, "dead": 0.5},
         "fc7": {"minus": 0.0, "zero": 0.3333, "plus": 0.6667, "dead": 0.0},
     }
