@@ -151,21 +151,8 @@ def images_for_sentence(
     places = _places(snapshot.catalog, space, filters)
     scores = space.score(places, lambda images: snapshot.compare(images, caption))
     true = None if folder else snapshot.by_caption.get(normalized(text))
-    return Answer(
-        found="images",
-        text=text,
-        image=None,
-        file=None,
-        by=MODEL if snapshot.imported is None else IMPORTED,
-        measure=snapshot.similarity,
-        pool=pool.name,
-        candidates=len(places),
-        matches=_matches(space, places, scores, k, pool, true),
-        unknown_words=unknown,
-        unreadable=folder.folder.unreadable if folder else {},
-        splits=_splits(space, places),
-        tag=filters.tag,
-    )
+    by = MODEL if snapshot.imported is None else IMPORTED
+    return _answer(text, by, snapshot.similarity, space, places, scores, k, pool, filters, true, unknown)
 
 
 def sentences_for_image(
@@ -179,19 +166,8 @@ def sentences_for_image(
     scores = space.score(places, lambda captions: snapshot.compare(vector[None], captions))
     # Only an image with captions can have true matches.
     true = {image.id} if image.id is not None and catalog.sentences(image.id) else None
-    return Answer(
-        found="sentences",
-        text=None,
-        image=image.id,
-        file=str(image.file) if image.file else None,
-        by=MODEL if snapshot.imported is None else IMPORTED,
-        measure=snapshot.similarity,
-        pool=catalog.name,
-        candidates=len(places),
-        matches=_matches(space, places, scores, k, catalog, true),
-        splits=_splits(space, places),
-        tag=filters.tag,
-    )
+    by = MODEL if snapshot.imported is None else IMPORTED
+    return _answer(image, by, snapshot.similarity, space, places, scores, k, catalog, filters, true)
 
 
 def explain_sentence(snapshot: Snapshot, text: str, vector: np.ndarray | None) -> list[Word]:
@@ -226,20 +202,9 @@ def similar_images(
         places = places[places != space.places.get(image.id)]
     compare = embedding_similarity(space.store, image.embedding, layer, snapshot.count_bits)
     kind = str(snapshot.embeddings.artifact.settings["kind"])
-    return Answer(
-        found="images",
-        text=None,
-        image=image.id,
-        file=str(image.file) if image.file else None,
-        by=f"{kind}, layer {layer}" if layer else kind,
-        measure="ternary dot product" if space.store.dtype == TERNARY else "cosine",
-        pool=pool.name,
-        candidates=len(places),
-        matches=_matches(space, places, space.score(places, compare), k, pool),
-        unreadable=folder.folder.unreadable if folder else {},
-        splits=_splits(space, places),
-        tag=filters.tag,
-    )
+    by = f"{kind}, layer {layer}" if layer else kind
+    measure = "ternary dot product" if space.store.dtype == TERNARY else "cosine"
+    return _answer(image, by, measure, space, places, space.score(places, compare), k, pool, filters)
 
 
 def describe_image(snapshot: Snapshot, image: EmbeddedImage, wanted: Wanted) -> dict[str, Any]:
@@ -460,34 +425,47 @@ def _splits(space: Space, places: np.ndarray) -> dict[str, int]:
     return {split: count for split, count in zip(SPLITS, counts, strict=True) if count}
 
 
-def _matches(
+def _answer(
+    query: str | EmbeddedImage,
+    by: str,
+    measure: str,
     space: Space,
     places: np.ndarray,
     scores: np.ndarray,
     k: int,
     pool: "CatalogContents | Folder",
+    filters: Filters,
     true: Collection[str] | None = None,
-) -> list[Match]:
+    unknown_words: Sequence[str] = (),
+) -> Answer:
     """Return the `k` best of the rows at `places`, given their scores; `true` are paired with the query."""
-    found = []
+    of_captions = space.ids is not space.images
+    matches = []
     for rank, best in enumerate(top_k(scores, k), start=1):
         place = int(places[best])
         row_id, image = space.ids[place], space.images[place]
         file, sentences = pool.file(image), pool.sentences(image)
-        if space.ids is not space.images:  # captions
+        if of_captions:
             sentences = [sentences[int(row_id.rsplit("#", 1)[1])]]
-        found.append(
-            Match(
-                rank,
-                float(scores[best]),
-                row_id,
-                image,
-                str(file) if file else None,
-                sentences,
-                image in true if true else None,
-            )
-        )
-    return found
+        paired = image in true if true else None
+        path = str(file) if file else None
+        matches.append(Match(rank, float(scores[best]), row_id, image, path, sentences, paired))
+    text, shown = (query, None) if isinstance(query, str) else (None, query)
+    return Answer(
+        found="sentences" if of_captions else "images",
+        text=text,
+        image=shown.id if shown else None,
+        file=str(shown.file) if shown and shown.file else None,
+        by=by,
+        measure=measure,
+        pool=pool.name,
+        candidates=len(places),
+        matches=matches,
+        unknown_words=list(unknown_words),
+        unreadable=pool.unreadable,
+        splits=_splits(space, places),
+        tag=filters.tag,
+    )
 
 
 def _find_caption(snapshot: Snapshot, text: str) -> np.ndarray | None:

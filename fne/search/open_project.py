@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -43,7 +44,8 @@ class CatalogContents:
     captioned: dict[str, Captioned]
     root: Path
     artifacts: list[Artifact]
-    name = "the catalog"
+    name: ClassVar[str] = "the catalog"
+    unreadable: ClassVar[dict[str, str]] = {}  # as a folder has them
 
     @cached_property
     def ids(self) -> list[str]:
