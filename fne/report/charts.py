@@ -17,6 +17,7 @@ from fne.report.sources import LOSS, Direction, History, Series, mean_recall
 LEFT, RIGHT, TOP, BOTTOM = 42, 408, 22, 188  # the plotting area in a picture of 420 x 230, as in charts.html
 MAX_BARS = 8
 PHASE_LABEL_WIDTH = 62  # the text "phase 1"
+LEVEL_LABEL = 18  # the height of a label with its margins
 # Parts of the names of logged metrics, and how the page writes them.
 METRIC_LABELS = {
     "image_to_text": "image → sentences",
@@ -75,6 +76,7 @@ class Level:
     at: float
     kind: str
     label: str
+    label_at: float
 
 
 @dataclass(frozen=True)
@@ -287,7 +289,12 @@ def _learning_curve(name: str, history: History) -> Chart:
             for step in steps
             if step in marked
         ],
-        levels=[Level(y(value), kind, f"{kind} {value:.4g}") for kind, value in levels.items()],
+        levels=[
+            Level(
+                y(value), kind, f"{kind} {value:.4g}", _level_label_height(y(value), map(y, levels.values()))
+            )
+            for kind, value in levels.items()
+        ],
         phases=_phases(history, x),
         best=Tick(x(best), f"best: {unit} {best}") if best in values else None,
         best_label_at=_best_label_height(y(values[best])) if best in values else 0,
@@ -318,6 +325,11 @@ def _curve_chart(
 def _best_label_height(curve_height: float) -> float:
     """Return a height for the label at the end of the plot that is farther from the curve."""
     return TOP + 14 if curve_height > (TOP + BOTTOM) / 2 else BOTTOM - 8
+
+
+def _level_label_height(height: float, levels: Iterable[float]) -> float:
+    """Return a height for the label of a level: above it, unless another level is there."""
+    return height + 14 if any(0 < height - other < LEVEL_LABEL for other in levels) else height - 5
 
 
 def _phases(history: History, x: Scale) -> list[Tick]:

@@ -105,6 +105,11 @@ def test_the_validation_stands_beside_chance_and_baseline_and_no_other_curve_doe
     chance, baseline = (level.at for level in rsum.levels)
     assert TOP <= baseline < rsum.dots[0].y < chance <= BOTTOM
     assert rsum.summary.endswith("chance: 10; baseline: 400")
+    assert all(level.label_at < level.at for level in rsum.levels)
+    close = {"chance": {"rsum": 390.0}, "baseline": {"rsum": 400.0}}
+    _, rsum, _ = learning_curves(replace(read_tables(tmp_path / "history"), levels=close))
+    chance, baseline = rsum.levels
+    assert baseline.label_at < baseline.at < chance.at < chance.label_at
     assert list(loss.levels) == list(mean.levels) == []
 
 
