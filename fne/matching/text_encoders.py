@@ -82,7 +82,7 @@ def of_mean_word(branch: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
     def encoder(words: nn.Embedding, embed_dim: int, settings: Branch) -> nn.Module:
         return MeanOfWords(words, branch(words.embedding_dim, embed_dim, settings))
 
-    return encoder
+    return _described(encoder, "The mean of the word vectors", branch)
 
 
 def of_row(head: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
@@ -91,6 +91,15 @@ def of_row(head: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
     def encoder(words: nn.Embedding, embed_dim: int, settings: Branch | None) -> nn.Module:
         return CaptionHead(head(words.embedding_dim, embed_dim, settings))
 
+    return _described(encoder, "A caption's row", head)
+
+
+def _described(
+    encoder: Callable[..., nn.Module], what: str, branch: Callable[..., nn.Module]
+) -> Callable[..., nn.Module]:
+    """Give an encoder the description that the documentation of the settings prints."""
+    own = (branch.__doc__ or "").partition("\n\n")[0]
+    encoder.__doc__ = f"{what}, through {own[:1].lower()}{own[1:]}"
     return encoder
 
 
