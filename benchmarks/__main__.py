@@ -28,6 +28,7 @@ from benchmarks.text_network import text_network
 from benchmarks.timing import Ratio
 from benchmarks.training_input import training_input
 from benchmarks.training_step import training_step, training_step_order
+from benchmarks.tuning_step import finetuning
 
 README = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- written by make bench -->\n", "<!-- end of make bench -->\n"
@@ -133,6 +134,12 @@ BENCHMARKS = {
         "a training step of a captioner, batch 128, 512 units, 512 word dimensions, 2,540 words",
         "packed `nn.LSTM`, padded cross entropy, the default Adam of torch",
         1.6,
+    ),
+    "finetuning": Benchmark(
+        finetuning,
+        "a step of fine-tuning with a captioner: the last block of VGG16, 32 images, 512 units",
+        "the forward and backward pass of torch through the same layers, without a captioner",
+        0.83,
     ),
     "cider": Benchmark(
         cider,

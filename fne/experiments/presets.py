@@ -54,7 +54,7 @@ LEFT = {
     "tokenize.vectors",
     *(
         f"{name}.{key}"
-        for name in ("finetune", "train", "train_captioner", "train_tagger")
+        for name in ("finetune", "train", "train_captioner", "train_tagger", "tune_captioner", "tune_tagger")
         for key in ("seed", "threads")
     ),
 }
@@ -380,8 +380,8 @@ def _description_preset(paper: str, name: str, dataset: str, following: str) -> 
     if dataset == DEMO:
         overrides |= {key: value for key, value in pipeline["demo"].items() if key in overrides}
     overrides = {key: for_dataset(value, dataset) for key, value in overrides.items()}
-    section = next(key.partition(".")[0] for key in overrides if key.endswith(".epochs"))
-    overrides[f"{section}.patience"] = overrides[f"{section}.epochs"]
+    for key in [each for each in overrides if each.endswith(".epochs")]:
+        overrides[key.replace(".epochs", ".patience")] = overrides[key]
     about_dataset = pipeline.get("notes_for", rules["notes_for"])[dataset]
     notes = [*pipeline["notes"], *rules["notes_of"][name], *about_dataset]
     texts = [rules["notes"][note] for note in notes]
@@ -423,7 +423,11 @@ def _format_value(value: Any) -> str:
 def _main_settings(chosen: Preset) -> str:
     """Return what distinguishes a preset from others of its kind, in one line."""
     if split_address(chosen.name)[0] in description_papers():
-        value = {key.split(".", 1)[1]: setting for key, setting in chosen.overrides.items()}
+        value = {
+            key.split(".", 1)[1]: setting
+            for key, setting in chosen.overrides.items()
+            if not key.startswith("tune_")
+        }
         return (
             f"{pipeline_of(chosen.name):<11}{value['condition']:<10}{value['inject']:<8}{value['cell']:<10}"
             f"units {value['units']:<5}{'+'.join(_listed(value['learns']))}"
