@@ -56,9 +56,9 @@ format: $(VENV)/installed-dev ## Format the code
 	@ruff check --fix
 	@ruff format
 
-docs: $(VENV)/installed-dev ## Write docs/parameters.md and the table of stages
+docs: $(VENV)/installed-dev ## Write docs/parameters.md, and the tables of stages and packages
 	@python -m tests.support.parameters
-	@python -m tests.support.stage_table
+	@python -m tests.support.generated_tables
 
 bench: $(VENV)/installed-dev ## Run all benchmarks
 	@python -m benchmarks

@@ -1,1 +1,1 @@
-"""Evaluation of a trained model by the protocols of the papers."""
+"""Evaluation: metrics, protocols of the papers, intervals, baselines, agreement with people."""

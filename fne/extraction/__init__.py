@@ -1,1 +1,1 @@
-"""Extraction of the activations of all layers of a network for every image."""
+"""Activations of all layers for every image or caption: networks, weights, fast convolutions, Ray."""

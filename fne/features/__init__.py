@@ -1,1 +1,1 @@
-"""From activations to image embeddings."""
+"""From activations to image embeddings; stores that are imported, exported and joined."""

@@ -1,1 +1,1 @@
-"""Fine-tuning: the image network is trained together with the model, from pixels."""
+"""Fine-tuning: the image network is trained with a model of matching, tags or captions."""

@@ -1,1 +1,1 @@
-"""The report page of a run: its settings, its results and examples."""
+"""The pages: settings, results and examples of runs, comparisons and studies."""

@@ -32,6 +32,7 @@ from fne.core.settings import load_params, read_yaml
 from fne.core.stage import listed_settings
 from tests.support.imports import ROOT
 from tests.support.projects import SMALL, change_params
+from tests.support.stages import COMMANDS
 
 WORLD: dict[str, dict[str, Any]] = {
     **SMALL,
@@ -223,7 +224,7 @@ def run(stage: str, delay: float = 0, meanwhile: Callable[[], None] | None = Non
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
             sys.stdout = sys.stderr = file  # tests have put others there
-            import_module(f"stages.{stage}").main(arguments(stage))
+            import_module(f"stages.{stage}").main(COMMANDS[stage].split())
         except SystemExit as ended:
             code = int(ended.code or 0)
         except BaseException:
@@ -237,18 +238,11 @@ def run(stage: str, delay: float = 0, meanwhile: Callable[[], None] | None = Non
     return os.waitstatus_to_exitcode(status), Path("printed").read_text()
 
 
-def arguments(stage: str) -> list[str]:
-    """Return the arguments that the pipeline file gives to a stage."""
-    pipeline = ROOT / ("pipelines/demo/dvc.yaml" if stage == "render" else "dvc.yaml")
-    commands = YAML(typ="safe").load(pipeline)["stages"][stage]["cmd"]
-    return (commands if isinstance(commands, str) else commands[-1]).split()[3:]
-
-
 def paths(stage: str) -> tuple[list[Path], list[Path]]:
     """Return the inputs and outputs of a stage."""
     command = import_module(f"stages.{stage}").main
     names = [each for each in command.params if isinstance(each, click.Argument)]
-    positional, options = arguments(stage), []
+    positional, options = COMMANDS[stage].split(), []
     if "--reader" in positional:
         at = positional.index("--reader")
         positional, options = positional[:at], positional[at + 1 :]

@@ -43,8 +43,9 @@ from fne.store.verify import kind_at
 from fne.text.vocabulary import read_vocabulary
 from stages.extract import main as stage
 from tests.support.imports import ROOT
-from tests.support.projects import SMALL, change_params, small_project
+from tests.support.projects import SMALL, change_params, quick_project
 from tests.support.projects import dvc as run_dvc
+from tests.support.stages import COMMANDS
 
 PRELOADED = (dvc.repo, torchvision)
 FORMATS = ("JPEG", "PNG", "GIF", "TIFF", "BMP", "WEBP")
@@ -61,16 +62,12 @@ def extraction_project(images: int) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shutil.copy(ROOT / "params.yaml", folder)
-        quick = {
-            "backbone": "alexnet",
-            "crops": "center",
-            "weights": "two.safetensors",
-            "input": "torchvision",
+        own = {
+            "render": {"images": images, "side": 32},
+            "extract": SMALL["extract"] | {"weights": "two.safetensors", "input": "torchvision", "shards": 5},
+            "embed": {"source": "store"},  # where the extraction writes
         }
-        change_params(
-            folder, SMALL | {"render": {"images": images, "side": 32}, "extract": quick | {"shards": 5}}
-        )
-        change_params(folder, {"embed": {"source": "store"}})  # where the extraction writes
+        change_params(folder, SMALL | own)
         generator = torch.Generator().manual_seed(0)
         shapes = {"features.0": (64, 3, 11, 11), "features.3": (192, 64, 5, 5)}
         weights = {
@@ -78,15 +75,8 @@ def extraction_project(images: int) -> Iterator[Path]:
         }
         biases = {f"{each}.bias": torch.zeros(shape[0]) for each, shape in shapes.items()}
         save_file(weights | biases, folder / "two.safetensors")
-        _run_stage(folder, "render", "data/demo", "data/demo_judgments.txt")
-        _run_stage(
-            folder,
-            "catalog",
-            "data/images.jsonl",
-            "data/captions.jsonl",
-            "data/rejects.csv",
-            "data/catalog.json",
-        )
+        _run_stage(folder, "render")
+        _run_stage(folder, "catalog")
         yield folder
 
 
@@ -198,14 +188,7 @@ def images(files: int, seed: int) -> None:
             folder, {"catalog": {"root": "photos", "max_rejects": files}, "runtime": {"workers": 2}}
         )
         start = time.perf_counter()
-        done = _run_stage(
-            folder,
-            "catalog",
-            "data/images.jsonl",
-            "data/captions.jsonl",
-            "data/rejects.csv",
-            "data/catalog.json",
-        )
+        done = _run_stage(folder, "catalog")
         seconds = time.perf_counter() - start
         assert "Traceback" not in done.stdout + done.stderr
         accepted = len(read_images(folder / "data/images.jsonl")[0])
@@ -226,7 +209,7 @@ def artifacts(flips: int, truncations: int, seed: int) -> None:
     """Flip bits in all kinds of artifacts and truncate them; check that each is refused by name."""
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
-        folder = small_project(Path(name))
+        folder = quick_project(Path(name))
         run_dvc(folder, "repro")
         before = Path.cwd()
         os.chdir(folder)
@@ -287,9 +270,9 @@ def _read_rows(store: Path) -> None:
     rows.read(rows.ids)
 
 
-def _run_stage(folder: Path, stage: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run_stage(folder: Path, stage: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", f"stages.{stage}", *arguments]
+    command = [sys.executable, "-m", f"stages.{stage}", *COMMANDS[stage].split()]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=3600
     )

@@ -74,6 +74,14 @@ def small_project(folder: Path) -> Path:
     return folder
 
 
+def quick_project(folder: Path) -> Path:
+    """Copy the project with few images and a training of a moment, where it does not matter what was learned."""
+    small_project(folder)
+    change_params(folder, {"render": {"images": 40}, "train": {"epochs": 2}})
+    commit(folder)
+    return folder
+
+
 def change_params(folder: Path, changes: dict[str, dict[str, object]], name: str = "params.yaml") -> None:
     """Change keys of the parameter file that has them, or of another one; nested ones as `-S` names them."""
     yaml = YAML()

@@ -16,7 +16,7 @@ import pytest
 from fne.datasets.demo.dataset import Render, describe_dataset
 from tests.support.commands import fne
 from tests.support.imports import ROOT
-from tests.support.projects import change_params, commit, dvc, environment, git, small_project
+from tests.support.projects import commit, dvc, environment, git, quick_project
 from tests.support.search import draw
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -99,10 +99,7 @@ def commands() -> list[tuple[str, str]]:
 def project(tmp_path_factory) -> Path:
     """A project of forty drawn images in which `dvc repro` has finished, with what the documents assume."""
     home = tmp_path_factory.mktemp("home")
-    folder = small_project(home / "project")
-    change_params(folder, {"render": {"images": 40}, "train": {"epochs": 2}})
-    for optional in ("captioning", "tagging"):  # as committed, they are of the demo with other parameters
-        (folder / "pipelines" / optional / "dvc.lock").unlink(missing_ok=True)
+    folder = quick_project(home / "project")
     dvc(folder, "repro")
     commit(folder)
     git(folder, "tag", "v1.0")

@@ -16,7 +16,7 @@ from fne.extraction.finished_rows import Scratch
 from fne.sharing.folders import create_shared_folder
 from fne.sharing.remote_verdict import verify_remote
 from tests.support.imports import ROOT
-from tests.support.projects import change_params, commit, dvc, git, small_project, stages_run
+from tests.support.projects import commit, dvc, git, quick_project, stages_run
 from tests.support.servers import NAME, Remote
 
 
@@ -24,9 +24,7 @@ from tests.support.servers import NAME, Remote
 def team(tmp_path_factory) -> Path:
     """A finished project, pushed to a bare repository and to a folder."""
     top = tmp_path_factory.mktemp("team")
-    project = small_project(top / "first")
-    # What is shared matters here, not what was learned.
-    change_params(project, {"render": {"images": 40}, "train": {"epochs": 2}})
+    project = quick_project(top / "first")
     Remote(str(top / "objects"), top / "objects").attach(project)
     dvc(project, "repro")
     commit(project)

@@ -12,7 +12,7 @@ from fne.core.settings import parse_yaml
 from fne.matching.model_file import read_model_file
 from fne.store.history import read_history_seal
 from fne.store.verify import verify_artifacts
-from tests.support.projects import change_params, commit, dvc, environment, git, small_project
+from tests.support.projects import commit, dvc, environment, git, quick_project
 
 MODEL = "models/matching/model.safetensors"
 
@@ -33,8 +33,7 @@ def recorded(project: Path, lock: str) -> tuple[float, float]:
 
 
 def test_no_experiment_records_settings_that_it_did_not_use(tmp_path, monkeypatch):
-    project = small_project(tmp_path / "project")
-    change_params(project, {"render": {"images": 40}, "train": {"epochs": 2}})
+    project = quick_project(tmp_path / "project")
     dvc(project, "repro")
     commit(project)
     first = experiment(

@@ -1,8 +1,10 @@
-"""Write the table of stages in `docs/formats.md` from the pipeline files.
+"""Write the table of stages in `docs/formats.md` from the pipeline files, and the packages in `CONTRIBUTING.md`.
 
-`python -m tests.support.stage_table` writes it, and so does `make docs`. A test compares the two.
+`python -m tests.support.generated_tables` writes them, and so does `make docs`. A test compares the two.
 """
 
+import ast
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,6 @@ from ruamel.yaml import YAML
 
 from tests.support.imports import ROOT
 
-PAGE = ROOT / "docs/formats.md"
 BEGIN, END = "<!-- written by make docs -->\n", "<!-- end of make docs -->\n"
 # What a parameter names by default, in terms of the stage that makes it.
 DEFAULTS = {
@@ -25,19 +26,28 @@ for folder in sorted((ROOT / "pipelines").iterdir()):
         FILES.append(off if off.exists() else folder / "dvc.yaml")
 
 
-def page() -> str:
-    """Return the text of the page with the current table."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    return before + BEGIN + table() + END + rest.partition(END)[2]
+def page(path: Path) -> str:
+    """Return the text of a page with the current table."""
+    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    return before + BEGIN + PAGES[path]() + END + rest.partition(END)[2]
 
 
-def table() -> str:
+def packages() -> str:
+    """Return a row per package, with the first line of its docstring."""
+    rows = ["| package | holds |", "|---|---|"]
+    for path in sorted(ROOT.glob("fne/*/__init__.py")):
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        rows.append(f"| `fne/{path.parent.name}/` | {text.splitlines()[0]} |")
+    return "\n".join(rows) + "\n"
+
+
+def stages() -> str:
     """Return a row per stage, with the stages whose outputs it reads and what it writes."""
     pipelines = {path: YAML(typ="safe").load(path)["stages"] for path in FILES}
-    makers = {out: name for stages in pipelines.values() for name in stages for out in outs_of(stages[name])}
+    makers = {out: name for listed in pipelines.values() for name in listed for out in outs_of(listed[name])}
     rows = ["| stage | what it does | after | writes |", "|---|---|---|---|"]
-    for path, stages in pipelines.items():
-        for name, stage in stages.items():
+    for path, listed in pipelines.items():
+        for name, stage in listed.items():
             place = path.parent.relative_to(ROOT).as_posix()
             shown = f"`{name}`" if place in (".", "pipelines/demo") else f"`{place}`: `{name}`"
             read = [f"`{each}`" for each in needed(stage, makers)]
@@ -60,5 +70,11 @@ def outs_of(stage: dict[str, Any]) -> list[str]:
     return [name for each in listed for name in ([each] if isinstance(each, str) else each)]
 
 
+PAGES: dict[Path, Callable[[], str]] = {
+    ROOT / "docs/formats.md": stages,
+    ROOT / "CONTRIBUTING.md": packages,
+}
+
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    for path in PAGES:
+        path.write_text(page(path), encoding="utf-8")
