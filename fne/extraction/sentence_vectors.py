@@ -26,6 +26,7 @@ from fne.extraction.text_networks import (
     first_line,
     network_modules,
     open_text_network,
+    pooled,
 )
 from fne.store.artifact import Artifact, merge
 from fne.store.rows import Rows, rewrite_origin
@@ -146,10 +147,7 @@ def _module(kind: str, folder: Path) -> Callable[[Tensor], Tensor]:
             ]
         )
         if len(named) == 1 and named[0] in POOLING:
-            taken = POOLING[named[0]]
-            return lambda values: (
-                values.mean(dim=1) if taken == "mean" else values[:, 0 if taken == "first" else -1]
-            )
+            return lambda values: pooled(values, POOLING[named[0]])
         raise InputError(f"{folder}: pools by {', '.join(named) or 'nothing'}, expected {', '.join(POOLING)}")
     activation = str(configuration.get("activation_function", "Identity")).rpartition(".")[2]
     if kind == "Dense" and activation in ACTIVATIONS and (folder / "model.safetensors").is_file():

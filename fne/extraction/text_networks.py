@@ -94,7 +94,7 @@ class TextNetwork:
         """Return the rows (sentences, features) of at most `BATCH` sentences with equally many tokens."""
         filled = [*numbers, *[numbers[0]] * (BATCH - len(numbers))]
         states = self.hidden_states(filled)
-        parts = [_taken(state, token) for state in states for token in self.tokens]
+        parts = [pooled(state, token) for state in states for token in self.tokens]
         found: np.ndarray = download(torch.cat(parts, dim=1)[: len(numbers)]).numpy()
         return found
 
@@ -170,13 +170,10 @@ def open_text_network(
             states = network.hidden_states(numbers)
     except FAULTS as error:
         raise InputError(f"{folder}: cannot read a sentence ({first_line(error)})") from None
-    network.layers.extend(
-        Layer(f"block{number}" if number else "embeddings", state.shape[2])
-        if token == MEAN
-        else Layer(f"{f'block{number}' if number else 'embeddings'}:{token}", state.shape[2])
-        for number, state in enumerate(states)
-        for token in tokens
-    )
+    for number, state in enumerate(states):
+        block = f"block{number}" if number else "embeddings"
+        names = [block if token == MEAN else f"{block}:{token}" for token in tokens]
+        network.layers.extend(Layer(name, state.shape[2]) for name in names)
     return network
 
 
@@ -234,7 +231,8 @@ def _counts(file: Path) -> bool:
     return file.suffix in SUFFIXES and file.is_file()
 
 
-def _taken(state: torch.Tensor, token: str) -> torch.Tensor:
+def pooled(state: torch.Tensor, token: str) -> torch.Tensor:
+    """Return the mean over the tokens of each sentence, or its first or last token."""
     return state.mean(dim=1) if token == MEAN else state[:, 0 if token == "first" else -1]  # noqa: S105
 
 
