@@ -43,7 +43,8 @@ def compare(a: str, others: tuple[str, ...], html: Path | None, queries: int, fo
     The test images are resampled to estimate how much each metric and their difference vary, with
     the same samples for both. Experiments that differ only in train.seed count as seeds of one
     experiment. With fewer than five seeds on a side, it does not say which one is better.
-    In a ranking, experiments that the test images cannot separate share a rank.
+    In a ranking, experiments that the test images cannot separate share a rank. Tags and captions that
+    both runs recorded are compared on the images of the scored split.
     Nothing is fetched from a remote: run `dvc fetch -A` first if the cache lacks a run.
     """
     if html:
