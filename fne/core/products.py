@@ -51,8 +51,13 @@ def product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _linear(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    mapped: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
+    mapped: Tensor = torch.ops.mkldnn._linear_pointwise(_dense(rows), _dense(weight), bias, "none", [], "")
     return mapped
+
+
+def _dense(matrix: Tensor) -> Tensor:
+    """Return a matrix, or a copy if it has gaps as slices of columns have: oneDNN needs minutes for them."""
+    return matrix if matrix.is_contiguous() or matrix.mT.is_contiguous() else matrix.contiguous()
 
 
 class _Linear(torch.autograd.Function):
