@@ -102,11 +102,17 @@ DESCRIBING = weights_kind(
     lambda path: read_describing_file(path).artifact,
     _is_describing_model,
 )
-TAGS = Kind("tags.jsonl", _check_tags, lambda path: Contents(read_tagged(path).artifact), _describe_tags)
+TAGS = Kind(
+    "tags.jsonl",
+    _check_tags,
+    lambda path: Contents(read_tagged(path).artifact),
+    _describe_tags,
+    lambda path: path.name in ("tags.jsonl", "tuned_tags.jsonl"),
+)
 WRITTEN = Kind(
     "written captions",
     lambda path, _: _open_written(path),
     _open_written,
     _describe_written,
-    lambda path: path.name == "captions.jsonl" and names_format(path, CAPTIONS_FORMAT),
+    lambda path: path.suffix == ".jsonl" and names_format(path, CAPTIONS_FORMAT),
 )

@@ -135,5 +135,7 @@ def _check_baseline(path: Path, done: Done) -> Contents:
 BASELINE = Kind("baseline.json", _check_baseline, _open_baseline, _describe)
 TRAINING = Kind("training.json", _check, None, _training("training", "train"))
 TUNING = Kind("tuning.json", _check, None, _training("fine-tuning", "pipelines/finetuning/dvc.yaml"))
-TAG_METRICS = Kind("tags.json", _check, None, _describe_tags)
+TAG_METRICS = Kind(
+    "tags.json", _check, None, _describe_tags, lambda path: path.name in ("tags.json", "tuned_tags.json")
+)
 METRICS = Kind(".json", _check, None, _describe)

@@ -76,9 +76,10 @@ def test_a_tuned_network_sees_other_concepts_and_its_files_say_what_they_are_mad
     assert fixed.keys() == tuned.keys()
     assert fixed != tuned
     assert artifact.lineage[kind]["digest"] == file.artifact.digest == seal.artifact.lineage[kind]["digest"]
-    for command in ("verify", "inspect"):
-        result = CliRunner().invoke(fne, [command, f"models/tuned_{kind}.safetensors"])
-        assert result.exit_code == 0, result.output
+    for path in (f"models/tuned_{kind}.safetensors", f"annotations/tuned_{DESCRIBING[kind]}.jsonl"):
+        for command in ("verify", "inspect"):
+            result = CliRunner().invoke(fne, [command, path])
+            assert result.exit_code == 0, result.output
 
 
 def test_a_new_photo_is_described_with_the_tuned_network(kind):
