@@ -1,8 +1,24 @@
+from pathlib import Path
+
 import pytest
 import torch
 
 from fne.core.errors import InputError
-from fne.finetuning.tuned_network import BIASES, FIRST, GAINS, WEIGHTS, trained_taps
+from fne.extraction.forward_pass import build_network, concatenate_layers, run_modules
+from fne.extraction.networks import build_backbone, find_backbone
+from fne.extraction.settings import TORCHVISION
+from fne.extraction.weights import Weights
+from fne.finetuning.tuned_network import (
+    BIASES,
+    FIRST,
+    GAINS,
+    WEIGHTS,
+    TunedNetwork,
+    layers_read,
+    rows_of,
+    trained_taps,
+)
+from fne.store.artifact import Artifact
 from tests.support.finetuning import tuned_network
 
 
@@ -112,3 +128,31 @@ def test_layers_are_trained_from_the_first_to_the_one_that_the_model_reads():
 def test_a_layer_that_cannot_be_the_first_is_refused(first, message):
     with pytest.raises(InputError, match=f"params.yaml: finetune.first.* {message}"):
         trained_taps("alexnet", "conv2", first)
+
+
+@pytest.mark.parametrize("name", ["alexnet", "resnet18", "timm/test_resnet", "timm/test_vit"])
+def test_any_network_is_trained_and_built_again_from_its_file(name):
+    """Two layers of it, each scaled to length one; the plain network computes the same rows."""
+    if name.startswith("timm/"):
+        pytest.importorskip("timm")
+    torch.manual_seed(0)
+    backbone, device = find_backbone(name), torch.device("cpu")
+    weights = Weights(Artifact(Path(name), "weights", ""), build_backbone(name).state_dict(), TORCHVISION)
+    extraction = {"backbone": name, "layers": "all", "activations": "post_relu"}
+    embedding = {"kind": "blocks", "layers": "last:2", "rows": "none"}
+    _, kept = layers_read(weights, extraction, embedding)
+    network = build_network(name, weights, device, layers=kept)
+    scaled = rows_of(embedding, [layer.features for layer in network.layers])
+    taps = trained_taps(name, kept[-1], kept[0])
+    besides = weights.state if name.startswith("timm/") else {}
+    tuned = TunedNetwork(network, taps, scaled, 2, backbone.taps[0].weighted, besides)
+    pixels = torch.rand(3, 3, backbone.side, backbone.side)
+    rows = tuned(pixels)
+    (rows * torch.randn_like(rows)).sum().backward()
+    trained = [each for own in tuned.trained_kinds().values() for each in own]
+    assert trained
+    assert all(each.grad is not None for each in trained)
+    state = Weights(weights.artifact, tuned.full_state(), TORCHVISION)
+    again = build_network(name, state, device, layers=layers_read(state, extraction, embedding)[1])
+    _, values = run_modules(again, pixels, list(again.modules))
+    assert torch.allclose(rows, scaled(concatenate_layers(again, values)), atol=1e-5)
