@@ -491,7 +491,7 @@ def _untunable(sections: Mapping[str, Any], section: str) -> Iterator[str]:
         from fne.finetuning.tuned_network import trained_taps  # torch: slow to import
 
         try:
-            # Of several layers, the last one is known once there are weights.
+            # The last one of several layers is known once there are weights.
             last = embed.layer if embed.kind in ONE_LAYER else ""
             trained_taps(extract.backbone, last, tuning.first, section)
         except InputError as error:

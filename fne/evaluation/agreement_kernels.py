@@ -113,6 +113,6 @@ def rank_right(scores: np.ndarray, bounds: np.ndarray, right: np.ndarray, ranks:
             own, before = scores[query, right[each]], np.int32(0)
             for column in range(scores.shape[1]):
                 before += np.int32(scores[query, column] >= own)
-            for other in range(each + 1, bounds[query + 1]):  # of equal right ones, the last is the first
+            for other in range(each + 1, bounds[query + 1]):  # the last of equal right ones is the first
                 before -= np.int32(right[other] >= 0 and scores[query, right[other]] == own)
             ranks[each] = before

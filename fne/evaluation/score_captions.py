@@ -50,7 +50,7 @@ class CaptionScores:
     warning: str | None  # what is wrong with the captioner, if anything
     notes: list[str]  # about the figures, for the reader
     meteor_missing: str | None  # why there is no METEOR
-    validation: dict[str, dict[str, float]] = field(default_factory=dict)  # of `validation_levels`
+    validation: dict[str, dict[str, float]] = field(default_factory=dict)  # see `validation_levels`
 
     @property
     def best_baseline(self) -> str:

@@ -115,7 +115,7 @@ class TagResults:
     tags: list[TagRow]  # the concepts, then the true tags that are none
     image_f1: dict[str, float]  # F1 of the main answer in percent, by image id
     confusions: list[tuple[str, str, int]]
-    validation: dict[str, dict[str, float]]  # of `validation_levels`
+    validation: dict[str, dict[str, float]]  # see `validation_levels`
 
     @property
     def answers(self) -> list[str]:

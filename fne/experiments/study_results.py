@@ -188,7 +188,7 @@ def find_result(
 
 
 def collect(study: Study, folder: Path, samples: int = SAMPLES) -> StudyResults:
-    """Read the results of a study; a mixture of images or states is refused, and so is no finished cell."""
+    """Read the results of a study; mixtures of images or states are refused, and studies without a result."""
     kept, training_runs = _finished(study, folder)
     if not kept:
         raise InputError(f"{folder}: no cell is finished yet; use `fne study run {study.path}`")

@@ -37,7 +37,7 @@ from fne.store.layout import Layer, view_layers
 EXTRACTOR_VERSION = 1
 # Increased whenever an algorithm would give other bits; without an entry, an algorithm has its first version.
 ALGORITHM_VERSIONS = {"sharing": 1, "winograd": 3}
-LINEAR_VERSION = 1  # of fully connected layers on oneDNN
+LINEAR_VERSION = 1  # fully connected layers on oneDNN
 PRECISIONS = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 RowFunction = Callable[[Tensor], Tensor]

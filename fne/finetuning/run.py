@@ -49,7 +49,7 @@ class Places:
 
     images: Path
     weights: Path
-    statistics: Path  # of the activations, which are read for z-scores
+    statistics: Path  # those of the activations, for z-scores
     root: Path
 
 

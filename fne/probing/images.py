@@ -13,7 +13,7 @@ from fne.text.vocabulary import Tokenize, choose_words
 
 LEAST = 5  # training images of a label that is probed
 JUDGED = 0.2  # fraction of a gallery that judges layers, at most
-# The words of every caption as numbers, by the caption's id; 0 is no word.
+# The words of every caption as numbers, by the caption's id; 0 stands for none.
 Words = Mapping[str, Sequence[int]]
 
 
