@@ -31,7 +31,8 @@ def compare(a: str, others: tuple[str, ...], html: Path | None, queries: int, fo
     """Compare two experiments: settings, metrics, curves and queries. Rank three or more.
 
     A, B and so on are names of experiments, Git revisions, or 'workspace', the current state, which is
-    the default for B. NAME:tuned is the fine-tuned model of NAME.
+    the default for B. NAME:tuned is the fine-tuned model of NAME, with what its tuned taggers and
+    captioners wrote.
 
     \b
       fne compare HEAD                                   the last commit and the workspace

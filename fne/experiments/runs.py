@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -57,7 +57,7 @@ from fne.store.checksums import parse_metrics, parse_settings
 WORKSPACE = "workspace"
 METRICS = "metrics/retrieval.json"
 RANKS = "metrics/ranks.h5"
-IMPORTED = "imported"
+IMPORTED, TUNED = "imported", "tuned"
 BASELINE = "metrics/baseline.json"
 TRAINING = "metrics/training.json"
 TUNING = "metrics/tuning.json"
@@ -96,7 +96,7 @@ class Results:
 RESULTS = Results(METRICS, RANKS, DEFAULT)
 # Further results of a run, by what stands behind its name, such as `NAME:tuned`.
 VARIANTS = {
-    "tuned": Results("metrics/tuned.json", "metrics/tuned_ranks.h5", "finetuning", "evaluate_tuned"),
+    TUNED: Results("metrics/tuned.json", "metrics/tuned_ranks.h5", "finetuning", "evaluate_tuned"),
     IMPORTED: Results(
         "metrics/imported.json",
         "metrics/imported_ranks.h5",
@@ -105,6 +105,11 @@ VARIANTS = {
         ("catalog", IMPORTED, "evaluate"),
     ),
 }
+# The results of tuned taggers and captioners, which belong to `NAME:tuned`, too.
+TUNED_DESCRIPTIONS = (
+    Results("metrics/tuned_tags.json", "", "tuned_tagging"),
+    Results("metrics/tuned_captions.json", "", "tuned_captioning"),
+)
 
 
 @dataclass(frozen=True)
@@ -160,6 +165,12 @@ class Run:
         return json.dumps([sections, [self.hashes.get(path) for path in inputs]], sort_keys=True)
 
 
+def tuned_path(path: str) -> str:
+    """Return where a tuned tagger or captioner has what the one before it has at a path."""
+    place = PurePosixPath(path)
+    return str(place.with_name(f"{TUNED}_{place.name}"))
+
+
 def is_tuned(settings: Settings) -> bool:
     """Return whether the image network of a run was fine-tuned."""
     return bool(settings.get("finetune"))
@@ -185,7 +196,12 @@ class DescribedRun:
         """A key that is equal for runs that differ only in the seed of the training."""
         own = {key: value for key, value in self.settings.get(self.section, {}).items() if key != "seed"}
         image = {name: self.settings.get(name, {}) for name in ("catalog", "extract", "embed")}
-        return json.dumps([own, image, self.catalog], sort_keys=True)
+        return json.dumps([own, image, self.catalog, self.tuning], sort_keys=True)
+
+    @property
+    def tuning(self) -> dict[str, Any]:
+        """How the image network was tuned together with the model; empty if it was not."""
+        return self.settings.get(self.section.replace("train", "tune"), {})
 
 
 class RecordedRuns:
@@ -245,31 +261,36 @@ class RecordedRuns:
         """Return the run of an experiment, of a revision, or of `WORKSPACE`; an error lists what there is.
 
         `NAME:tuned` names the results of the model with the fine-tuned image network, `NAME:imported` those
-        of imported vectors.
+        of imported vectors. If only a tagger or captioner was tuned, `NAME:tuned` has the matching of `NAME`.
         """
-        found = self._read(name)
+        found = self._read(name) or self._with_tuned_descriptions(name)
         if found is None:
             metrics = _variant(name)[1].metrics
             raise InputError(f"'{name}' has no finished run ({metrics} and {LOCK}); {self._available_runs()}")
         return found
 
     def described_runs(self, metrics: str, section: str) -> Iterator[DescribedRun]:
-        """Yield the work tree and all experiments that recorded a metrics file about descriptions."""
+        """Yield the work tree and all experiments that recorded a metrics file about descriptions.
+
+        `NAME:tuned` is the run of the model that was tuned together with the image network.
+        """
+        pipeline = pipeline_of_section(section)
+        fixed = Results(metrics, "", pipeline)
+        tuned = Results(tuned_path(metrics), "", f"{TUNED}_{pipeline}")
         for name in (WORKSPACE, *self.experiments):
             read = self._file_reader(name)
-            content = read(metrics)
-            if content is None:
-                continue
-            found = self._recorded(name, read, Results(metrics, "", pipeline_of_section(section)))
-            if found is None:
-                continue
-            settings, _, hashes = found
-            try:
-                results = next(iter(parse_metrics(content).values()))
-            except (*UNREADABLE, StopIteration):
-                continue
-            if isinstance(results, dict):
-                yield DescribedRun(name, section, settings, results, hashes.get(CAPTIONS))
+            for each, which in ((name, fixed), (f"{name}:{TUNED}", tuned)):
+                content = read(which.metrics)
+                found = None if content is None else self._recorded(name, read, which)
+                if content is None or found is None:
+                    continue
+                settings, _, hashes = found
+                try:
+                    results = next(iter(parse_metrics(content).values()))
+                except (*UNREADABLE, StopIteration):
+                    continue
+                if isinstance(results, dict):
+                    yield DescribedRun(each, section, settings, results, hashes.get(CAPTIONS))
 
     @property
     def _cache(self) -> Path:
@@ -320,6 +341,14 @@ class RecordedRuns:
         return Run(
             name, settings, results, started, hashes, ranks, counts, digests, baseline, validation, given
         )
+
+    def _with_tuned_descriptions(self, name: str) -> Run | None:
+        """Return a run under the name `NAME:tuned` if only its taggers or captioners were tuned."""
+        source, which = _variant(name)
+        found = self._read(source) if which == VARIANTS[TUNED] else None
+        read = self._file_reader(source)
+        describes = found and any(self._recorded(source, read, each) for each in TUNED_DESCRIPTIONS)
+        return replace(found, name=name) if found and describes else None
 
     def _recorded(
         self, name: str, read: Read, which: Results
@@ -567,7 +596,9 @@ def _effective(
     """Return the settings of a run, which lock files must not contradict, and which of them files say."""
     settings: Settings = {}
     said: set[str] = set()
-    for file in dict.fromkeys([settings_file(DEFAULT), settings_file(pipeline)]):
+    # A tuned tagger or captioner starts from that of another pipeline.
+    before = pipeline.removeprefix(f"{TUNED}_")
+    for file in dict.fromkeys(map(settings_file, (DEFAULT, before, pipeline))):
         content = _current(read, file, hashes)
         if content is None:
             raise InputError(f"its {file} is not what {LOCK} records; run `dvc repro`")

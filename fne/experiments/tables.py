@@ -481,8 +481,8 @@ def _describe_system(run: DescribedRun) -> str:
     shown = [
         str(keys[key]) for key in ("condition", "inject", "cell", "order", "concept_loss") if key in keys
     ]
-    learns = keys.get("learns", [])
-    return ", ".join([*shown, "+".join(learns if isinstance(learns, list) else [learns])])
+    learns, tuned = keys.get("learns", []), ["network fine-tuned"] * bool(run.tuning)
+    return ", ".join([*shown, "+".join(learns if isinstance(learns, list) else [learns]), *tuned])
 
 
 def _summary(found: Sequence[Result]) -> tuple[Numbers, Numbers | None]:

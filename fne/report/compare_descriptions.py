@@ -1,7 +1,8 @@
 """Tags and captions of two runs side by side, with a paired bootstrap over the images that both describe.
 
 Only images of the split that was scored count: a file may also describe images that a model learned from. A
-run without such a file, or two runs with the same one, have nothing to compare.
+run without such a file, or two runs with the same one, have nothing to compare. What `NAME:tuned` says is
+what its tuned taggers and captioners wrote.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,12 +17,14 @@ from fne.core.settings import Section
 from fne.describing.annotations import read_tagged, read_written
 from fne.describing.concepts import recorded_source
 from fne.describing.data import reference_sentences
-from fne.describing.settings import CAPTIONER, TAGGER, TrainCaptioner, TrainTagger, WriteCaptions, WriteTags
+from fne.describing.model_file import BEFORE
+from fne.describing.settings import CAPTIONER, TAGGER
 from fne.evaluation.metrics.caption_metrics import cider_d
 from fne.evaluation.paired import SAMPLES, SEED, Difference, difference
+from fne.experiments.effective_settings import SECTIONS
 from fne.experiments.grids import Grid
-from fne.experiments.runs import CAPTIONS, RecordedRuns, Run, read_or_warn
-from fne.report.facts import flatten
+from fne.experiments.runs import CAPTIONS, TUNED, RecordedRuns, Run, read_or_warn, tuned_path
+from fne.report.facts import flatten, settings_of
 from fne.store.artifact import Artifact
 from fne.store.catalog import Captioned, read_captions
 from fne.store.checksums import read_metrics
@@ -78,8 +81,9 @@ def compare_descriptions(project: RecordedRuns, a: Run, b: Run, count: int) -> l
         return []
     found = []
     for kind in KINDS:
-        paths = [project.file(run, kind.file) for run in (a, b)]
-        if a.hashes.get(kind.file) == b.hashes.get(kind.file) or not all(paths):
+        files = [_place(run, kind.file) for run in (a, b)]
+        paths = [project.file(run, file) for run, file in zip((a, b), files, strict=True)]
+        if a.hashes.get(files[0]) == b.hashes.get(files[1]) or not all(paths):
             continue
         split = _scored_split(project, a, kind)
         captioned = {each.id: each for each in read_captions(catalog)[0] if each.split == split}
@@ -152,7 +156,6 @@ class Kind:
     score: str
     digits: int
     model: str
-    sections: tuple[type[Section], type[Section]]  # that train the model, and that write
     read: Callable[[Path, Mapping[str, Captioned]], Side]
 
 
@@ -164,7 +167,6 @@ KINDS = (
         "F1",
         1,
         TAGGER,
-        (TrainTagger, WriteTags),
         read_tags,
     ),
     Kind(
@@ -174,15 +176,18 @@ KINDS = (
         "CIDEr-D",
         3,
         CAPTIONER,
-        (TrainCaptioner, WriteCaptions),
         read_sentences,
     ),
 )
 
 
+def _place(run: Run, path: str) -> str:
+    return tuned_path(path) if run.name.endswith(f":{TUNED}") else path
+
+
 def _scored_split(project: RecordedRuns, run: Run, kind: Kind) -> str:
     """Return the split that a run scored; the usual one if its scores are not here."""
-    path = project.file(run, kind.scores)
+    path = project.file(run, _place(run, kind.scores))
     found = read_or_warn(lambda: read_metrics(path, "run `dvc repro`"), kind.scores) if path else None
     settings = (found or {}).get("made_with")
     return str(settings.get("split", USUAL_SPLIT)) if isinstance(settings, dict) else USUAL_SPLIT
@@ -190,15 +195,18 @@ def _scored_split(project: RecordedRuns, run: Run, kind: Kind) -> str:
 
 def _changes(kind: Kind, a: Artifact, b: Artifact) -> list[Change]:
     """Return the settings of training and writing that differ, as the files record them."""
-    train, write = kind.sections
 
     def recorded(file: Artifact) -> dict[str, str]:
-        made = {f"train_{kind.model}": (train, file.lineage.get(kind.model, {}).get("settings", {}))}
-        made[f"write_{kind.name}"] = (write, file.settings)
+        model = settings_of(file.lineage, kind.model)
+        made = {f"train_{kind.model}": model}
+        if BEFORE[kind.model] in file.lineage:
+            trained = settings_of(file.lineage, BEFORE[kind.model])
+            made = {f"train_{kind.model}": trained, f"tune_{kind.model}": model}
+        made[f"write_{kind.name}"] = file.settings
         return {
             f"{name}.{key}": text
-            for name, (section, settings) in made.items()
-            for key, text in flatten(_only(settings, section)).items()
+            for name, settings in made.items()
+            for key, text in flatten(_only(settings, SECTIONS[name])).items()
         }
 
     before, after = recorded(a), recorded(b)

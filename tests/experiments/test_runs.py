@@ -68,6 +68,40 @@ sections = {name: load_section(file, name, schema) for name, schema in PIPELINES
 write_settings(Path(settings_file("finetuning")), file, "finetuning", sections, Path(".fne"))
 """
 
+TAGGING = """
+stages:
+  {section}:
+    wdir: ../..
+    cmd: python describing.py {pipeline} {tuned}
+    params:
+      - pipelines/{pipeline}/params.yaml: [{section}]
+    deps: [{read}]
+    outs:
+      - {tuned}tags.jsonl
+      - annotations/{tuned}tags.jsonl
+      - metrics/{pipeline}_settings.json:
+          cache: false
+    metrics:
+      - metrics/{tuned}tags.json:
+          cache: false
+"""
+DESCRIBING = """
+import sys
+from pathlib import Path
+from fne.core.settings import load_section
+from fne.experiments.effective_settings import PIPELINES, settings_file, write_settings
+from fne.store.checksums import write_metrics
+
+pipeline, tuned = sys.argv[1], "".join(sys.argv[2:])
+file = Path("pipelines", pipeline, "params.yaml")
+sections = {name: load_section(file, name, schema) for name, schema in PIPELINES[pipeline].items()}
+write_settings(Path(settings_file(pipeline)), file, pipeline, sections, Path(".fne"))
+for path in (Path(f"{tuned}tags.jsonl"), Path(f"annotations/{tuned}tags.jsonl")):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(file.read_text())
+write_metrics(Path(f"metrics/{tuned}tags.json"), {"test": {"path": {"class_f1": 1.0}}})
+"""
+
 
 def file(**results) -> bytes:
     return seal_metrics(results).encode()
@@ -241,6 +275,42 @@ def test_a_tuned_model_is_a_run_of_its_own_until_the_model_before_it_is_another(
     assert caught.value.message == (
         "'workspace:tuned' has no finished run (metrics/tuned.json and dvc.lock); available: workspace, second"
     )
+
+
+def test_a_tuned_tagger_is_a_run_until_the_tagger_before_it_is_another(folder):
+    (folder / "describing.py").write_text(DESCRIBING)
+    for pipeline, keys in (
+        ("tagging", "train_tagger: {units: 8}"),
+        ("tuned_tagging", "tune_tagger: {epochs: 2}"),
+    ):
+        place = folder / "pipelines" / pipeline
+        place.mkdir(parents=True)
+        (place / "params.yaml").write_text(f"{keys}\n")
+        tuned = "" if pipeline == "tagging" else "tuned_"
+        read = "tags.jsonl" if tuned else "data/captions.jsonl"
+        text = TAGGING.format(pipeline=pipeline, tuned=tuned, read=read, section=keys.partition(":")[0])
+        (place / "dvc.yaml").write_text(text)
+    dvc(folder, "repro", "--quiet", "pipelines/tuned_tagging/dvc.yaml")
+
+    def described():
+        with open_runs(folder) as found:
+            return list(found.described_runs("metrics/tags.json", "train_tagger"))
+
+    before, tuned = described()
+    assert (before.name, tuned.name) == ("workspace", "workspace:tuned")
+    assert before.settings["train_tagger"] == tuned.settings["train_tagger"]
+    assert (before.tuning, tuned.tuning["epochs"]) == ({}, [2])
+    assert before.experiment != tuned.experiment
+    with open_runs(folder) as found:
+        matching, of_tuned = found.run(WORKSPACE), found.run("workspace:tuned")
+        assert (of_tuned.name, of_tuned.experiment) == ("workspace:tuned", matching.experiment)
+        assert found.file(of_tuned, "annotations/tuned_tags.jsonl") is not None
+    assert names(folder) == ["workspace", "second"]
+    (folder / "pipelines/tagging/params.yaml").write_text("train_tagger: {units: 9}\n")
+    dvc(folder, "repro", "--quiet", "pipelines/tagging/dvc.yaml")
+    assert [each.name for each in described()] == ["workspace"]
+    with open_runs(folder) as found, pytest.raises(InputError, match="'workspace:tuned' has no finished run"):
+        found.run("workspace:tuned")
 
 
 def test_metrics_that_differ_from_the_lock_are_ignored(folder):

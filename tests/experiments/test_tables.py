@@ -419,6 +419,18 @@ def test_own_runs_have_rows_of_their_own_with_means_over_seeds():
     assert own.rows == expected
 
 
+def test_a_run_with_a_tuned_network_is_no_seed_of_the_run_before_and_says_so():
+    runs = [described("a", 0, 50.0), described("a:tuned", 0, 60.0)]
+    runs[1].settings["tune_tagger"] = {"epochs": 5}
+    rows = description_table("semantic/1", runs)[1].rows
+    assert [(row[0], row[1].rpartition(", ")[2]) for row in rows] == [
+        ("a path", "separately+jointly"),
+        ("a top_3", "separately+jointly"),
+        ("a:tuned path", "network fine-tuned"),
+        ("a:tuned top_3", "network fine-tuned"),
+    ]
+
+
 def test_without_own_runs_there_is_only_the_printed_table():
     assert len(description_table("semantic/2", [])) == 1
 

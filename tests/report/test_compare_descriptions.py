@@ -121,6 +121,32 @@ def test_settings_that_trained_or_wrote_differ_without_results(project):
     ]
 
 
+def test_a_tuned_run_says_what_its_tuned_models_wrote(project):
+    """Of the run `b`, the files before the fine-tuning stay, and are not what it says."""
+    kind, name = KINDS[1], "b:tuned"
+    place = project.root / name / "annotations/tuned_captions.jsonl"
+    place.parent.mkdir(parents=True)
+    written = [Written(each, (WrittenSentence("a whale", -1.0, -1.0, True),), {}) for each in IDS]
+    before = {"digest": text_digest("before"), "settings": {"units": 128, "seed": 3}}
+    tuned = {"digest": text_digest("tuned"), "settings": {"units": 128, "seed": 7, "crop_share": 0.5}}
+    write_written(place, written, {}, {"captioner": tuned, "captioner_before": before})
+    b = project.run("b")
+    project.named[name] = replace(b, name=name, hashes=b.hashes | {"annotations/tuned_captions.jsonl": "t"})
+    write_metrics(
+        project.root / name / "metrics/tuned_caption_intervals.json", {"made_with": {"split": "test"}}
+    )
+    [found] = compare_descriptions(project, project.run(name), b, 5)
+    assert (found.kind, found.split, found.difference.a) == (kind.name, "test", 0)
+    assert {each.key: each.a for each in found.changes} == {
+        "train_captioner.units": "128",
+        "train_captioner.seed": "3",
+        "tune_captioner.seed": "7",
+        "tune_captioner.crop_share": "0.5",
+    }
+    tables = [each.title for each in grids(compare_runs(project, name, "b"))]
+    assert tables == ["Settings that differ", "Captions of 4 images of the split test"]
+
+
 def test_only_images_of_the_scored_split_count(project):
     records = read_captions(project.root / "captions.jsonl")[0]
     moved = [replace(each, split="val" if each.id < IDS[2] else "test") for each in records]
