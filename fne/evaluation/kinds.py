@@ -27,7 +27,8 @@ def _describe(path: Path) -> Lines:
         return []  # not metrics of a stage
     splits = read_metrics(path, "run `dvc repro`")
     try:
-        return [line for split, metrics in splits.items() for line in _table(path, split, metrics)]
+        tables = [(split, metrics) for split, metrics in splits.items() if not split.startswith("made_")]
+        return [line for split, metrics in tables for line in _table(path, split, metrics)]
     except FAULTS:
         return []  # not a table of metrics
 

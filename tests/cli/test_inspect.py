@@ -154,6 +154,12 @@ def test_figures_that_say_too_much_or_too_little_carry_a_warning(folder, split, 
     assert said.startswith(f"  Warning: {warning}; ")
 
 
+def test_the_metrics_of_the_baseline_come_as_a_table_too(folder):
+    values = figures(50, 62.2, median_rank=4.0, mean_rank=5.25)
+    write_metrics(folder / "m.json", {"test_full": values, "made_with": {"dim": 512}, "made_from": {}})
+    assert "  sum of recalls 120.0 of 600; chance 62.2" in inspect("m.json")
+
+
 def test_training_metrics_say_how_the_training_went(folder):
     went = {"best_epoch": 3, "epochs": 12, "updates": 1200, "started": False, "collapsed": True}
     write_metrics(folder / "training.json", {"validation": figures(50, 62.2)} | went)
