@@ -143,7 +143,7 @@ def test_encode_reads_once_per_block(pairs, monkeypatch):
         blocks_of_captions = list(encode.encode_captions(matcher, pairs, caption_ids))
         assert gpu.downloads == len(blocks) + len(blocks_of_captions)
         assert {each.device.type for each in (*blocks, *blocks_of_captions)} == {"cpu"}
-    assert torch.equal(torch.cat(blocks), expected)
+    torch.testing.assert_close(torch.cat(blocks), expected)  # products of a CPU round otherwise
 
 
 def store(path, ids, seed):
