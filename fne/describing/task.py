@@ -133,7 +133,11 @@ class DescribingTask:
 
     def warning(self, phase: int, points: Sequence[Point]) -> str | None:
         """Detect a tagger or captioner that writes the same for all images."""
-        return self.validation.warning(self._objective.learns[phase], points)
+        found = self.validation.warning(self._objective.learns[phase], points)
+        # The section of a fine-tuning has no `rows`: the model before has chosen.
+        rows = "" if "network" in self.trained else f"use {self.section}.rows=standardized, "
+        remedy = f"let it train longer, {rows}or try another {self.section}.learning_rate"
+        return f"{found}; {remedy}" if found else None
 
     def terms(self) -> list[str]:
         """Return the names of the losses that the running phase learns from."""

@@ -82,10 +82,7 @@ class TagValidation:
         images = len(self._examples)
         if learns == "concept_head" or images < 2 or len(recent) < TAGS_IN_A_ROW or max(recent) > 1:
             return None
-        return (
-            f"the tagger ignores the images: it writes the same tags for all {images} validation images; let "
-            "it train longer, use train_tagger.rows=standardized, or try another train_tagger.learning_rate"
-        )
+        return f"the tagger ignores the images: it writes the same tags for all {images} validation images"
 
     def summary(self, best: Point) -> str:
         """Describe the validation of the weights that training kept."""
@@ -152,8 +149,7 @@ class CaptionValidation:
         count = round(recent[-1] * len(self.positions))
         return (
             f"the captioner ignores the images: {count} different caption{'s' if count > 1 else ''} for "
-            f"{len(self.positions)} validation images; let it train longer, use "
-            "train_captioner.rows=standardized, or try another train_captioner.learning_rate"
+            f"{len(self.positions)} validation images"
         )
 
     def summary(self, best: Point) -> str:

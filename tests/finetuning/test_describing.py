@@ -23,6 +23,7 @@ from fne.finetuning.describing import plan_of, read_inputs
 from fne.finetuning.run import Places, open_start
 from fne.finetuning.settings import TuneCaptioner, TuneTagger
 from fne.store.rows import Rows
+from fne.training.best_epoch import Point, Scores
 from fne.training.loop import Trainer, step_generator
 from tests.support.finetuning import DESCRIBING, TUNED, write_describing_project
 from tests.support.imports import ROOT
@@ -234,6 +235,13 @@ def test_a_phase_trains_what_it_says(project):
     assert names == [head, ["network", *head], ["decoder"], ["network", "decoder", *head]]
     rates = {group.name: group.rate for group in task.parameter_groups()}
     assert rates == {"network": pytest.approx(20.0), "decoder": 1.0, "concept_head": pytest.approx(0.2)}
+
+
+def test_a_warning_names_the_keys_of_its_own_section(project, kind):
+    task, scores = project(kind)().task, Scores({"distinct": 1.0, "distinct_captions": 0.0})
+    warning = task.warning(-1, [Point(1, 1, 1.0, {}, scores)] * 5)
+    assert warning.endswith(f"; let it train longer, or try another tune_{kind}.learning_rate")
+    assert "train_" not in warning
 
 
 def test_the_announced_time_has_all_steps_and_validations(project, monkeypatch):
