@@ -38,6 +38,8 @@ def serve(params: Path, folder: Path | None, model: str, host: str, port: int, t
       fne serve                     open http://127.0.0.1:8000
       fne serve --in ~/photos       also search a folder of photos; it is indexed meanwhile
 
+    With --model tuned, tuned taggers and captioners describe photos where there are any; the page says which.
+
     The page needs no network. The same is available as JSON: see /openapi.json. Only this machine can
     connect. To let others connect, give another --host, and a token in the environment variable FNE_TOKEN.
     """

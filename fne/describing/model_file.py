@@ -83,6 +83,11 @@ class DescribingFile:
     vocabulary: Vocabulary
     weights: dict[str, np.ndarray]  # by their names in the `DescribingModel`; not those of a tuned network
 
+    @property
+    def is_tuned(self) -> bool:
+        """Whether its image network was trained together with it."""
+        return BEFORE.get(self.artifact.name) in self.artifact.lineage
+
     def load(self) -> "DescribingModel":
         """Return the model."""
         import torch  # torch: slow to import

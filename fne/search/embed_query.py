@@ -7,7 +7,7 @@ refused. Importing this module takes seconds, so it is imported only where it is
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -161,6 +161,7 @@ class Network:
     embedder: Embedder  # computes embeddings like those of the catalog
     reader: Embedder  # computes what the model reads: the same, unless the image network was tuned
     matcher: Matcher | None
+    describing: Mapping[str, Embedder] = field(default_factory=dict)  # of tuned models, by names in `PARTS`
 
     def embed(self, sha256: str, picture: Picture) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the embedding (features) of a photo and its vector (dim), if any; keep no activations."""
@@ -171,6 +172,10 @@ class Network:
         read = embedded if same else self.reader.embed_picture(sha256, picture)
         return embedded, embed_rows(self.matcher, read[None])[0]
 
+    def rows_of_tuned(self, sha256: str, picture: Picture) -> dict[str, np.ndarray]:
+        """Return what each tuned tagger and captioner reads of a photo (features)."""
+        return {name: each.embed_picture(sha256, picture) for name, each in self.describing.items()}
+
     def vectors(self, images: Sequence[ExternalImage]) -> np.ndarray:
         """Return the vectors (images, dim) of image files; there must be a model."""
         assert self.matcher
@@ -178,7 +183,9 @@ class Network:
 
     def warm_up(self) -> None:
         """Embed an empty photo, so that the first real one does not wait for compilers and libraries."""
-        self.embed("", new_picture("RGB", (WARM_UP_SIDE, WARM_UP_SIDE)))
+        picture = new_picture("RGB", (WARM_UP_SIDE, WARM_UP_SIDE))
+        self.embed("", picture)
+        self.rows_of_tuned("", picture)
 
     def embedding_source(self, dtype: str, watch: Watch | None = None) -> RowSource:
         """Return what computes the embeddings of a folder's photos."""
@@ -202,9 +209,11 @@ def open_network(
     embeddings: Artifact | None,
     model: tuple[Matcher, Artifact] | None,
     threaded: bool = False,
+    describing: Mapping[str, Artifact] | None = None,
 ) -> Network:
     """Load what computes embeddings like some, and vectors of a model, tuned or not; one of them is given.
 
+    `describing` has tuned taggers and captioners, whose networks are loaded, too.
     With `threaded`, several threads may ask for rows, such as a photo of a visitor and the index of a folder:
     they take turns by batches.
     """
@@ -217,16 +226,17 @@ def open_network(
         found = open_embedder(origin, *files, runtime, project.scratch, extractor)
         return replace(found, extractor=_one_at_a_time(found.extractor, lock)) if threaded else found
 
+    def opened_tuned(origin: Artifact) -> Embedder:
+        return opened(origin, tuned_extractor(origin, runtime)[0])
+
     embedder = opened(embeddings) if embeddings else None
+    tuned = {name: opened_tuned(each) for name, each in (describing or {}).items()}
     if model is None:
         assert embedder
-        return Network(embedder, embedder, None)
+        return Network(embedder, embedder, None, tuned)
     matcher, origin = model
-    reader = embedder
-    if origin.name == MODELS[0]:
-        reader = opened(origin, tuned_extractor(origin, runtime)[0])
-    reader = reader or opened(origin)
-    return Network(embedder or reader, reader, matcher)
+    reader = opened_tuned(origin) if origin.name == MODELS[0] else embedder or opened(origin)
+    return Network(embedder or reader, reader, matcher, tuned)
 
 
 def open_model_network(project: Project, artifact: Artifact) -> Network:
@@ -237,12 +247,17 @@ def open_model_network(project: Project, artifact: Artifact) -> Network:
     return open_network(project, None, (matcher, origin))
 
 
-def open_served_network(project: Project, embeddings: Artifact | None, model: Artifact | None) -> Network:
-    """Load the network of a server's snapshot, with the very model that it has loaded."""
+def open_served_network(
+    project: Project,
+    embeddings: Artifact | None,
+    model: Artifact | None,
+    describing: Mapping[str, Artifact] | None = None,
+) -> Network:
+    """Load the network of a server's snapshot, with the very models that it has loaded."""
     found = read_model(model.path) if model else None
     if model and found and found[1].digest != model.digest:
         raise InputError(f"{model.path} has been replaced; the new artifacts are loaded in a moment")
-    return open_network(project, embeddings, found, threaded=True)
+    return open_network(project, embeddings, found, threaded=True, describing=describing)
 
 
 def sentence_reader(project: Project, origin: Artifact, model: Artifact | None) -> Reader:

@@ -9,7 +9,7 @@ With the default model nothing here imports torch, which takes longer than a who
 for a new image, and for any other text encoder or similarity.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -207,8 +207,13 @@ def similar_images(
     return _answer(image, by, measure, space, places, space.score(places, compare), k, pool, filters)
 
 
-def describe_image(snapshot: Snapshot, image: EmbeddedImage, wanted: Wanted) -> dict[str, Any]:
-    """Return what the tagger and the captioner say about an image, as far as there are such models."""
+def describe_image(
+    snapshot: Snapshot, image: EmbeddedImage, wanted: Wanted, tuned_rows: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """Return what the tagger and the captioner say about an image, as far as there are such models.
+
+    Those that were tuned with their networks read rows of their own (features), by their names in `PARTS`.
+    """
     if not snapshot.describing or image.embedding is None or snapshot.embeddings is None:
         raise AbsentError("; ".join(snapshot.notes) or "no model describes images")
     record = snapshot.catalog.captioned.get(image.id) if image.id else None
@@ -216,10 +221,9 @@ def describe_image(snapshot: Snapshot, image: EmbeddedImage, wanted: Wanted) -> 
     store, row = snapshot.embeddings.store, image.embedding[None]
     values = unpack(row, store.features) if store.dtype == TERNARY else row
     parts = [PARTS[name] for name in snapshot.describing]
-    files = list(snapshot.describing.values())
-    return describe_rows(parts, files, [described], [values.astype(np.float32)] * len(parts), wanted)[
-        0
-    ].values
+    rows = [tuned_rows[name][None] if name in tuned_rows else values for name in snapshot.describing]
+    files, rows = list(snapshot.describing.values()), [each.astype(np.float32) for each in rows]
+    return describe_rows(parts, files, [described], rows, wanted)[0].values
 
 
 def encode_sentence(text: str, vocabulary: Vocabulary) -> EncodedSentence:

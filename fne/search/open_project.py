@@ -7,7 +7,7 @@ which is imported where it is used.
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -318,7 +318,8 @@ QueryImage = CatalogImage | ExternalImage
 class EmbeddedImage:
     """The image of a query with what it is compared by: an embedding as stored, a vector in the joint space.
 
-    Only a photo that the catalog does not have records its size in pixels here.
+    Only a photo that the catalog does not have records here its size in pixels, and what tuned taggers and
+    captioners read of it, by their names in `PARTS`.
     """
 
     id: str | None
@@ -328,6 +329,7 @@ class EmbeddedImage:
     vector: np.ndarray | None = None
     width: int | None = None
     height: int | None = None
+    tuned_rows: Mapping[str, np.ndarray] | None = None
 
 
 def parse_query(argument: str, catalog: CatalogContents, images_only: bool = False) -> QueryImage | str:

@@ -34,7 +34,7 @@ from fne.matching.numpy_model import (
 )
 from fne.matching.word_removal import Encoder
 from fne.search.bit_planes import ternary_products
-from fne.search.describe_photo import PARTS
+from fne.search.describe_photo import PARTS, TUNED_PARTS
 from fne.search.open_project import (
     IMPORTED,
     MATCHING,
@@ -275,7 +275,9 @@ def load_snapshot(params: Path, model: str = MATCHING) -> Snapshot:
         raise InputError(f"{params}: there is nothing to search yet: {'; '.join(notes)}")
     lineage = merge(*artifacts)
     describing = {}
-    for name, part in PARTS.items():
+    for name, fixed in PARTS.items():
+        tuned = TUNED_PARTS[name]
+        part = tuned if model == TUNED and project.path(tuned.model).exists() else fixed
         path = project.path(part.model)
         if not path.exists() or embeddings is None:
             notes.append(f"no {' and '.join(part.says)}; `dvc repro {part.pipeline}` makes {part.model}")
@@ -284,6 +286,10 @@ def load_snapshot(params: Path, model: str = MATCHING) -> Snapshot:
             file_of_part = part.read(path)
             merge(*artifacts, file_of_part.artifact)
             describing[name] = file_of_part
+            if model == TUNED and part is fixed:
+                notes.append(
+                    f"{name} are those of the fixed network; `dvc repro {tuned.pipeline}` makes {tuned.model}"
+                )
         except InputError as error:
             notes.append(f"no {' and '.join(part.says)}: {error.message}")
     digests = [artifact.digest for artifact in artifacts]
@@ -311,7 +317,7 @@ def fingerprint(params: Path, model: str = MATCHING) -> tuple[tuple[str, int, in
         project.path("data/captions.jsonl"),
         project.vocabulary,
         project.model,
-        *(project.path(part.model) for part in PARTS.values()),
+        *(project.path(part.model) for part in (*PARTS.values(), *TUNED_PARTS.values())),
         *stores,
         *(store / MANIFEST for store in stores),
     ]

@@ -19,8 +19,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import resources
 from importlib.metadata import version
+from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
@@ -39,7 +41,7 @@ from fne.matching.word_removal import levels
 from fne.report.facts import ancestors, feature_source
 from fne.search import engine
 from fne.search.answer import Answer
-from fne.search.decode_process import Decoder, RefusedError
+from fne.search.decode_process import Decoder, Picture, RefusedError
 from fne.search.describe_photo import Wanted, read_writing
 from fne.search.engine import AbsentError, Filters, explain_sentence
 from fne.search.folder import IndexedFolder
@@ -282,16 +284,19 @@ def describe(request: Request, given: Annotated[schemas.ImageParameters, Query()
     session = _session(request)
     image, snapshot = session.find_image(given.image, given.photo), session.snapshot
     writing = read_writing(session.project.params, None)
-    values = engine.describe_image(snapshot, image, Wanted(CONCEPTS, writing=writing))
+    rows = session.tuned_rows(image, partial(_pixels, _server(request), session))
+    values = engine.describe_image(snapshot, image, Wanted(CONCEPTS, writing=writing), rows)
     models = [file.artifact for file in snapshot.describing.values()]
-    names = {model.name for model in models}
-    made = [each for each in ancestors(merge(*models)) if each.name in names]
+    tuned = {file.artifact.name: file.is_tuned for file in snapshot.describing.values()}
+    made = [each for each in ancestors(merge(*models)) if each.name in tuned]
     return _json(
         {
             "version": snapshot.version,
             **_named(image),
             **values,
-            "models": [{"name": each.name, "digest": each.digest} for each in made],
+            "models": [
+                {"name": each.name, "digest": each.digest, "tuned": tuned[each.name]} for each in made
+            ],
         }
     )
 
@@ -337,13 +342,7 @@ def picture(
         raise MissingError("there is no such picture")
     content = server.pictures.get((digest, given.size))
     if content is None:
-        try:
-            original = read_image_file(file)
-            if hashlib.sha256(original).hexdigest() != digest:
-                raise MissingError("the file of this picture has changed")
-            content = server.decoder.jpeg(original, SIDES[given.size]).content
-        except (UndecodableError, RefusedError) as error:
-            raise MissingError(f"the picture cannot be shown: {error}") from None
+        content = _decoded(file, digest, partial(server.decoder.jpeg, side=SIDES[given.size])).content
         server.pictures.put((digest, given.size), content)
     # A digest names one content forever.
     caching = {"Cache-Control": "private, max-age=31536000, immutable"}
@@ -489,6 +488,25 @@ def _embed(server: Server, session: Session, content: bytes) -> Values:
         "width": found.width,
         "height": found.height,
     }
+
+
+def _pixels(server: Server, session: Session, digest: str) -> Picture:
+    """Return the pixels of an image of the catalog or of the folder."""
+    file = session.file(digest)
+    if file is None:
+        raise MissingError("this image has no file, which a tuned network needs")
+    return _decoded(file, digest, partial(server.decoder.pixels, max_pixels=MAX_PIXELS))
+
+
+def _decoded(file: FilePath, digest: str, decode: Callable[[bytes], Picture]) -> Picture:
+    """Return an image file of the catalog or of the folder, decoded in a process of its own."""
+    try:
+        original = read_image_file(file)
+        if hashlib.sha256(original).hexdigest() != digest:
+            raise MissingError("the file of this picture has changed")
+        return decode(original)
+    except (UndecodableError, RefusedError) as error:
+        raise MissingError(f"the picture cannot be shown: {error}") from None
 
 
 async def _body(request: Request) -> bytes:

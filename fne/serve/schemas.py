@@ -176,6 +176,7 @@ class Model(Result):
 
     name: str
     digest: str
+    tuned: Annotated[bool, Field(description="Whether its image network was trained together with it.")]
 
 
 class Sentence(Result):

@@ -10,7 +10,7 @@ looking for new artifacts.
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
 from copy import copy
@@ -27,6 +27,7 @@ from fne.search.engine import MODEL, AbsentError, as_stored
 from fne.search.folder import FolderState, FolderWatch, Index, IndexedFolder
 from fne.search.open_project import MATCHING, EmbeddedImage, Project, Space
 from fne.search.snapshot import Snapshot, fingerprint, load_snapshot
+from fne.store.artifact import Artifact
 
 if TYPE_CHECKING:
     from fne.search.decode_process import Picture
@@ -96,10 +97,12 @@ class Session:
 
     def add_photo(self, sha256: str, picture: "Picture") -> EmbeddedImage:
         """Embed a photo and keep the result in memory."""
-        embedded, vector = self.network().embed(sha256, picture.image())
+        network, pixels = self.network(), picture.image()
+        embedded, vector = network.embed(sha256, pixels)
+        rows = network.rows_of_tuned(sha256, pixels)
         space = self.snapshot.embeddings
         row = as_stored(embedded, space.store) if space else None
-        photo = EmbeddedImage(None, sha256, None, row, vector, picture.width, picture.height)
+        photo = EmbeddedImage(None, sha256, None, row, vector, picture.width, picture.height, rows)
         with self._lock:
             self._photos[sha256] = photo
             self._photos.move_to_end(sha256)
@@ -142,6 +145,24 @@ class Session:
         row, vector = _rows(identity, snapshot.embeddings, snapshot.images)
         return EmbeddedImage(identity, file.sha256 if file else None, None, row, vector)
 
+    def tuned_rows(
+        self, image: EmbeddedImage, decode: Callable[[str], "Picture"]
+    ) -> Mapping[str, np.ndarray]:
+        """Return what tuned taggers and captioners read of an image, by their names in `PARTS`.
+
+        `decode` returns the pixels of an image of the catalog or of the folder, by the digest of its file.
+        """
+        if image.tuned_rows is not None or not any(self._tuned):
+            return image.tuned_rows or {}
+        if image.sha256 is None:
+            raise MissingError(f"{image.id} has no image file, which a tuned network needs")
+        return self.network().rows_of_tuned(image.sha256, decode(image.sha256).image())
+
+    @property
+    def _tuned(self) -> dict[str, Artifact]:
+        described = self.snapshot.describing
+        return {name: file.artifact for name, file in described.items() if file.is_tuned}
+
     def index(self) -> IndexedFolder:
         """Return the photos of the folder; `AbsentError` if there is no folder, or no index of it yet."""
         if self.folder is None:
@@ -166,7 +187,10 @@ class Session:
 
             space, model = self.snapshot.embeddings, self.snapshot.model
             network = open_served_network(
-                self.project, space.artifact if space else None, model.artifact if model else None
+                self.project,
+                space.artifact if space else None,
+                model.artifact if model else None,
+                self._tuned,
             )
             network.warm_up()
             self._network.set_result(network)

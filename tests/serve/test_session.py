@@ -1,16 +1,21 @@
 """New artifacts replace the old ones as a whole; a folder is indexed meanwhile."""
 
+import hashlib
 import shutil
 import threading
 
 import pytest
 from starlette.testclient import TestClient
 
+from fne.search.describe_photo import Wanted, describe
 from fne.search.engine import AbsentError, images_for_sentence, similar_images
+from fne.search.open_project import Project
 from fne.serve.app import build_app
 from fne.serve.session import Live
 from tests.serve.conftest import LOCAL
 from tests.serve.test_app import png
+from tests.support.finetuning import LEARNED, OF_KIND, write_describing_project
+from tests.support.imports import ROOT
 from tests.support.projects import change_params
 from tests.support.search import draw, run_stages
 
@@ -131,3 +136,57 @@ def test_without_a_model_only_look_alikes_are_found(project):
     with pytest.raises(AbsentError, match="sentences need a trained model; run `dvc repro encode`"):
         images_for_sentence(session.snapshot, "a red circle", 1)
     assert similar_images(session.snapshot, session.find_image("red-circle.png", None), 1).matches
+
+
+@pytest.fixture
+def tuned(tmp_path, monkeypatch):
+    """A project with a tuned tagger, and a captioner that was not tuned."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    shutil.copytree(ROOT / "weights", tmp_path / "weights")
+    write_describing_project(tmp_path, "tagger")
+    change_params(tmp_path, {"train_captioner": LEARNED | OF_KIND["captioner"]})
+    run_stages("train_captioner", "tune_tagger")
+    return tmp_path / "params.yaml"
+
+
+def test_tuned_models_describe_where_there_are_any_and_fixed_ones_elsewhere(tuned, tmp_path):
+    """What the server says of images of the catalog, the folder and a visitor is what `fne describe` says."""
+    (tmp_path / "album").mkdir()
+    files = [tmp_path / "photos/13.png", tmp_path / "album/new.png", tmp_path / "other.png"]
+    files[1].write_bytes(png("teal", (260, 240)))
+    files[2].write_bytes(png("olive", (250, 240)))
+    names = [str(file) for file in files]
+    fixed, expected = (
+        [each.values for each in describe(Project(tuned), names, None, Wanted(8), tuned=which).descriptions]
+        for which in (False, True)
+    )
+    shutil.rmtree(tmp_path / ".fne")
+    live = Live(tuned, tmp_path / "album", "tuned")
+    live.session.prepare()
+    with TestClient(build_app(live, None), base_url=LOCAL) as client:
+
+        def said(number):
+            digest = hashlib.sha256(files[number].read_bytes()).hexdigest()
+            response = client.get("/api/description", params={"photo": digest})
+            assert response.status_code == 200, response.text
+            return response.json()
+
+        def tuned_models(found):
+            notes = client.get("/api/status").json()["notes"]
+            of_fixed = [note.split()[0] for note in notes if "those of the fixed network" in note]
+            return of_fixed, {each["name"]: each["tuned"] for each in found["models"]}
+
+        client.post("/api/photos", content=files[2].read_bytes())
+        for number in range(3):
+            found = said(number)
+            assert tuned_models(found) == (["captions"], {"captioner": False, "tagger": True})
+            assert found["tags"] == expected[number]["tags"]
+            assert found["concepts"] == pytest.approx(expected[number]["concepts"], abs=1e-3)
+            assert found["concepts"] != pytest.approx(fixed[number]["concepts"], abs=1e-3)
+        (tmp_path / "models/tuned_tagger.safetensors").unlink()
+        assert live.refresh() is True
+        found = said(0)
+        assert tuned_models(found) == (["captions", "tags"], {"captioner": False, "tagger": False})
+        assert found["concepts"] == pytest.approx(fixed[0]["concepts"], abs=1e-3)
+    live.stop()

@@ -339,6 +339,9 @@ async function describe(named, number) {
   $("details-model-tags").textContent = said.tags.length ? `Tags: ${said.tags.join(", ")}` : "";
   const concepts = Object.entries(said.concepts).map(([name, value]) => `${name} ${value.toFixed(2)}`);
   $("details-concepts").textContent = concepts.join(" · ");
+  const tuned = said.models.some((each) => each.tuned);
+  const models = said.models.map((each) => `the ${each.tuned ? "tuned" : "fixed"} ${each.name}`);
+  $("details-models").textContent = tuned ? `By ${models.join(" and ")}` : "";
 }
 
 async function lookAlikes(named, number) {
