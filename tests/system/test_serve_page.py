@@ -73,7 +73,7 @@ def photo(tmp_path):
 def search(page, text):
     page.get_by_label("A sentence").fill(text)
     page.keyboard.press("Enter")
-    page.locator("#status", has_text=f"Images for “{text}”").wait_for()
+    page.locator("#status", has_text=f"Images for “{text}”").wait_for(timeout=120_000)
 
 
 def cards(page):
@@ -255,7 +255,7 @@ def test_an_empty_page_offers_sentences_of_the_catalog(open_page, server):
     first.wait_for()
     text = first.inner_text()
     first.click()
-    page.locator("#status", has_text=f"Images for “{text}”").wait_for()
+    page.locator("#status", has_text=f"Images for “{text}”").wait_for(timeout=120_000)
     assert not page.locator("#examples").is_visible()
     assert page.locator(".star").count() >= 1
 
